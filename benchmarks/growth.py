@@ -26,7 +26,7 @@ from pathlib import Path
 import uvloop
 import yaml
 
-from adapter.prometheus.response import AnswerDecoder
+from adapter.prometheus.response import ResponseDecoder
 from benchmarks import common, load
 from benchmarks.common import Goal, Report
 from benchmarks.hpas import rules
@@ -221,7 +221,7 @@ def swept(smallest: int, runs: int) -> Growth:
         )
         gc.collect()
         begun = time.process_time()
-        decoder = AnswerDecoder()
+        decoder = ResponseDecoder()
         for chunk in chunks:
             decoder.feed(chunk)
             while decoder.step():

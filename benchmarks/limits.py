@@ -209,7 +209,7 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
             requests = endless(case, apps)
             work = meter.take(case, lambda requests=requests: ask_endlessly(meter, requests, sizes.seconds))  # type: ignore[misc]  # bound for the case
             figures |= uvloop.run(work)
-            for cache in ("routes", "objects", "lanes", "selections", "bodies", "accesses"):
+            for cache in ("routes", "objects", "batches", "selections", "bodies", "accesses"):
                 figures[f"{case}_{cache}_used_ratio"] = meter.read("fastpath_cache_used_ratio", cache=cache)
         figures["routes_evictions"] = meter.read("fastpath_cache_evictions_total", cache="routes")
         figures["lookups_asked"] = meter.read("fastpath_discovery_lookups_total", outcome="asked")

@@ -43,7 +43,7 @@ CASES: Mapping[str, Profile] = {
     "serve": Profile("--runs 1 --seconds 3", _SERVE),
     "hpas": Profile("--hpas 300 --many 300 --period 5 --seconds 8", _SERVE),
     "memory": Profile("--small 2000 --large 20000 --runs 1", _SERVE),
-    "discovery": Profile("--series 300000 --runs 1", r"benchmarks\.discovery relist|discovery_worker"),
+    "discovery": Profile("--series 300000 --runs 1", r"benchmarks\.discovery relist|series_worker"),
     "reload": Profile("--runs 1", _SERVE),
     "tick": Profile(
         "--autoscalers 2000 --ticks 20 --runs 1", r"benchmarks\.tick", r"tick \(.*controller/loop"

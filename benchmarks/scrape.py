@@ -23,7 +23,7 @@ from adapter.model import pod_networks
 from adapter.rules.scrape import exposition, pod_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
-from adapter.scrape.http import Endpoint, Scraper
+from adapter.scrape.http import ScrapeEndpoint, Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
@@ -31,7 +31,7 @@ from benchmarks.common import Goal, Report
 
 WANTED = "http_requests_total"
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
-_IDENTITY = pod_query.Identity("shop", "web-0", "namespace", "pod")
+_IDENTITY = pod_query.PodIdentity("shop", "web-0", "namespace", "pod")
 _WINDOW = 5.0
 LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8"])
 
@@ -157,13 +157,13 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
     access = Access(str(port))
     # every address of 127.0.0.0/8 is this machine: a connection to each pod, as in a cluster
     endpoints = [
-        Endpoint("shop", f"127.0.{1 + number // 250}.{1 + number % 250}", port, access)
+        ScrapeEndpoint("shop", f"127.0.{1 + number // 250}.{1 + number % 250}", port, access)
         for number in range(pods)
     ]
     series = [PodSeries() for _ in endpoints]
     async with Scraper(clock, monitoring, ProblemLog(monitoring, clock), networks=LOOPBACK) as reader:
 
-        async def one(endpoint: Endpoint, pod: PodSeries) -> None:
+        async def one(endpoint: ScrapeEndpoint, pod: PodSeries) -> None:
             body = await reader.fetch(endpoint)
             now = clock.monotonic()
             pod.record(exposition.parse(body.content, names, openmetrics=body.openmetrics), now, now, _WINDOW)

@@ -16,10 +16,11 @@ from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
+from adapter.rules import matching
 from adapter.rules.plan import lookback
-from adapter.rules.scrape import exposition, series, series_match
-from adapter.scrape import bodies, http, shares, targets, turns, work
+from adapter.rules.scrape import exposition, series
 from adapter.scrape import cache as scraped
+from adapter.scrape import http, targets, turns, work
 from adapter.server import probes
 from adapter.server.api import discovery, paths
 from adapter.server.auth import authentication, authorization, request_header, review_cache
@@ -80,7 +81,7 @@ NUMBERS = {
     "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024),
     "400; a question counts": HandlerLimits().in_flight,
-    "| 64 MiB | the last answer": query_cache.WAITING_BYTES // MIB,
+    "| 64 MiB | the last answer": query_cache.INFLIGHT_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
         HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight,
     ),
@@ -95,7 +96,7 @@ NUMBERS = {
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
     "64 MiB of answers ready": HandlerLimits().kept_bytes // MIB,
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
-        batching.STANDING_QUESTIONS, batching.LANE_BYTES // MIB, batching.LANES, batching.LANES_BYTES // MIB,
+        batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES, batching.BATCHES_BYTES // MIB,
     ),
     "16 MiB for each kind": label_index.ANSWERS_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,
@@ -107,13 +108,13 @@ NUMBERS = {
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
-    "while 10 questions are on their way": query_cache.ASKED_AHEAD,
+    "while 10 questions are on their way": query_cache.REFRESH_LIMIT,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (
         PrometheusSettings().max_answer_bytes // MIB, client.SMALL_ANSWER // MIB,
     ),
     "counts 16 times": response.WHOLE_GROWTH,
-    "had 20,000 objects; not read beyond 100,000 samples": (batching.SWEEP_LIMIT, query_cache.SWEPT_SAMPLES),
+    "had 20,000 objects; not read beyond 100,000 samples": (batching.SWEEP_LIMIT, batching.SWEEP_SAMPLES),
     "128 MiB for objects, 64 MiB for queries of external metrics, 64 MiB for sweeps": (
         answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
     ),
@@ -122,7 +123,7 @@ NUMBERS = {
     "40 are told apart": list_watch.MAX_REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (
-        bodies.BODIES_BYTES // MIB, bodies.NAMESPACE_BODIES_BYTES // MIB,
+        http.BODIES_BYTES // MIB, http.NAMESPACE_BODIES_BYTES // MIB,
     ),
     "64, and 8 KiB between the braces; 16 KiB a line": (
         series.MAX_LABELS, series.MAX_LABEL_BYTES // 1024, exposition.MAX_LINE_BYTES // 1024,
@@ -132,13 +133,13 @@ NUMBERS = {
         work.KEPT_BYTES // MIB, work.NAMESPACE_BYTES // MIB,
     ),
     "turns of 2 ms": turns.TURN_SECONDS * 1000,
-    "40 % of the process's time": shares.TIME_SHARE * 100,
-    "less often, up to 60 times": shares.LONGEST_STRETCH,
+    "40 % of the process's time": turns.TIME_SHARE * 100,
+    "less often, up to 60 times": turns.LONGEST_STRETCH,
     "64 answers of up to 32 matchers, each until 60 s": (
         targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),
     "takes 5,000 series": scraped.READ_WORK,
-    "compiled matchers of metric selectors | 4 MiB": series_match.TESTS_BYTES // MIB,
+    "compiled matchers of metric selectors | 4 MiB": matching.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
         decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
         scale_codec.TEXTS_BYTES // MIB,

@@ -14,8 +14,7 @@ from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.interfaces import ScrapedPod
+from adapter.scrape.cache import ScrapedPod, ScrapedValues
 
 _PERIOD = 1.0
 """How often, in seconds, the rules are checked for changes."""

@@ -25,7 +25,7 @@ from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.clock import Clock
-from adapter.prometheus.answers import Freshness, renewed
+from adapter.prometheus.answers import Freshness, refresh_ahead
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
@@ -106,7 +106,7 @@ async def open_base(
         max_age=options.look_back,
         reserved=RESERVED if options.serves_floors else frozenset(),
     )
-    freshness = renewed(options.metrics_ttl, options.metrics_max_answer_age)
+    freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
     met = SourceProblems(clock, faults)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
     scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults, networks=networks))

@@ -111,7 +111,7 @@ class Scaler:
         self._scrapes = ScrapeSubscriptions(parts.scraped, self.targets, self.pods)
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
-        parts.scraped.subscribe_owners(self._registry.scraped)
+        parts.scraped.subscribe(self._registry.scraped)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._natives = Natives(self._registry, self.rivals, parts.clock, parts.faults, period)
         self.floors: FloorView | None = None

@@ -1,7 +1,7 @@
-"""Answers of Prometheus that are kept, and the questions on their way to it.
+"""Cached answers of Prometheus and the futures of queries in flight, by key.
 
-Not here: when a question leaves and with which others (`querycache`). The law: bounded by the memory that is kept, questions included,
-since these may be much larger than what answers them; an answer is forgotten when nobody may use it any more.
+The stores are bounded by memory, keys included, because a key may be much larger than its answer. An entry
+expires when no caller may use it any more.
 """
 
 import asyncio
@@ -18,85 +18,71 @@ from adapter.telemetry.caching import ExpiringCache
 from adapter.telemetry.metrics import Monitoring
 
 KEPT_BYTES = 128 * 1024 * 1024
-"""Bound on the answers kept about objects; of each answer it is estimated, from above, what it takes."""
+"""Bound on the cached answers about objects. The size of an answer is estimated from above."""
 
 KEPT_TEXTS_BYTES = KEPT_SWEEPS_BYTES = 64 * 1024 * 1024
-"""Bounds on the answers kept to queries of external metrics, and to sweeps."""
+"""Bounds on the cached answers to queries of external metrics, and to sweeps."""
 
-FLIGHT_BYTES = 2048
-"""About what a question takes while it waits, beside its own text."""
+INFLIGHT_BYTES = 2048
+"""Estimated bytes of a request in flight, beside its key."""
 
 OBJECT_BYTES = 150
-"""What an object takes in an answer beside its samples."""
+"""Estimated bytes of an object in an answer, beside its samples."""
 
 _ANSWER_BYTES = 1024
 _SAMPLE_BYTES = 350
 _LABEL_BYTES = 60
-_WEIGHED = 3
+_WEIGHED = 3  # samples of an answer that are measured: they are much alike
 
-
-def weigh_samples(samples: Sequence[Sample]) -> int:
-    """Return about how many bytes samples take: those of one answer are much alike, so only some of them are looked at."""
-    if not samples:
-        return 0
-    looked_at = samples if len(samples) <= _WEIGHED else (samples[0], samples[len(samples) // 2], samples[-1])
-    text = sum(_LABEL_BYTES + len(value) for sample in looked_at for value in sample.labels.values())
-    return len(samples) * (_SAMPLE_BYTES + text // len(looked_at))
-
-
-def weigh_question(question: tuple[MetricQuery, Objects]) -> int:
-    """Return about how many bytes a question about objects takes."""
-    query, objects = question
-    return query.weight + objects.weight
-
-
+# A refresh starts in the last tenth of the TTL, at most a quarter of a second before its end: time enough for
+# a query. A larger window would refresh entries that are read only once per TTL.
 _AHEAD, _MOST_AHEAD = 0.1, 0.25
 
 
 class Freshness(NamedTuple):
-    """How long an answer is used again without waiting for another, and how old it may be when asking fails; seconds.
+    """How old an answer may be; seconds.
 
-    Who asks in the last `ahead` seconds of `ttl` gets the answer there is, and has it asked anew for those who come after.
+    Younger than `ttl`, it is a hit. During the last `ahead` seconds of `ttl` a hit also starts a refresh
+    (stale-while-revalidate). When Prometheus fails, the last answer is used while it is younger than
+    `max_age`.
     """
 
     ttl: float
     max_age: float
     ahead: float = 0.0
 
-    def lasts(self, took: float) -> float:
-        """Return for how many seconds after the asking an answer is used that took `took` seconds to come.
+    def lifetime(self, took: float) -> float:
+        """Return for how many seconds an answer is a hit that came `took` seconds after its query was sent.
 
-        Longer than `ttl` if it took over half of that: then for as long after its arrival as it took, within `max_age`. An
-        answer slower than its TTL would else be out of date on arrival, and Prometheus would be asked without a pause.
+        The time counts from the sending of the query. An answer that is slower than its TTL would be stale on
+        arrival, and Prometheus would be queried without a pause. An answer that took over half of its TTL is
+        therefore used for as long as it took, within `max_age`.
         """
         return max(self.ttl, min(2 * took, self.max_age)) if self.ttl else 0.0
 
     @property
-    def young(self) -> float:
-        """Return how old an answer may be that is not asked anew yet."""
+    def refresh_after(self) -> float:
+        """The age in seconds from which a hit starts a refresh."""
         return self.ttl - self.ahead
 
 
-def renewed(ttl: float, max_age: float) -> Freshness:
-    """Return the freshness of answers that are asked anew in the last tenth of their `ttl`, and the last quarter of a second at most.
-
-    That is enough for a query to come back; who comes once in a long `ttl` would have his answers asked anew for nobody.
-    """
+def refresh_ahead(ttl: float, max_age: float) -> Freshness:
+    """Return a freshness whose answers are refreshed shortly before `ttl` ends."""
     return Freshness(ttl, max_age, min(ttl * _AHEAD, _MOST_AHEAD))
 
 
-class Text(NamedTuple):
-    """A query asked as text. `accepts_warnings` says that an answer with warnings counts as whole."""
+class TextQuery(NamedTuple):
+    """A query by its text. `accepts_warnings`: an answer with warnings counts as complete."""
 
     promql: str
     accepts_warnings: bool = False
 
 
 class TextAnswer(NamedTuple):
-    """The answer to a query asked as text. `asked` is monotonic; `failure` is why an older answer stands in, None where none does.
+    """The answer to a query by its text. `asked` is when the query was sent (monotonic seconds).
 
-    `partial` says that the answer came with a warning and may lack a part of the data; such an answer is
-    never kept.
+    `failure` is set on an older answer that replaces a failed query. `partial` is set when the answer has a
+    warning and may lack data; such an answer is not cached.
     """
 
     result: QueryResult
@@ -106,16 +92,17 @@ class TextAnswer(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how much room it takes."""
+        """Estimated bytes."""
         return weigh_samples(self.result.samples)
 
 
 class ObjectAnswer(NamedTuple):
-    """The samples of the objects asked for, by name, each object's in the order received; objects without one are absent.
+    """The samples of the requested objects by name, each object's in the order received.
 
-    `asked` is monotonic. `fallbacks` are the objects whose samples only stand in for those that were to be
-    had; `scraped` says that some of the objects are scraped, so that other samples may be there at any
-    moment. `partial` is as in `TextAnswer`.
+    Objects without a sample are absent.
+    `asked`, `failure` and `partial` are as in `TextAnswer`. `fallbacks` are the objects whose samples replace
+    those of another source. `scraped`: some of the objects are scraped, so that newer samples may exist at
+    any moment.
     """
 
     samples: Mapping[str, tuple[Sample, ...]]
@@ -127,14 +114,14 @@ class ObjectAnswer(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how much room it takes."""
+        """Estimated bytes."""
         return weigh_groups(self.samples)
 
 
 class SweepAnswer(NamedTuple):
-    """The samples of every object of a metric, by namespace ("" for kinds without one) and name.
+    """The samples of every object of a metric, by namespace ("" for cluster-scoped kinds) and name.
 
-    `asked` is monotonic; `size` is about how many bytes it takes. `partial` is as in `TextAnswer`.
+    `size` is in estimated bytes; `asked` and `partial` are as in `TextAnswer`.
     """
 
     samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
@@ -142,95 +129,155 @@ class SweepAnswer(NamedTuple):
     size: int
     partial: PrometheusError | None = None
 
-    def pick(self, namespace: str, names: tuple[str, ...]) -> ObjectAnswer:
-        """Return the answer for some objects."""
-        found = self.samples.get(namespace, {})
-        return ObjectAnswer(
-            {name: found[name] for name in names if name in found}, self.asked, partial=self.partial
-        )
+    def select(self, objects: Objects) -> ObjectAnswer:
+        """Return the answer about some of the objects."""
+        samples = self.samples.get(objects.namespace or "", {})
+        selected = {name: samples[name] for name in objects.names if name in samples}
+        return ObjectAnswer(selected, self.asked, partial=self.partial)
+
+
+def weigh_samples(samples: Sequence[Sample]) -> int:
+    """Return the estimated bytes of samples of one answer."""
+    if not samples:
+        return 0
+    measured = samples if len(samples) <= _WEIGHED else (samples[0], samples[len(samples) // 2], samples[-1])
+    text = sum(_LABEL_BYTES + len(value) for sample in measured for value in sample.labels.values())
+    return len(samples) * (_SAMPLE_BYTES + text // len(measured))
 
 
 def weigh_groups(samples: Mapping[str, Sequence[Sample]]) -> int:
-    """Return about how many bytes samples take that stand by the names of their objects."""
+    """Return the estimated bytes of samples that are grouped by object."""
     if not samples:
         return 0
     first = next(iter(samples.values()))
     return OBJECT_BYTES * len(samples) + sum(map(len, samples.values())) * weigh_samples(first[:1])
 
 
-Key = TypeVar("Key", bound=Hashable)
-Answer = TypeVar("Answer", TextAnswer, ObjectAnswer, SweepAnswer)
+def weigh_request(request: tuple[MetricQuery, Objects]) -> int:
+    """Return the estimated bytes of a request for objects."""
+    query, objects = request
+    return query.weight + objects.weight
 
 
-class Kept(NamedTuple, Generic[Answer]):
-    """An answer, about how many bytes it takes, and how many seconds it took to come."""
+KeyT = TypeVar("KeyT", bound=Hashable)
+AnswerT = TypeVar("AnswerT", TextAnswer, ObjectAnswer, SweepAnswer)
 
-    answer: Answer
+
+class StoredAnswer(NamedTuple, Generic[AnswerT]):
+    """A cached answer, its estimated bytes, and how many seconds its query took."""
+
+    answer: AnswerT
     weight: int
     took: float
 
 
-class Answers(Generic[Key, Answer]):
-    """Answers kept, and questions on their way, by key."""
+class AnswerStore(Generic[KeyT, AnswerT]):
+    """Cached answers and requests in flight of one type."""
 
     def __init__(
         self,
         name: str,
         clock: Clock,
         monitoring: Monitoring,
-        weigh: Callable[[Key], int],
+        weigh: Callable[[KeyT], int],
         room: int = KEPT_BYTES,
     ) -> None:
-        """`name` is that of the cache in the self-metrics, `weigh` says how many bytes a key takes, `room` how many are kept."""
-        self.flights: dict[Key, asyncio.Future[Answer]] = {}
-        self.flying = 0
-        """How many bytes the questions on their way take."""
+        """`name` is the label in the self-metrics, `weigh` the bytes of a key, `room` the bytes of all."""
+        self.inflight: dict[KeyT, asyncio.Future[AnswerT]] = {}
+        self.inflight_bytes = 0
         self._weigh = weigh
-        self._kept: ExpiringCache[Key, Kept[Answer]] = ExpiringCache(
+        self._kept: ExpiringCache[KeyT, StoredAnswer[AnswerT]] = ExpiringCache(
             name, monitoring, room, lambda kept: kept[0].weight, clock.monotonic
         )
 
     @property
     def kept_bytes(self) -> float:
-        """Return how much of the room is taken."""
+        """Estimated bytes of the cached answers."""
         return self._kept.currsize
 
-    def get(self, key: Key) -> Answer | None:
-        """Return the last answer while anybody may still use it."""
-        kept = self.find(key)
-        return kept.answer if kept else None
+    def find(self, key: KeyT) -> StoredAnswer[AnswerT] | None:
+        """Return the last answer, None once it has expired."""
+        try:
+            return self._kept[key][0]  # get() costs twice as much, and most lookups are hits
+        except KeyError:
+            return None
 
-    def find(self, key: Key) -> Kept[Answer] | None:
-        """Return as `get`, with what is known of the answer."""
-        kept = self._kept.get(key)
-        return kept[0] if kept else None
+    def keep(self, key: KeyT, answer: AnswerT, seconds: float, took: float = 0.0) -> None:
+        """Cache an answer until `seconds` after its query was sent.
 
-    def keep(self, key: Key, answer: Answer, seconds: float, took: float = 0.0) -> None:
-        """Keep an answer until `seconds` after it was asked for, or until the one it replaces would have ended.
-
-        So one who takes nothing old leaves to others what may stand in for them. An answer larger than the whole room is not kept.
-        A question counts twice: of those that were dropped or asked anew the cache remembers as many as it has, to know when they end.
+        It is cached for longer if the answer that it replaces would have expired later. A caller that accepts
+        no old answer thereby shortens no other caller's fallback. An answer that exceeds the whole room is
+        not cached. A key counts twice, because the cache remembers up to as many keys again of entries that
+        were dropped or replaced.
         """
         weight = _ANSWER_BYTES + answer.size + 2 * self._weigh(key)
         if weight <= self._kept.maxsize:
             _, end = self._kept.get(key) or (None, -math.inf)
-            self._kept[key] = (Kept(answer, weight, took), max(answer.asked + seconds, end))
+            self._kept[key] = (StoredAnswer(answer, weight, took), max(answer.asked + seconds, end))
 
-    def open(self, key: Key) -> asyncio.Future[Answer]:
-        """Return a new flight, forgotten when it lands. What nobody may use any more is forgotten on the way."""
+    def open(self, key: KeyT) -> asyncio.Future[AnswerT]:
+        """Return a new future, which `inflight` holds until it is done; drop expired answers."""
         self._kept.expire()
-        flight: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        weight = FLIGHT_BYTES + self._weigh(key)
-        self.flights[key] = flight
-        self.flying += weight
-        flight.add_done_callback(lambda landed: self._land(key, weight, landed))
-        return flight
+        future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+        weight = INFLIGHT_BYTES + self._weigh(key)
+        self.inflight[key] = future
+        self.inflight_bytes += weight
+        future.add_done_callback(lambda done: self._close(key, weight, done))
+        return future
 
     def expire(self) -> None:
-        """Forget what nobody may use any more."""
+        """Drop expired answers."""
         self._kept.expire()
 
-    def _land(self, key: Key, weight: int, flight: asyncio.Future[Answer]) -> None:
-        del self.flights[key]
-        self.flying -= weight
-        flight.exception()  # read here: every caller may have gone away
+    def _close(self, key: KeyT, weight: int, future: asyncio.Future[AnswerT]) -> None:
+        del self.inflight[key]
+        self.inflight_bytes -= weight
+        future.exception()  # mark it as retrieved: every caller may be gone
+
+
+class Hit(NamedTuple):
+    """An answer that may still be used for `left` seconds; `source` is its label in the self-metrics."""
+
+    answer: ObjectAnswer
+    source: str
+    left: float
+
+
+class ObjectAnswers:
+    """The answers about objects: each request's `own`, and `sweeps`, which answer any request of a query."""
+
+    def __init__(self, clock: Clock, monitoring: Monitoring) -> None:
+        self.own: AnswerStore[tuple[MetricQuery, Objects], ObjectAnswer] = AnswerStore(
+            "objects", clock, monitoring, weigh_request
+        )
+        self.sweeps: AnswerStore[MetricQuery, SweepAnswer] = AnswerStore(
+            "sweeps", clock, monitoring, lambda query: query.weight, KEPT_SWEEPS_BYTES
+        )
+
+    def find(self, query: MetricQuery, objects: Objects, freshness: Freshness, now: float) -> Hit | None:
+        """Return the newest usable answer; one selected from a sweep becomes the request's own."""
+        kept = self.own.find((query, objects))
+        swept = self.sweeps.find(query)
+        if kept is not None and (swept is None or swept.answer.asked <= kept.answer.asked):
+            left = kept.answer.asked + freshness.lifetime(kept.took) - now
+            if left > 0:
+                return Hit(kept.answer, "cache", left)
+        if swept is None:
+            return None
+        left = swept.answer.asked + freshness.lifetime(swept.took) - now
+        if left <= 0:
+            return None
+        answer = swept.answer.select(objects)
+        self.keep(query, objects, answer, freshness, swept.took)
+        return Hit(answer, "sweep", left)
+
+    def keep(
+        self, query: MetricQuery, objects: Objects, answer: ObjectAnswer, freshness: Freshness, took: float
+    ) -> None:
+        """Cache an answer unless it is partial, which would replace the last complete one."""
+        if answer.partial is None:
+            self.own.keep((query, objects), answer, max(freshness), took)
+
+    def keep_sweep(self, query: MetricQuery, answer: SweepAnswer, freshness: Freshness, took: float) -> None:
+        self.sweeps.expire()
+        self.sweeps.keep(query, answer, freshness.lifetime(took), took)

@@ -1,126 +1,393 @@
-"""What is known about the questions of one metric query: those that wait, and those that will come again.
+"""Batching: requests about one metric that are pending together share a query.
 
-Not here: sending (`querycache`), and how a query is written (`rules.plan.plan`).
+A batch belongs to one `MetricQuery`: one metric, one metric selector and one kind of object. It sends a
+request at once. While that query is in flight, further requests are pending; when it is done, they leave
+together. There are no timers, so batching delays no request by more than the query before it, and the number
+of queries follows from how long Prometheus takes: the slower it is, the more requests share a query.
+
+The planner (`rules.plan.plan`) decides what may share a query and splits one that would be too long. A batch
+that was used within the last TTL is busy, and HorizontalPodAutoscalers repeat their requests every 15
+seconds. The next query of a busy batch therefore has the room it leaves filled with requests that will be
+repeated soon (prefetch). Where the recent requests name over half of the objects of the metric, one query
+without names (a sweep) answers all of them.
+
+A merged query may fail where its parts do not: it is longer, and it reads more series. Its requests are then
+sent separately, and the rule is not merged for a minute. If a merged answer has two samples for one object,
+the analysis of the rule was wrong about it, and the rule is never merged again.
+
+Glossary:
+  request    some objects of one metric that a caller asks for; the same objects are the same request
+  pending    waits for the query in flight of its batch
+  in flight  part of a query that Prometheus has not answered
+  recent     asked for within the last 30 seconds, so it is likely to be repeated
+  sweep      a query for all objects of a metric
 """
 
 import asyncio
+import logging
+import math
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
-from adapter.prometheus.answers import Freshness, ObjectAnswer
+from adapter.errors import PrometheusError
+from adapter.model.clock import Clock
+from adapter.model.metrics import QueryResult
+from adapter.prometheus.answers import Freshness, ObjectAnswer, ObjectAnswers, SweepAnswer
+from adapter.prometheus.client import Querier
+from adapter.prometheus.demux import STEP_SAMPLES, demux, expect_vector, find_warning, select_samples
 from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects
-from adapter.rules.query import MetricQuery
+from adapter.rules.plan.plan import Objects, PlannedQuery
+from adapter.rules.query import MetricQuery, QueryRule
+from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
-STANDING = 30.0
-"""How long, in seconds, a question counts as one that will be asked again: two periods of a HorizontalPodAutoscaler."""
+_log = logging.getLogger(__name__)
+
+MERGE_PAUSE = 60.0
+"""For this many seconds after a merged query failed, the requests of its rule are sent separately."""
+
+RECENT_SECONDS = 30.0
+"""A request is expected again for this long: two periods of a HorizontalPodAutoscaler."""
+
+RECENT_REQUESTS = 10_000
+"""How many recent requests a batch remembers."""
+
+FRESH_SCANNED = 64
+"""A search for requests to prefetch ends after so many with fresh answers. The requests behind them were
+asked for so lately that an answer would be stale before they are repeated, and looking at all would cost more
+than the query."""
 
 SWEEP_LIMIT = 20_000
-"""A sweep whose answer had so many objects is not repeated: it would cost more than it saves."""
+"""A metric with so many objects is not swept again: the answer would cost more than it saves."""
 
-STANDING_QUESTIONS = 10_000
-"""How many questions a lane remembers at most."""
+SWEEP_SAMPLES = 100_000
+"""A sweep is aborted beyond so many samples, and the requested objects are queried by name."""
 
-LANE_BYTES = 32 * 1024 * 1024
-"""How much memory the questions of one lane take at most: each may name thousands of objects."""
+BATCH_BYTES = 32 * 1024 * 1024
+"""Bound on the requests that one batch remembers: each may name thousands of objects."""
 
-LANES = 10_000
-"""How many lanes are remembered at most."""
+BATCHES = 10_000
+"""How many batches are remembered."""
 
-LANES_BYTES = 64 * 1024 * 1024
-"""How much memory all lanes take at most."""
+BATCHES_BYTES = 64 * 1024 * 1024
+"""Bound on all batches together."""
 
-_LANE_BYTES = 1024
+_BATCH_BYTES = 1024
+
+RequestFuture = asyncio.Future[ObjectAnswer]
 
 
-class Lane:
-    """The questions of one `MetricQuery`. `expected` is about how many objects have the metric.
+class Batcher:
+    """What batches share: the way to Prometheus, the answers about objects, and which rules may be merged."""
 
-    `used` is when it was last asked, and `used_before` when it was asked before that.
-    """
+    def __init__(self, querier: Querier, clock: Clock, monitoring: Monitoring) -> None:
+        self.clock = clock
+        self.answers = ObjectAnswers(clock, monitoring)
+        self._querier = querier
+        self._monitoring = monitoring
+        # labels() costs more than inc()
+        self._succeeded = {
+            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.QueryKind
+        }
+        self._unmergeable: WeakSet[QueryRule] = WeakSet()
+        self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
 
-    def __init__(self, query: MetricQuery, expected: int) -> None:
-        self.query = query
-        self.waiting: dict[Objects, asyncio.Future[ObjectAnswer]] = {}
-        self.departing: dict[Objects, asyncio.Future[ObjectAnswer]] = {}
-        self.draining = False
-        self.used = float("-inf")
-        self.used_before = float("-inf")
-        self.freshness = Freshness(0.0, 0.0)
-        self.standing: OrderedDict[Objects, float] = OrderedDict()  # by the time last asked, oldest first
-        self.named = 0  # objects that the standing questions name together
-        self.weight = _LANE_BYTES + query.weight  # about how many bytes it takes
-        self.objects_seen = expected
+    async def send(
+        self, promql: str, kind: plan.QueryKind, most: int | None = None, *, accepts_warnings: bool
+    ) -> QueryResult:
+        """Query Prometheus and count the outcome. Raises PrometheusError, of kind ``size`` beyond `most`."""
+        try:
+            result = await self._querier.query(promql, self.clock.wall(), most=most)
+        except PrometheusError as error:
+            self._monitoring.queries.labels(kind=kind, outcome=error.kind).inc()
+            raise
+        if result.warnings and not accepts_warnings:
+            self._monitoring.queries.labels(kind=kind, outcome="partial").inc()
+        else:
+            self._succeeded[kind].inc()
+        return result
 
-    def note(self, objects: Objects, now: float) -> None:
-        """Remember that a question was asked."""
-        self.used_before, self.used = self.used, now
-        if objects not in self.standing:
-            self.named += len(objects.names)
-            self.weight += objects.weight
-        self.standing[objects] = now
-        self.standing.move_to_end(objects)
-        while self._has_too_many() or now - next(iter(self.standing.values())) > STANDING:
-            forgotten, _ = self.standing.popitem(last=False)
-            self.named -= len(forgotten.names)
-            self.weight -= forgotten.weight
+    def may_merge(self, rule: QueryRule) -> bool:
+        return rule not in self._unmergeable and self._paused.get(rule, -math.inf) <= self.clock.monotonic()
 
-    def _has_too_many(self) -> bool:
-        return len(self.standing) > STANDING_QUESTIONS or (
-            self.weight > LANE_BYTES and len(self.standing) > 1
+    def stop_merging(self, rule: QueryRule) -> None:
+        """Never merge requests of the rule again: a merged answer had two samples for one object."""
+        self._monitoring.dropped.labels(reason="duplicate").inc()
+        self._unmergeable.add(rule)
+
+    def pause_merging(self, rule: QueryRule, failure: PrometheusError) -> None:
+        self._paused[rule] = self.clock.monotonic() + MERGE_PAUSE
+        _log.info(
+            "merged query failed, sending its requests separately",
+            extra=facts(rule=rule.path, error=str(failure)),
         )
 
-    def worth_sweeping(self) -> bool:
-        """Whether the standing questions name over half of the objects last seen, and those are not too many.
 
-        A name counts as often as it is asked for: telling them apart would cost more than a sweep too early.
-        """
-        if not 0 < self.objects_seen < SWEEP_LIMIT or not plan.may_sweep(self.query):
-            return False
-        return self.named * 2 > self.objects_seen
+class Batch:
+    """The requests of one `MetricQuery`: those pending, those in flight, and the recent ones, oldest first.
 
-
-class Lanes:
-    """The lanes in use, within a bound of memory: those that nobody has used for longest are forgotten.
-
-    One that is forgotten on its way keeps itself until it has landed; who asks next begins another.
+    `object_count` is about how many objects have the metric. `used` and `used_before` are the times of the
+    last two requests.
     """
 
-    def __init__(self, monitoring: Monitoring, *, most: int = LANES, room: int = LANES_BYTES) -> None:
+    def __init__(self, query: MetricQuery, object_count: int, shared: Batcher) -> None:
+        self.query = query
+        self.pending: dict[Objects, RequestFuture] = {}
+        self.inflight: dict[Objects, RequestFuture] = {}
+        self.running = False
+        self.used = -math.inf
+        self.used_before = -math.inf
+        self.freshness = Freshness(0.0, 0.0)
+        self.recent: OrderedDict[Objects, float] = OrderedDict()
+        self.recent_names = 0
+        self.weight = _BATCH_BYTES + query.weight
+        self.object_count = object_count
+        self._shared = shared
+
+    def note(self, objects: Objects, now: float) -> None:
+        """Remember a request as recent."""
+        self.used_before, self.used = self.used, now
+        if objects not in self.recent:
+            self.recent_names += len(objects.names)
+            self.weight += objects.weight
+        self.recent[objects] = now
+        self.recent.move_to_end(objects)
+        while self._has_too_many() or now - next(iter(self.recent.values())) > RECENT_SECONDS:
+            forgotten, _ = self.recent.popitem(last=False)
+            self.recent_names -= len(forgotten.names)
+            self.weight -= forgotten.weight
+
+    def enqueue(self, objects: Objects, future: RequestFuture) -> bool:
+        """Add a pending request; return whether `run` has to be started."""
+        self.pending[objects] = future
+        idle, self.running = not self.running, True
+        return idle
+
+    async def run(self) -> None:
+        """Execute the batch until no request is pending."""
+        sent = math.inf
+        while self.pending:
+            self.inflight, self.pending = self.pending, {}
+            self._resolve_from_cache(sent)
+            sent = self._shared.clock.monotonic()
+            if self.inflight:
+                await self.execute()
+        self.inflight, self.running = {}, False
+
+    async def execute(self) -> None:
+        """Send the requests in flight with as few queries as possible, and resolve them."""
+        shared, query = self._shared, self.query
+        if not shared.may_merge(query.rule):
+            await self._execute_separately()
+            return
+        sent = shared.clock.monotonic()
+        busy = sent - self.used_before < self.freshness.ttl
+        requests = list(self.inflight)
+        planned: Sequence[PlannedQuery] = ()
+        results: Sequence[QueryResult] | None = None
+        try:
+            if busy and self.worth_sweeping():
+                planned = [plan.sweep(query)]
+                results = await self._sweep(planned[0])
+            if results is None:
+                if busy:
+                    requests += plan.prefetch(query, requests, self._due(sent))
+                planned = await _merge(query, requests)
+                results = await self._send_all(planned)
+            for result in results:
+                expect_vector(result)
+        except PrometheusError as failure:
+            await self._recover(planned, failure)
+            return
+        samples, duplicates, size = await demux(query, planned, results)
+        if duplicates and _is_merged(planned):
+            shared.stop_merging(query.rule)
+            await self._execute_separately()
+            return
+        partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
+        answer = SweepAnswer(samples, sent, size, partial)
+        took = shared.clock.monotonic() - sent
+        if planned[0].kind is plan.QueryKind.SWEEP and partial is None:
+            shared.answers.keep_sweep(query, answer, self.freshness, took)
+            self.object_count = sum(map(len, samples.values()))
+        await self._resolve(requests, answer, took)
+
+    async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
+        """Send one request in a query of its own, and resolve it."""
+        sent = self._shared.clock.monotonic()
+        planned = plan.ask_alone(self.query, objects)
+        try:
+            result = await self._send(planned)
+            samples = select_samples(self.query, objects, result)
+        except PrometheusError as failure:
+            fail(future, failure)
+            return
+        partial = find_warning([result], accepts_warnings=self.query.rule.accepts_warnings)
+        answer = ObjectAnswer(samples, sent, partial=partial)
+        self._keep(objects, answer, self._shared.clock.monotonic() - sent)
+        future.set_result(answer)
+
+    def abandon(self, failure: PrometheusError) -> None:
+        """Fail all requests after `run` was cancelled or failed; the next request starts another run."""
+        for future in (*self.inflight.values(), *self.pending.values()):
+            fail(future, failure)
+        self.inflight, self.pending, self.running = {}, {}, False
+
+    def worth_sweeping(self) -> bool:
+        """Whether the recent requests name over half of the objects, and those are not too many.
+
+        A name counts once for each request: telling names apart would cost more than a sweep too early.
+        """
+        if not 0 < self.object_count < SWEEP_LIMIT or not plan.may_sweep(self.query):
+            return False
+        return self.recent_names * 2 > self.object_count
+
+    async def _sweep(self, sweep: PlannedQuery) -> list[QueryResult] | None:
+        """Return the answer to a sweep, None if it is too large: then the metric is not swept again."""
+        try:
+            return [await self._send(sweep, SWEEP_SAMPLES)]
+        except PrometheusError as error:
+            if error.kind != "size":
+                raise
+        self.object_count = SWEEP_LIMIT
+        return None
+
+    async def _send_all(self, planned: Sequence[PlannedQuery]) -> list[QueryResult]:
+        if len(planned) == 1:  # nearly always; saves a task
+            return [await self._send(planned[0])]
+        results: list[QueryResult] = []
+        # every query ends before the first failure is raised, so that none is left running
+        for result in await asyncio.gather(*map(self._send, planned), return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            results.append(result)
+        return results
+
+    async def _send(self, planned: PlannedQuery, most: int | None = None) -> QueryResult:
+        accepts_warnings = self.query.rule.accepts_warnings
+        return await self._shared.send(planned.promql, planned.kind, most, accepts_warnings=accepts_warnings)
+
+    async def _execute_separately(self) -> None:
+        await asyncio.gather(*(self.execute_one(*request) for request in self.inflight.items()))
+
+    async def _recover(self, planned: Sequence[PlannedQuery], failure: PrometheusError) -> None:
+        """Send the requests of a failed merged query separately, unless Prometheus cannot be reached."""
+        if not _is_merged(planned) or failure.kind == "unreachable":
+            for future in self.inflight.values():
+                fail(future, failure)
+            return
+        self._shared.pause_merging(self.query.rule, failure)
+        await self._execute_separately()
+
+    async def _resolve(self, requests: Sequence[Objects], answer: SweepAnswer, took: float) -> None:
+        """Cache the answer to each request, and resolve those in flight."""
+        names = 0
+        for objects in requests:
+            names += len(objects.names)
+            if names > STEP_SAMPLES:
+                names = 0
+                await asyncio.sleep(0)
+            own = answer.select(objects)
+            self._keep(objects, own, took)
+            future = self.inflight.get(objects)
+            if future is not None:
+                future.set_result(own)
+
+    def _resolve_from_cache(self, sent: float) -> None:
+        """Resolve requests that the last query, sent at `sent`, answered by its sweep or prefetch."""
+        now = self._shared.clock.monotonic()
+        for objects, future in list(self.inflight.items()):
+            hit = self._shared.answers.find(self.query, objects, self.freshness, now)
+            if hit is not None and hit.answer.asked >= sent:
+                future.set_result(hit.answer)
+                del self.inflight[objects]
+
+    def _due(self, now: float) -> Iterator[Objects]:
+        """Yield the recent requests without a fresh answer, oldest first."""
+        fresh = 0
+        for objects in self.recent:
+            kept = self._shared.answers.own.find((self.query, objects))
+            if (
+                kept is not None
+                and now - kept.answer.asked < self.freshness.lifetime(kept.took) - self.freshness.ahead
+            ):
+                fresh += 1
+                if fresh > FRESH_SCANNED:
+                    return
+            elif objects not in self.inflight:
+                yield objects
+
+    def _keep(self, objects: Objects, answer: ObjectAnswer, took: float) -> None:
+        self._shared.answers.keep(self.query, objects, answer, self.freshness, took)
+
+    def _has_too_many(self) -> bool:
+        return len(self.recent) > RECENT_REQUESTS or (self.weight > BATCH_BYTES and len(self.recent) > 1)
+
+
+class Batches:
+    """The batches in use, least recently used first, within a bound of memory.
+
+    A batch that is evicted while it runs finishes by itself; the next request of its query begins another.
+    """
+
+    def __init__(
+        self, shared: Batcher, monitoring: Monitoring, *, most: int = BATCHES, room: int = BATCHES_BYTES
+    ) -> None:
         self.maxsize = float(room)
         self.currsize = 0.0
+        self._shared = shared
         self._most = most
-        self._lanes: OrderedDict[tuple[MetricQuery, str | None], Lane] = (
-            OrderedDict()
-        )  # by the time last used
-        self._evictions = monitoring.watch_cache("lanes", self)
+        self._batches: OrderedDict[tuple[MetricQuery, str | None], Batch] = OrderedDict()
+        self._evictions = monitoring.watch_cache("batches", self)
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._batches)
 
-    def note(self, query: MetricQuery, objects: Objects, expected: int, now: float) -> Lane:
-        """Return the lane of a question, which it remembers."""
+    def note(self, query: MetricQuery, objects: Objects, object_count: int, now: float) -> Batch:
+        """Return the batch of a request, and remember the request there."""
+        # where namespaces cannot share a query, each has its own batch
         key = (query, None if plan.may_sweep(query) else objects.namespace)
-        lane = self._lanes.get(key)
-        if lane is None:
-            self._forget_unused(now)
-            lane = self._lanes[key] = Lane(query, expected)
-            self.currsize += lane.weight
-        self._lanes.move_to_end(key)
-        before = lane.weight
-        lane.note(objects, now)
-        self.currsize += lane.weight - before
-        while len(self._lanes) > self._most or (self.currsize > self.maxsize and len(self._lanes) > 1):
+        batch = self._batches.get(key)
+        if batch is None:
+            self._drop_unused(now)
+            batch = self._batches[key] = Batch(query, object_count, self._shared)
+            self.currsize += batch.weight
+        self._batches.move_to_end(key)
+        before = batch.weight
+        batch.note(objects, now)
+        self.currsize += batch.weight - before
+        while len(self._batches) > self._most or (self.currsize > self.maxsize and len(self._batches) > 1):
             self._evictions.inc()
-            self._forget_oldest()
-        return lane
+            self._drop_oldest()
+        return batch
 
-    def _forget_unused(self, now: float) -> None:
-        """Forget two lanes for each that comes, as far as nobody has used them for long."""
+    def _drop_unused(self, now: float) -> None:
+        """Drop up to two batches that are not recent: with a new batch each, only those in use remain."""
         for _ in range(2):
-            if self._lanes and now - next(iter(self._lanes.values())).used > STANDING:
-                self._forget_oldest()
+            if self._batches and now - next(iter(self._batches.values())).used > RECENT_SECONDS:
+                self._drop_oldest()
 
-    def _forget_oldest(self) -> None:
-        _, lane = self._lanes.popitem(last=False)
-        self.currsize -= lane.weight
+    def _drop_oldest(self) -> None:
+        _, batch = self._batches.popitem(last=False)
+        self.currsize -= batch.weight
+
+
+def fail(future: asyncio.Future[Any], failure: PrometheusError) -> None:
+    if not future.done():
+        future.set_exception(failure)
+
+
+def _is_merged(planned: Sequence[PlannedQuery]) -> bool:
+    return any(query.kind is not plan.QueryKind.ALONE for query in planned)
+
+
+async def _merge(query: MetricQuery, requests: Sequence[Objects]) -> list[PlannedQuery]:
+    """Return the queries that answer the requests, in steps between which other tasks may run."""
+    planned: list[PlannedQuery] = []
+    for one in plan.merge(query, requests):
+        if planned:
+            await asyncio.sleep(0)
+        planned.append(one)
+    return planned

@@ -1,9 +1,8 @@
 """Instant queries to Prometheus.
 
-Not here: how Prometheus is reached (`connection`), what its JSON means (`envelope`), which queries are worth sending and
-what kind they are (the query plan, which counts them by kind). The law: an answer or a `PrometheusError`, never another
-exception but the caller's own cancellation; nothing is kept and nothing is repeated, save a query whose idle connection
-Prometheus had closed before it arrived.
+A query ends with an answer or a `PrometheusError`; every error of the HTTP library is mapped to one. Nothing
+is cached here, and nothing is retried but a query whose idle connection Prometheus had closed before the
+query arrived.
 """
 
 import asyncio
@@ -21,10 +20,16 @@ from yarl import URL
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
-from adapter.prometheus import connection, endpoint, hints
-from adapter.prometheus import response as envelope
+from adapter.prometheus import connection, endpoint
 from adapter.prometheus.client_tls import FollowedTLS
-from adapter.prometheus.connection import Connection, PrometheusSettings
+from adapter.prometheus.connection import PrometheusConnection, PrometheusSettings
+from adapter.prometheus.response import (
+    READABLE_STATUSES,
+    DecodedResponse,
+    ResponseDecoder,
+    shorten,
+    too_large,
+)
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -37,9 +42,9 @@ _MAX_REDIRECTS = 10  # as Go's client
 _KEEP_ALIVE_SECONDS = 90.0  # as Go's transport; Prometheus itself closes after five minutes
 
 SMALL_ANSWER = 1024 * 1024
-"""Bytes of memory that an answer may take however large the others are that are being read."""
+"""Bytes that an answer may take in any case, however large the other answers being read are."""
 
-_BEGINNING = 1024  # bytes of an answer that say what it is
+_BEGINNING = 1024  # bytes of an answer that are examined if it is not JSON
 _OF_THE_QUERY = frozenset({"query", "type"})  # kinds of failure that do not depend on the server
 
 _log = logging.getLogger(__name__)
@@ -48,12 +53,12 @@ Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 
 class Querier(Protocol):
-    """What answers instant queries: the client below, and whatever stands before it."""
+    """Answers instant queries: `PrometheusClient`, and in tests a fake."""
 
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
-        """Return the samples of `promql` evaluated at `time` (epoch seconds); raises `PrometheusError`.
+        """Return the samples of `promql` evaluated at `time` (epoch seconds). Raises PrometheusError.
 
-        One of kind ``size`` where there are more than `most` of them.
+        An answer with more than `most` samples is a PrometheusError of kind ``size``.
         """
         ...
 
@@ -63,31 +68,30 @@ class PrometheusClient:
 
     def __init__(
         self,
-        origin: Connection,
+        origin: PrometheusConnection,
         session: aiohttp.ClientSession,
         tls: FollowedTLS,
         clock: Clock,
         monitoring: Monitoring,
     ) -> None:
         self.origin = origin
-        """How it is reached; discovery connects in the same way."""
         self._settings = origin.settings
         self._session = session
         self._tls = tls
         self._clock = clock
         self._monitoring = monitoring
         self._free = asyncio.Semaphore(origin.settings.max_connections)
-        self._reading = 0  # bytes of memory that the answers take that are being read
+        self._reading = 0  # bytes that the answers being read take
         monitoring.answers_reading.set_function(lambda: self._reading)
-        self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.target.base)
+        self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.endpoint.base)
 
     @classmethod
     async def open(
         cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: ProblemLog
     ) -> Self:
-        """Return a client; files are read now, Prometheus is not asked. Raises `errors.InputError` for unusable settings."""
+        """Return a client without connecting. Raises InputError for settings or files that cannot be used."""
         origin = await connection.open_connection(settings, clock, faults)
-        tls = FollowedTLS(origin.trust, clock, faults)
+        tls = FollowedTLS(origin.tls, clock, faults)
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         session = aiohttp.ClientSession(
@@ -101,14 +105,16 @@ class PrometheusClient:
         return cls(origin, session, tls, clock, monitoring)
 
     async def close(self) -> None:
-        """Close all connections; a query under way fails."""
+        """Close all connections; queries in flight fail."""
         await self._session.close()
 
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
-        """Return the samples of `promql` at `time` (epoch seconds); of an answer of more than `most` the rest is not read.
+        """Return the samples of `promql` at `time` (epoch seconds), in Prometheus' order.
 
-        The order is Prometheus' own. A vector may be empty. Raises `PrometheusError`; a result of another
-        type has kind ``type`` and its name in `result_type`.
+        Raises PrometheusError.
+
+        An answer is not read beyond `most` samples. A result that is neither vector nor scalar is an error of
+        kind ``type`` with its name in `result_type`.
         """
         started = self._clock.monotonic()
         try:
@@ -117,7 +123,7 @@ class PrometheusClient:
                 answer = await self._attempt(promql, time, min(self._settings.attempt_timeout, left), most)
         except PrometheusError as error:
             if error.kind not in _OF_THE_QUERY:
-                error.url = self.origin.target.shown(ENDPOINT)
+                error.url = self.origin.endpoint.shown(ENDPOINT)
             raise
         finally:
             self._monitoring.query_duration.observe(self._clock.monotonic() - started)
@@ -127,7 +133,7 @@ class PrometheusClient:
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        """Wait for one of the connections, at most as long as a whole request may take."""
+        """Wait for a free connection, at most for the timeout of a whole request."""
         if self._free.locked():
             self._monitoring.connections_waiting.inc()
             try:
@@ -145,8 +151,8 @@ class PrometheusClient:
         finally:
             self._free.release()
 
-    async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> envelope.Answer:
-        """Ask once, in `within` seconds, which Prometheus is told too so that it stops when we do."""
+    async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> DecodedResponse:
+        """Send the query once. Prometheus gets the timeout of `within` seconds as well, and then stops."""
         started = self._clock.monotonic()
         params = [
             ("query", promql),
@@ -155,7 +161,7 @@ class PrometheusClient:
         ]
         if self._session.closed:
             raise PrometheusError("unreachable", "the client is closed")
-        request = self.origin.target.request(ENDPOINT, params)
+        request = self.origin.endpoint.request(ENDPOINT, params)
         if request.method != self._settings.verb:
             self._monitoring.query_posts.inc()
         try:
@@ -174,7 +180,7 @@ class PrometheusClient:
                 )
         return answer
 
-    async def _fetch(self, request: endpoint.Request, most: int | None) -> envelope.Answer:
+    async def _fetch(self, request: endpoint.EndpointRequest, most: int | None) -> DecodedResponse:
         headers = await self.origin.request_headers()
         if request.body is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -185,23 +191,23 @@ class PrometheusClient:
             data=request.body,
             headers=headers,
             ssl=self._tls.context(),
-            server_hostname=self.origin.trust.server_name or None,
+            server_hostname=self.origin.tls.server_name or None,
             proxy=self.origin.proxy or None,
             max_redirects=_MAX_REDIRECTS,
             trace_request_ctx=reuse,
-            middlewares=(self._once_more(reuse),),
+            middlewares=(self._retry_idle(reuse),),
         ) as response:
-            if response.status not in envelope.ENVELOPE_STATUSES:
+            if response.status not in READABLE_STATUSES:
                 if response.status == 401:
                     self.origin.authorization.refuse()
-                raise PrometheusError("status", hints.of_status(response.status))
+                raise PrometheusError("status", endpoint.explain_status(response.status))
             return await self._read(response, most)
 
-    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> envelope.Answer:
+    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> DecodedResponse:
         limit = self._settings.max_answer_bytes
         if (response.content_length or 0) > limit:
-            raise envelope.too_large(limit)
-        decoder = envelope.AnswerDecoder(most, limit)
+            raise too_large(limit)
+        decoder = ResponseDecoder(most, limit)
         held = size = 0
         beginning = b""
         try:
@@ -209,7 +215,7 @@ class PrometheusClient:
                 size += len(chunk)
                 beginning = beginning or chunk[:_BEGINNING]
                 if size > limit:
-                    raise envelope.too_large(limit)
+                    raise too_large(limit)
                 decoder.feed(chunk)
                 held = self._hold(decoder, held)
                 while decoder.step():
@@ -217,37 +223,41 @@ class PrometheusClient:
                     await asyncio.sleep(0)
             return decoder.finish()
         except PrometheusError as error:
-            self._reading -= held  # before it is all dropped: else others were refused for it meanwhile
+            self._reading -= (
+                held  # before the samples are freed, so that no other answer is refused meanwhile
+            )
             held = 0
-            while decoder.drop():  # noqa: ASYNC110 - nothing to wait for: others run while a long answer is freed
+            while decoder.drop():  # noqa: ASYNC110 - lets other tasks run while a long answer is freed
                 await asyncio.sleep(0)
-            if (
-                error.kind == "decode" and response.status >= 400
-            ):  # a page of something in front of Prometheus
-                raise PrometheusError("status", hints.of_status(response.status, beginning)) from error
-            if error.kind == "decode":
-                raise PrometheusError("decode", hints.of_body(error.message, beginning)) from error
-            raise
+            if error.kind != "decode":
+                raise
+            if response.status >= 400:  # a page of something in front of Prometheus
+                text = endpoint.explain_status(response.status, beginning)
+                raise PrometheusError("status", text) from error
+            raise PrometheusError("decode", endpoint.explain_body(error.message, beginning)) from error
         finally:
             self._reading -= held
 
-    def _hold(self, decoder: envelope.AnswerDecoder, before: int) -> int:
-        """Count what an answer takes now instead of `before`, and return it; refuse it when all take too much."""
+    def _hold(self, decoder: ResponseDecoder, before: int) -> int:
+        """Count and return the bytes that an answer takes now instead of `before`.
+
+        Refuse it if all take too much.
+        """
         weight = decoder.weight
         limit = self._settings.max_answer_bytes
         others = self._reading - before
         if others + weight > limit and weight > SMALL_ANSWER:
-            text = f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
+            text = f"the answers being read take more than {limit} bytes (--prometheus-max-answer-bytes)"
             raise PrometheusError("size", text)
         self._reading = others + weight
         return weight
 
-    def _once_more(
+    def _retry_idle(
         self, reuse: "_Reuse"
     ) -> Callable[[aiohttp.ClientRequest, Handler], Awaitable[aiohttp.ClientResponse]]:
-        """Return the step around sending that repeats a query lost on a connection the server closed while it lay idle.
+        """Return the middleware that retries a query once whose idle connection the server had closed.
 
-        aiohttp itself would repeat any GET whose connection broke, and no POST.
+        aiohttp itself would retry any GET whose connection broke, and no POST.
         """
 
         async def send(request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:
@@ -268,7 +278,7 @@ class PrometheusClient:
 
 
 def map_error(error: Exception) -> PrometheusError:
-    """Return our error for one of aiohttp's or of the socket's; never with the query or a password in it."""
+    """Map an error of aiohttp or of the socket; the text never has the query or a password in it."""
     kind, text = "unreachable", str(error)
     match error:
         case TimeoutError():
@@ -276,26 +286,26 @@ def map_error(error: Exception) -> PrometheusError:
         case aiohttp.ClientConnectorCertificateError():
             text = f"certificate not accepted: {error.certificate_error}"
         case aiohttp.ClientConnectorError(os_error=ssl.SSLError() as reason):
-            text = hints.of_tls(reason)
+            text = endpoint.explain_tls(reason)
         case aiohttp.ClientHttpProxyError():
             text = f"the proxy answered HTTP status {error.status}"
         case aiohttp.ClientConnectorError():
             text = f"cannot connect: {error.os_error.strerror or error.os_error}"
         case aiohttp.TooManyRedirects() | aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
-            kind, text = "status", "redirected too often or to nowhere"
+            kind, text = "status", "too many redirects, or a redirect to an invalid URL"
         case aiohttp.ClientResponseError() | http_exceptions.HttpProcessingError():
-            kind, text = "status", f"not an answer of HTTP: {error.message}"
+            kind, text = "status", f"invalid HTTP response: {error.message}"
         case aiohttp.ServerDisconnectedError():
             text = "the connection was closed before the answer"
         case aiohttp.ClientPayloadError():
             text = "the connection broke within the answer"
         case _:
             pass
-    return PrometheusError(kind, envelope.shorten(text or type(error).__name__))
+    return PrometheusError(kind, shorten(text or type(error).__name__))
 
 
 class _Reuse:
-    """Whether the connection of a request had been used before."""
+    """Whether a request got a connection that had been used before."""
 
     idle = False
 

@@ -1,7 +1,7 @@
 """TLS towards Prometheus: the context of new connections, built again when one of its files changes.
 
-An `ssl.SSLContext` cannot give up what it once loaded, so a change means a new context. The HTTP client keeps idle connections
-by context: after a change it opens new ones, while queries under way end on theirs.
+An `ssl.SSLContext` cannot unload what it has loaded, so a change means a new context. The HTTP client keeps
+idle connections by context: after a change it opens new ones, while queries in flight end on theirs.
 """
 
 import contextlib
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from adapter.errors import Fault, InputError
 from adapter.model.clock import Clock
-from adapter.prometheus.endpoint import Trust
+from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.problems import ProblemLog
 
 CHECK_SECONDS = 1.0
-"""How often, at most, the files are looked at."""
+"""How often, at most, the files are checked for changes."""
 
 _SUBJECT = "prometheus-tls"
 
@@ -23,37 +23,38 @@ _Identity = tuple[tuple[int, int, int], ...]
 
 
 class FollowedTLS:
-    """The context for a `Trust`. Files that cannot be used, such as half-written ones, leave the last context in force.
+    """The context for some `TLSFiles`.
 
-    That is said once. The files are looked at again a second later, and so until they can be used.
+    Files that cannot be used, such as half-written ones, leave the last context in use. That is reported
+    once, and the files are checked every second until they can be used.
     """
 
-    def __init__(self, trust: Trust, clock: Clock, faults: ProblemLog) -> None:
-        """Read the files; raises `InputError` for files that cannot be used."""
-        self._trust = trust
+    def __init__(self, files: TLSFiles, clock: Clock, faults: ProblemLog) -> None:
+        """Read the files. Raises InputError for files that cannot be used."""
+        self._files = files
         self._clock = clock
         self._faults = faults
-        self._paths = tuple(Path(name) for name in (trust.ca_file, trust.cert_file, trust.key_file) if name)
-        self._look_again = clock.monotonic() + CHECK_SECONDS
+        self._paths = tuple(Path(name) for name in (files.ca_file, files.cert_file, files.key_file) if name)
+        self._next_check = clock.monotonic() + CHECK_SECONDS
         self._identity: _Identity | None = None
         with contextlib.suppress(OSError):  # building the context names the file
-            self._identity = self._look()
-        self._context = build(trust)
+            self._identity = self._identify()
+        self._context = build(files)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of the files as they are now, or were up to a second ago."""
+        """Return the context of the files as of now or of a second ago."""
         now = self._clock.monotonic()
-        if self._paths and now >= self._look_again:
-            self._look_again = now + CHECK_SECONDS
-            self._follow()
+        if self._paths and now >= self._next_check:
+            self._next_check = now + CHECK_SECONDS
+            self._reload()
         return self._context
 
-    def _follow(self) -> None:
+    def _reload(self) -> None:
         # a few small local files, read only when they changed: not worth a thread
         try:
-            identity = self._look()  # before reading: what changes meanwhile is read at the next look
+            identity = self._identify()  # before reading: a change in between is found by the next check
             if identity != self._identity:
-                self._context = build(self._trust)
+                self._context = build(self._files)
                 self._identity = identity
         except (OSError, InputError) as error:
             message = "TLS files for Prometheus cannot be read again; the old ones stay"
@@ -61,32 +62,32 @@ class FollowedTLS:
         else:
             self._faults.resolve("credentials", subject=_SUBJECT)
 
-    def _look(self) -> _Identity:
+    def _identify(self) -> _Identity:
         return tuple(
             (status.st_mtime_ns, status.st_ino, status.st_size) for status in map(Path.stat, self._paths)
         )
 
 
-def build(trust: Trust) -> ssl.SSLContext:
-    """Return the client's TLS context; raises `InputError` for files that are not what they should be."""
+def build(files: TLSFiles) -> ssl.SSLContext:
+    """Return the client's TLS context. Raises InputError for files that cannot be used."""
     try:
-        context = ssl.create_default_context(cafile=trust.ca_file or None)
+        context = ssl.create_default_context(cafile=files.ca_file or None)
     except OSError as error:  # SSLError is one
         raise _refuse(
-            "--prometheus-ca-file", trust.ca_file, f"a file of PEM certificates ({_reason(error)})"
+            "--prometheus-ca-file", files.ca_file, f"a file of PEM certificates ({_reason(error)})"
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go does not ask for it, and private CAs do not meet it
-    if not trust.verify:
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go does not require it, and private CAs do not meet it
+    if not files.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if trust.cert_file:
+    if files.cert_file:
         try:
-            # an empty password: for an encrypted key OpenSSL would ask the terminal, and the event loop would wait
-            context.load_cert_chain(trust.cert_file, trust.key_file, password="")
+            # for an encrypted key without a password OpenSSL would block the event loop with a prompt
+            context.load_cert_chain(files.cert_file, files.key_file, password="")
         except OSError as error:
-            expected = f"a PEM certificate and its key in {trust.key_file} ({_reason(error)})"
-            raise _refuse("--prometheus-client-tls-cert-file", trust.cert_file, expected) from error
+            expected = f"a PEM certificate and its key in {files.key_file} ({_reason(error)})"
+            raise _refuse("--prometheus-client-tls-cert-file", files.cert_file, expected) from error
     return context
 
 

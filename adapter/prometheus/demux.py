@@ -1,10 +1,11 @@
-"""What the answers of Prometheus say about the objects that were asked for.
+"""Demultiplexing: which sample of an answer belongs to which object, and whether the answer is complete.
 
-Not here: which queries are sent, and when (`querycache`). The law: long work goes in pieces, between which other requests run.
+An answer may have a hundred thousand samples, so it is processed in steps between which other tasks may run.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult, Sample
@@ -13,63 +14,63 @@ from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery, index_samples
 
-PLACED_AT_ONCE = 1_000
-"""How many samples of an answer are sorted out between two points at which other work may run."""
+STEP_SAMPLES = 1_000
+"""How many samples of an answer are processed in one step."""
 
 
-def partial_of(
-    results: Iterable[QueryResult | PrometheusError], *, accepts_warnings: bool
-) -> PrometheusError | None:
-    """Return why an answer may lack a part of the data: its first warning, None for a whole answer."""
-    warnings = [
-        text
-        for result in results
-        if isinstance(result, QueryResult) and not accepts_warnings
-        for text in result.warnings
-    ]
-    if not warnings:
-        return None
-    text = f"the answer has a warning, so it may lack data: {warnings[0]!r}"
-    return PrometheusError("partial", f"{text} (onWarnings: accept on the rule takes such answers)")
+class Demuxed(NamedTuple):
+    """Samples by namespace and name, whether an object has too many of them, and their estimated bytes."""
+
+    samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
+    duplicates: bool
+    size: int
 
 
-def failure_of(result: QueryResult | PrometheusError) -> PrometheusError | None:
-    """Return why a result says nothing about objects: it is a failure, or no vector."""
-    if isinstance(result, PrometheusError) or result.type == "vector":
-        return result if isinstance(result, PrometheusError) else None
-    return PrometheusError("type", f"expected a vector, got a {result.type}")
-
-
-def pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str, tuple[Sample, ...]]:
-    """Return the samples of the objects asked for; PrometheusError for an answer that is not a vector."""
-    failure = failure_of(result)
-    if failure is not None:
-        raise failure
-    found = index_samples(result.samples, query.object_label)
-    return {name: found[name] for name in objects.names if name in found}
-
-
-async def place(
-    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult | PrometheusError]
-) -> tuple[dict[str, dict[str, tuple[Sample, ...]]], bool, int]:
-    """Return the samples by namespace and name, whether some object had two where it should have one, and about how many bytes they take."""
-    placed: dict[str, dict[str, tuple[Sample, ...]]] = {}
-    doubled = False
+async def demux(
+    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult]
+) -> Demuxed:
+    """Return which sample belongs to which object, in steps between which other tasks may run."""
+    samples: dict[str, dict[str, tuple[Sample, ...]]] = {}
+    duplicates = False
     size = 0
     for one, result in zip(planned, results, strict=True):
-        assert isinstance(result, QueryResult)  # failures were dealt with before
         size += weigh_samples(result.samples) + OBJECT_BYTES * len(result.samples)
-        for start in range(0, len(result.samples), PLACED_AT_ONCE):
+        for start in range(0, len(result.samples), STEP_SAMPLES):
             if start:
                 await asyncio.sleep(0)
-            for (namespace, name), sample in plan.place_samples(
-                query, one, result.samples[start : start + PLACED_AT_ONCE]
-            ):
-                names = placed.setdefault(namespace, {})
+            step = result.samples[start : start + STEP_SAMPLES]
+            for (namespace, name), sample in plan.place_samples(query, one, step):
+                names = samples.setdefault(namespace, {})
                 earlier = names.get(name)
                 if earlier is None:
                     names[name] = (sample,)
                 else:
-                    doubled = doubled or query.doubles(sample, earlier)
+                    duplicates = duplicates or query.doubles(sample, earlier)
                     names[name] = (*earlier, sample)
-    return placed, doubled, size
+    return Demuxed(samples, duplicates, size)
+
+
+def select_samples(
+    query: MetricQuery, objects: Objects, result: QueryResult
+) -> dict[str, tuple[Sample, ...]]:
+    """Return the samples of the requested objects. Raises PrometheusError unless the answer is a vector."""
+    expect_vector(result)
+    samples = index_samples(result.samples, query.object_label)
+    return {name: samples[name] for name in objects.names if name in samples}
+
+
+def expect_vector(result: QueryResult) -> None:
+    """Raise PrometheusError for an answer without labels, which says nothing about objects."""
+    if result.type != "vector":
+        raise PrometheusError("type", f"expected a vector, got a {result.type}")
+
+
+def find_warning(results: Sequence[QueryResult], *, accepts_warnings: bool) -> PrometheusError | None:
+    """Return why an answer may lack data: its first warning; None for a complete answer."""
+    if accepts_warnings:
+        return None
+    warnings = [text for result in results for text in result.warnings]
+    if not warnings:
+        return None
+    text = f"the answer has a warning, so it may lack data: {warnings[0]!r}"
+    return PrometheusError("partial", f"{text} (onWarnings: accept on the rule takes such answers)")

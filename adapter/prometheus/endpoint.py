@@ -1,30 +1,57 @@
-"""Where a request to Prometheus goes and in which form: URL, method, body.
+"""What the query client and the discovery worker share: requests to Prometheus, and what a failure means.
 
-Shared by the query client and by discovery's worker process, which starts faster for what this module does not import. The
-law is prometheus-adapter's wire format; ours is that a GET that would be too long becomes a POST.
+The wire format is prometheus-adapter's, except that a GET with too long a URL becomes a POST. The worker
+process starts faster for what this module does not import.
 """
 
+import re
+import ssl
 from typing import Literal, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
 
 MAX_GET_LENGTH = 8000
-"""The longest URL sent with GET: what RFC 9110 asks every recipient to support; nginx refuses a little above."""
+"""The longest URL sent with GET: RFC 9110 asks every recipient to support as much; nginx refuses a little
+more."""
+
+NO_TLS = "the server does not speak TLS: use http:// in place of https://"
+ONLY_TLS = "the server expects TLS: use https:// in place of http://"
+NO_API = "the server answers, but this is not the API of Prometheus: check host, port and path of the URL"
+
+# What OpenSSL calls the first bytes of a plain HTTP answer, by version.
+_PLAIN_ANSWER = frozenset(
+    {
+        "WRONG_VERSION_NUMBER",
+        "RECORD_LAYER_FAILURE",
+        "PACKET_LENGTH_TOO_LONG",
+        "HTTP_REQUEST",
+        "UNEXPECTED_MESSAGE",
+    }
+)
+
+# How Go's servers, nginx and Apache answer a plain request on a TLS port.
+_TLS_PORT = re.compile(
+    rb"HTTP request to an HTTPS server|plain HTTP (request was sent )?to (an )?(HTTPS port|SSL)",
+    re.IGNORECASE,
+)
 
 
-class Request(NamedTuple):
-    """A request ready to be sent; `body` is form-encoded and None for GET."""
+class EndpointRequest(NamedTuple):
+    """`body` is form-encoded, and None for GET."""
 
     method: Literal["GET", "POST"]
     url: str
     body: bytes | None
 
 
-class Target(msgspec.Struct, frozen=True):
-    """A Prometheus: `base` is scheme, host and cleaned path without a final slash; `query` is the base URL's own query text.
+class PrometheusEndpoint(msgspec.Struct, frozen=True):
+    """A Prometheus: `base` is scheme, host and cleaned path without a final slash.
 
-    `params` are sent with every request, in the URL also with POST, since a gateway in front reads them there.
+    `query` is the base URL's own query text.
+
+    `params` are sent with every request. With POST they are in the URL too, because a gateway reads them
+    there.
     """
 
     base: str
@@ -32,25 +59,28 @@ class Target(msgspec.Struct, frozen=True):
     verb: Literal["GET", "POST"] = "GET"
     params: tuple[tuple[str, str], ...] = ()
 
-    def request(self, endpoint: str, params: list[tuple[str, str]]) -> Request:
-        """Return the request to `endpoint` (``/api/v1/query``). With GET the parameters replace the base URL's own query."""
+    def request(self, path: str, params: list[tuple[str, str]]) -> EndpointRequest:
+        """Return the request to `path` (``/api/v1/query``).
+
+        With GET the parameters replace the base URL's own query.
+        """
         if self.verb == "GET":
-            url = f"{self.base}{endpoint}?{_encode([*params, *self.params])}"
+            url = f"{self.base}{path}?{_encode([*params, *self.params])}"
             if len(url) <= MAX_GET_LENGTH:
-                return Request("GET", url, None)
+                return EndpointRequest("GET", url, None)
         query = "&".join(part for part in (self.query, _encode(list(self.params))) if part)
-        url = f"{self.base}{endpoint}?{query}" if query else f"{self.base}{endpoint}"
-        return Request("POST", url, _encode(params).encode())
+        url = f"{self.base}{path}?{query}" if query else f"{self.base}{path}"
+        return EndpointRequest("POST", url, _encode(params).encode())
 
-    def shown(self, endpoint: str) -> str:
-        """Return the URL of an endpoint for people: without query parameters, which may hold a token."""
-        return f"{self.base}{endpoint}"
+    def shown(self, path: str) -> str:
+        """Return a URL for messages: without query parameters, which may hold a token."""
+        return f"{self.base}{path}"
 
 
-class Trust(msgspec.Struct, frozen=True):
-    """Whom the server must be signed by and what we show it: files, or "" for the system's CAs and for no certificate.
+class TLSFiles(msgspec.Struct, frozen=True):
+    """CA bundle and client certificate of the connection; "" means the system's CAs and no certificate.
 
-    `server_name` is the name the server's certificate must bear where it is not the URL's host.
+    `server_name` is the name that the server's certificate must have if it is not the URL's host.
     """
 
     ca_file: str = ""
@@ -61,9 +91,30 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 def format_time(seconds: float) -> str:
-    """Return a time or a duration as Prometheus takes it: seconds, up to three decimals, no trailing zeros."""
+    """Return a time or a duration for Prometheus: seconds with up to three decimals, no trailing zeros."""
     text = f"{seconds:.3f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def explain_tls(error: ssl.SSLError) -> str:
+    """Return why a TLS connection failed, and the likely mistake in the URL."""
+    if getattr(error, "reason", None) in _PLAIN_ANSWER:  # absent where Python itself raises the error
+        return NO_TLS
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate not accepted: {error}"
+    return f"TLS failed: {error}"
+
+
+def explain_status(status: int, body: bytes = b"") -> str:
+    """Return what an HTTP status without an answer of Prometheus means; `body` is its beginning."""
+    if status == 400 and _TLS_PORT.search(body):
+        return ONLY_TLS
+    return f"HTTP status {status}" + (f": {NO_API}" if status == 404 else "")
+
+
+def explain_body(text: str, body: bytes) -> str:
+    """Return the decoding error `text`, or a hint if the body, by its beginning, is not a JSON object."""
+    return text if body.lstrip()[:1] == b"{" else f"not JSON: {NO_API}"
 
 
 def _encode(params: list[tuple[str, str]]) -> str:

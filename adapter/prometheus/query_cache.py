@@ -1,105 +1,79 @@
-"""Questions to Prometheus: equal ones share a query, mergeable ones leave together, answers live for a while.
+"""The query cache: the one way to Prometheus for metric values.
 
-`rules.plan.plan` says what may be merged and how the query reads; here is when it leaves. The law:
+- TTL: an answer younger than its TTL is a hit (`answers`).
+- Single-flight: equal requests in flight share one query; a caller that disconnects cancels it for no other.
+- Batching: requests about one metric that are pending together share a query (`batching`).
+- Refresh-ahead: a hit near the end of the TTL is served from the cache and starts a background refresh.
+- Stale answers: if Prometheus fails, the last answer to the same request is used while it is younger than
+  `max_age`.
 
-- No timers. A question leaves at once; while a query of its lane (one metric, one metric selector, one kind of object; one
-  namespace too where namespaces cannot share a query) is on its way, further questions collect and leave together when it is back.
-- Who comes towards the end of an answer's TTL gets it at once, and a query leaves that nobody waits for.
-- A lane that had another question within the last TTL is busy: its next query takes along, as far as it has room, the questions
-  that were asked longest ago and will be asked again first. Where over half of a metric's objects are asked for, one sweep
-  answers all.
-- A caller that goes away cancels nothing that others wait for. Failures are shared by those who wait and never kept.
-- When Prometheus fails, the last answer to the very same question stands in while it is younger than `max_age`.
-- An answer with a warning may lack a part of the data. Callers that take partial answers get it marked; to all others it is a
-  failure. It is never kept, so the last whole answer stays. A rule may accept warnings: then its answers are whole.
+The age of an answer counts from when its query was sent. A hit is younger than the TTL or, if its query took
+over half of the TTL, younger than twice the time that the query took: an answer slower than its TTL would be
+stale on arrival, and Prometheus would be queried without a pause. A refresh makes hits younger and changes
+neither bound. Only while Prometheus fails may an answer be as old as `max_age`; its `failure` says so.
+
+Failures are shared by the requests that wait for them and never cached. An answer with a warning may lack
+data: it is not cached either, and callers that do not accept partial answers get a failure. A rule may accept
+warnings; its answers are complete then.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Self, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
 
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
-from adapter.model.metrics import QueryResult
 from adapter.prometheus.answers import (
-    KEPT_SWEEPS_BYTES,
     KEPT_TEXTS_BYTES,
-    Answers,
+    AnswerStore,
     Freshness,
     ObjectAnswer,
-    SweepAnswer,
-    Text,
     TextAnswer,
-    weigh_question,
+    TextQuery,
 )
-from adapter.prometheus.batching import SWEEP_LIMIT, Lane, Lanes
+from adapter.prometheus.batching import Batch, Batcher, Batches, fail
 from adapter.prometheus.client import Querier
-from adapter.prometheus.demux import PLACED_AT_ONCE, failure_of, partial_of, pick, place
+from adapter.prometheus.demux import find_warning, select_samples
 from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects, PlannedQuery
+from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
-from adapter.rules.query_rule import QueryRule
-from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
-
-__all__ = ["Freshness", "ObjectAnswer", "QueryCache", "TextAnswer"]
 
 _log = logging.getLogger(__name__)
 
-MERGE_PAUSE = 60.0
-"""After a merged query failed, the questions of its rule are asked alone for so many seconds."""
+INFLIGHT_BYTES = 64 * 1024 * 1024
+"""Bound on the requests pending and in flight, those of disconnected callers included. A request beyond it
+gets the last answer if that is young enough, and otherwise a failure of kind ``busy``."""
 
-WAITING_BYTES = 64 * 1024 * 1024
-"""How much memory the questions on their way may take, those included whose callers have left. Who asks one more gets the last answer if
-that is young enough, and a failure of kind ``busy`` if not."""
-
-SWEPT_SAMPLES = 100_000
-"""A sweep whose answer has more samples is not read to its end: the objects asked for are asked for by name."""
-
-FRESH_PASSED = 64
-"""How many questions with fresh answers are passed over in search of those to take along. What stands behind more of them was
-asked so lately that it would be out of date before it is asked again, and looking at all would cost more than the query."""
-
-ASKED_AHEAD = 10
-"""While so many queries or questions are on their way, none is asked ahead: those that somebody waits for have half of the connections."""
+REFRESH_LIMIT = 10
+"""With so many requests pending or in flight no refresh starts: waiting callers have half of the
+connections."""
 
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
-_Key = TypeVar("_Key", bound=Hashable)
-Answer = TypeVar("Answer", TextAnswer, ObjectAnswer)
+_KeyT = TypeVar("_KeyT", bound=Hashable)
+_AnswerT = TypeVar("_AnswerT", TextAnswer, ObjectAnswer)
 
 
 class QueryCache:
-    """The one way to Prometheus for values. Use as an async context manager: it owns the queries it sends."""
+    """Answers requests from the cache or from Prometheus. An async context manager: it owns its queries."""
 
     def __init__(
         self, querier: Querier, clock: Clock, monitoring: Monitoring, *, timeout: float = 8.0
     ) -> None:
-        """`timeout`: seconds a caller waits at most, the time spent collecting included."""
-        self._querier = querier
+        """`timeout`: for how many seconds a caller waits, the time that its request is pending included."""
         self._clock = clock
-        self._monitoring = monitoring
         self._timeout = timeout
-        # children are looked up once: finding one costs more than counting
+        # labels() costs more than inc()
         self._sources = {source: monitoring.answers.labels(source=source) for source in _SOURCES}
-        self._succeeded = {
-            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.Kind
-        }
-        self._texts: Answers[Text, TextAnswer] = Answers(
-            "texts", clock, monitoring, lambda text: len(text.promql), KEPT_TEXTS_BYTES
+        self._batcher = Batcher(querier, clock, monitoring)
+        self._batches = Batches(self._batcher, monitoring)
+        self._texts: AnswerStore[TextQuery, TextAnswer] = AnswerStore(
+            "texts", clock, monitoring, lambda query: len(query.promql), KEPT_TEXTS_BYTES
         )
-        self._objects: Answers[tuple[MetricQuery, Objects], ObjectAnswer] = Answers(
-            "objects", clock, monitoring, weigh_question
-        )
-        self._sweeps: Answers[MetricQuery, SweepAnswer] = Answers(
-            "sweeps", clock, monitoring, lambda query: query.weight, KEPT_SWEEPS_BYTES
-        )
-        self._lanes = Lanes(monitoring)
-        monitoring.questions_waiting.set_function(lambda: self._texts.flying + self._objects.flying)
-        self._unmergeable: WeakSet[QueryRule] = WeakSet()
-        self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
+        self._answers = self._batcher.answers
+        monitoring.questions_waiting.set_function(self._inflight_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -120,27 +94,27 @@ class QueryCache:
         accepts_warnings: bool = False,
         takes_partial: bool = False,
     ) -> TextAnswer:
-        """Return the answer to a query; PrometheusError when there is none and no last one young enough.
+        """Return the answer to a query. Raises PrometheusError if it fails and no recent answer is cached.
 
-        `accepts_warnings`: the rule counts an answer with warnings as whole. `takes_partial`: the caller
-        takes an answer that is marked as partial.
+        `accepts_warnings`: the rule counts an answer with warnings as complete. `takes_partial`: the caller
+        accepts an answer that is marked as partial.
         """
-        text = Text(promql, accepts_warnings)
-        kept = self._texts.find(text)
-        flight = self._texts.flights.get(text)
+        query = TextQuery(promql, accepts_warnings)
+        kept = self._texts.find(query)
         if kept is not None:
-            left = kept.answer.asked + freshness.lasts(kept.took) - self._clock.monotonic()
+            left = kept.answer.asked + freshness.lifetime(kept.took) - self._clock.monotonic()
             if left > 0:
-                self._count("cache")
-                if left <= freshness.ahead and flight is None and self._may_ask_ahead():
-                    self._open_text(text, freshness)
+                self._sources["cache"].inc()
+                if left <= freshness.ahead and query not in self._texts.inflight and self._may_refresh():
+                    self._start_text(query, freshness)
                 return kept.answer
-        self._count("joined" if flight else "query")
-        if flight is None and self._is_full():
-            return self._stand_in(self._texts, text, freshness, _busy())
-        if flight is None:
-            flight = self._open_text(text, freshness)
-        return await self._landing(self._texts, text, flight, freshness, takes_partial=takes_partial)
+        return await self._get(
+            self._texts,
+            query,
+            freshness,
+            lambda: self._start_text(query, freshness),
+            takes_partial=takes_partial,
+        )
 
     async def ask_objects(
         self,
@@ -151,366 +125,147 @@ class QueryCache:
         *,
         takes_partial: bool = False,
     ) -> ObjectAnswer:
-        """Return the samples of `objects`; errors as `ask`, and TemplateError when the query cannot be rendered.
+        """Return the samples of `objects`. Raises as `ask`, and TemplateError for a query without a text.
 
         `expected` is about how many objects have the metric, as discovery counted its series. `takes_partial`
-        is as in `ask`; the query's rule says whether warnings are accepted.
+        is as in `ask`; the rule of the query decides whether warnings are accepted.
         """
         if not query.separability.separable:
             return await self._ask_unmergeable(query, objects, freshness, takes_partial=takes_partial)
         now = self._clock.monotonic()
         key = (query, objects)
-        lane = self._lanes.note(query, objects, expected, now)
-        lane.freshness = freshness
-        flight = self._objects.flights.get(key)
-        found = self._find(lane, objects, now, freshness)
-        if found is not None:
-            answer, source, left = found
-            self._count(source)
-            if left <= freshness.ahead and flight is None and not lane.draining and self._may_ask_ahead():
-                self._board(lane, objects, now)
-            return answer
-        self._count("joined" if flight else "query")
-        if flight is None and self._is_full():
-            return self._stand_in(self._objects, key, freshness, _busy())
-        if flight is None:
-            flight = self._board(lane, objects, now)
-        return await self._landing(self._objects, key, flight, freshness, takes_partial=takes_partial)
+        batch = self._batches.note(query, objects, expected, now)
+        batch.freshness = freshness
+        hit = self._answers.find(query, objects, freshness, now)
+        if hit is not None:
+            self._sources[hit.source].inc()
+            if (
+                hit.left <= freshness.ahead
+                and not batch.running
+                and key not in self._answers.own.inflight
+                and self._may_refresh()
+            ):
+                self._start_objects(batch, objects)
+            return hit.answer
+        return await self._get(
+            self._answers.own,
+            key,
+            freshness,
+            lambda: self._start_objects(batch, objects),
+            takes_partial=takes_partial,
+        )
 
     async def _ask_unmergeable(
         self, query: MetricQuery, objects: Objects, freshness: Freshness, *, takes_partial: bool
     ) -> ObjectAnswer:
-        """Ask a question that can only be asked as it is; equal texts still share a query."""
+        """Send a request that cannot be merged; equal texts still share a query."""
         promql, accepts = plan.ask_alone(query, objects).promql, query.rule.accepts_warnings
         answer = await self.ask(promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial)
-        samples = pick(query, objects, answer.result)
+        samples = select_samples(query, objects, answer.result)
         return ObjectAnswer(samples, answer.asked, answer.failure, partial=answer.partial)
 
-    def _open_text(self, text: Text, freshness: Freshness) -> asyncio.Future[TextAnswer]:
-        flight = self._texts.open(text)
-        work = self._answer_text(text, freshness, flight)
-        self._spawn(work, f"query {text.promql[:40]}", lambda: _give_up([flight]))
-        return flight
-
-    def _board(self, lane: Lane, objects: Objects, now: float) -> asyncio.Future[ObjectAnswer]:
-        """Return the flight of a question that nobody has asked: at once and alone, or with the lane's next departure."""
-        flight = self._objects.open((lane.query, objects))
-        if not self._may_merge(lane.query.rule, now):
-            work = self._answer_alone(lane, objects, flight)
-            self._spawn(work, f"question {lane.query.series}", lambda: _give_up([flight]))
-            return flight
-        lane.waiting[objects] = flight
-        if not lane.draining:
-            lane.draining = True
-            self._spawn(self._drain(lane), f"lane {lane.query.series}", lambda: _abandon(lane))
-        return flight
-
-    async def _landing(
+    async def _get(
         self,
-        store: Answers[_Key, Answer],
-        key: _Key,
-        flight: asyncio.Future[Answer],
+        store: AnswerStore[_KeyT, _AnswerT],
+        key: _KeyT,
         freshness: Freshness,
+        start: Callable[[], asyncio.Future[_AnswerT]],
         *,
         takes_partial: bool,
-    ) -> Answer:
-        """Wait for a flight without owning it; fall back on the last whole answer while it is young."""
+    ) -> _AnswerT:
+        """Join the query in flight for `key` or start one; fall back on the last answer within `max_age`."""
+        future = store.inflight.get(key)
+        self._sources["joined" if future else "query"].inc()
+        try:
+            if future is None:
+                self._check_room()
+                future = start()
+            answer = await self._wait(future, takes_partial=takes_partial)
+        except PrometheusError as failure:
+            kept = store.find(key)
+            if kept is None or self._clock.monotonic() - kept.answer.asked >= freshness.max_age:
+                raise
+            self._sources["stale"].inc()
+            return kept.answer._replace(failure=failure)
+        return answer
+
+    async def _wait(self, future: asyncio.Future[_AnswerT], *, takes_partial: bool) -> _AnswerT:
+        """Wait for a query without owning it: a caller that is cancelled does not cancel it."""
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await asyncio.shield(flight)
-        except TimeoutError:
-            failure = PrometheusError("timeout", f"no answer within {self._timeout:g} s, waiting included")
-        except PrometheusError as error:
-            failure = error
-        else:
-            if answer.partial is None or takes_partial:
-                return answer
-            failure = answer.partial
-        return self._stand_in(store, key, freshness, failure)
+                answer = await asyncio.shield(future)
+        except TimeoutError as error:
+            text = f"no answer within {self._timeout:g} s, waiting included"
+            raise PrometheusError("timeout", text) from error
+        if answer.partial is not None and not takes_partial:
+            raise answer.partial
+        return answer
 
-    def _stand_in(
-        self, store: Answers[_Key, Answer], key: _Key, freshness: Freshness, failure: PrometheusError
-    ) -> Answer:
-        """Return the last answer where there is none of now, while it is young enough; else raise `failure`."""
-        kept = store.get(key)
-        if kept is not None and self._clock.monotonic() - kept.asked < freshness.max_age:
-            self._count("stale")
-            return kept._replace(failure=failure)
-        raise failure
+    def _inflight_bytes(self) -> int:
+        return self._texts.inflight_bytes + self._answers.own.inflight_bytes
+
+    def _check_room(self) -> None:
+        if self._is_full():
+            raise PrometheusError("busy", "too many requests are waiting for Prometheus")
 
     def _is_full(self) -> bool:
-        return self._texts.flying + self._objects.flying >= WAITING_BYTES
+        return self._inflight_bytes() >= INFLIGHT_BYTES
 
-    def _may_ask_ahead(self) -> bool:
-        return not self._is_full() and len(self._texts.flights) + len(self._objects.flights) < ASKED_AHEAD
+    def _may_refresh(self) -> bool:
+        inflight = len(self._texts.inflight) + len(self._answers.own.inflight)
+        return inflight < REFRESH_LIMIT and not self._is_full()
 
-    def _find(
-        self, lane: Lane, objects: Objects, now: float, freshness: Freshness
-    ) -> tuple[ObjectAnswer, str, float] | None:
-        """Return the newest answer, if it may be used still, where it was, and for how many seconds it may be used.
+    def _start_text(self, query: TextQuery, freshness: Freshness) -> asyncio.Future[TextAnswer]:
+        future = self._texts.open(query)
+        work = self._execute_text(query, freshness, future)
+        self._spawn(work, f"query {query.promql[:40]}", lambda failure: fail(future, failure))
+        return future
 
-        One from a sweep is the question's own from now on.
-        """
-        kept = self._objects.find((lane.query, objects))
-        swept = self._sweeps.find(lane.query)
-        if kept is not None and (swept is None or swept.answer.asked <= kept.answer.asked):
-            left = kept.answer.asked + freshness.lasts(kept.took) - now
-            if left > 0:
-                return kept.answer, "cache", left
-        if swept is None:
-            return None
-        left = swept.answer.asked + freshness.lasts(swept.took) - now
-        if left <= 0:
-            return None
-        answer = swept.answer.pick(objects.namespace or "", objects.names)
-        self._keep(lane, objects, answer, swept.took)
-        return answer, "sweep", left
+    def _start_objects(self, batch: Batch, objects: Objects) -> asyncio.Future[ObjectAnswer]:
+        """Send a request with the next query of its batch, or by itself if its rule may not be merged now."""
+        future = self._answers.own.open((batch.query, objects))
+        name = f"batch {batch.query.series}"
+        if not self._batcher.may_merge(batch.query.rule):
+            self._spawn(batch.execute_one(objects, future), name, lambda failure: fail(future, failure))
+        elif batch.enqueue(objects, future):
+            self._spawn(batch.run(), name, batch.abandon)
+        return future
 
-    def _keep(self, lane: Lane, objects: Objects, answer: ObjectAnswer, took: float) -> None:
-        self._objects.keep((lane.query, objects), answer, max(lane.freshness), took)
-
-    # What follows runs in tasks of the cache.
-
-    async def _answer_text(
-        self, text: Text, freshness: Freshness, flight: asyncio.Future[TextAnswer]
+    async def _execute_text(
+        self, query: TextQuery, freshness: Freshness, future: asyncio.Future[TextAnswer]
     ) -> None:
-        asked = self._clock.monotonic()
-        result = await self._send(text.promql, plan.Kind.ALONE, accepts_warnings=text.accepts_warnings)
-        if isinstance(result, PrometheusError):
-            _fail(flight, result)
-            return
-        partial = partial_of([result], accepts_warnings=text.accepts_warnings)
-        answer = TextAnswer(result, asked, partial=partial)
-        if partial is None:
-            self._texts.keep(text, answer, max(freshness), self._clock.monotonic() - asked)
-        flight.set_result(answer)
-
-    async def _drain(self, lane: Lane) -> None:
-        """Send what waits, until nothing does."""
-        left = float("inf")
-        while lane.waiting:
-            lane.departing, lane.waiting = lane.waiting, {}
-            self._settle(lane, left)
-            left = self._clock.monotonic()
-            if lane.departing:
-                await self._depart(lane, lane.departing)
-        lane.departing, lane.draining = {}, False
-
-    def _settle(self, lane: Lane, left: float) -> None:
-        """Answer what the last departure, of `left`, brought along: a question may have come while its answer was on its way."""
-        now = self._clock.monotonic()
-        for objects, flight in list(lane.departing.items()):
-            found = self._find(lane, objects, now, lane.freshness)
-            if found is not None and found[0].asked >= left:
-                flight.set_result(found[0])
-                del lane.departing[objects]
-
-    async def _depart(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
-        """Send the questions of `flights` with what rides along, and give each its answer."""
-        now = self._clock.monotonic()
-        busy = now - lane.used_before < lane.freshness.ttl
-        wanted = list(flights)
-        if not self._may_merge(lane.query.rule, now):
-            await self._depart_alone(lane, flights)
-            return
-        planned: list[PlannedQuery] = []
-        results: list[QueryResult | PrometheusError] = []
-        riding: list[Objects] = []
-        if busy and lane.worth_sweeping():
-            sweep = plan.sweep(lane.query)
-            swept = await self._sweep(lane, sweep)
-            if swept is not None:
-                planned, results = [sweep], [swept]
-        if not planned:
-            if busy:
-                riding = plan.companions(lane.query, wanted, self._due(lane, flights, now))
-            planned = await _merge(lane.query, [*wanted, *riding])
-            results = await self._send_all(lane, planned)
-        failure = next(filter(None, map(failure_of, results)), None)
-        if failure is not None:
-            await self._recover(lane, flights, planned, failure)
-            return
-        placed, doubled, size = await place(lane.query, planned, results)
-        if doubled and any(query.kind is not plan.Kind.ALONE for query in planned):
-            self._monitoring.dropped.labels(reason="duplicate").inc()
-            self._unmergeable.add(lane.query.rule)
-            await self._depart_alone(lane, flights)
-            return
-        partial = partial_of(results, accepts_warnings=lane.query.rule.accepts_warnings)
-        answers = SweepAnswer(placed, now, size, partial)
-        took = self._clock.monotonic() - now
-        if planned[0].kind is plan.Kind.SWEEP and partial is None:
-            self._sweeps.expire()
-            self._sweeps.keep(lane.query, answers, lane.freshness.lasts(took), took)
-            lane.objects_seen = sum(map(len, placed.values()))
-        await self._hand_out(lane, flights, (*wanted, *riding), answers, took)
-
-    async def _sweep(self, lane: Lane, sweep: PlannedQuery) -> QueryResult | PrometheusError | None:
-        """Return what a sweep brings; None where that is too much to be read, and the lane is not swept any more."""
-        accepts = lane.query.rule.accepts_warnings
-        swept = await self._send(sweep.promql, sweep.kind, SWEPT_SAMPLES, accepts_warnings=accepts)
-        if isinstance(swept, PrometheusError) and swept.kind == "size":
-            lane.objects_seen = SWEEP_LIMIT
-            return None
-        return swept
-
-    async def _send_all(
-        self, lane: Lane, planned: Sequence[PlannedQuery]
-    ) -> list[QueryResult | PrometheusError]:
-        accepts = lane.query.rule.accepts_warnings
-        sending = [self._send(query.promql, query.kind, accepts_warnings=accepts) for query in planned]
-        if len(sending) == 1:  # as nearly always: spares a task
-            return [await sending[0]]
-        return await asyncio.gather(*sending)
-
-    async def _hand_out(
-        self,
-        lane: Lane,
-        flights: Mapping[Objects, asyncio.Future[ObjectAnswer]],
-        questions: Iterable[Objects],
-        answers: SweepAnswer,
-        took: float,
-    ) -> None:
-        """Keep the answer to each question unless it is partial, and give it to the callers that wait."""
-        picked = 0
-        for objects in questions:
-            picked += len(objects.names)
-            if picked > PLACED_AT_ONCE:
-                picked = 0
-                await asyncio.sleep(0)
-            answer = answers.pick(objects.namespace or "", objects.names)
-            if answer.partial is None:
-                self._keep(lane, objects, answer, took)
-            if objects in flights:
-                flights[objects].set_result(answer)
-
-    def _due(self, lane: Lane, flights: Mapping[Objects, object], now: float) -> Iterator[Objects]:
-        """Yield the standing questions whose answers are not fresh, those asked longest ago first."""
-        fresh = 0
-        for objects in lane.standing:
-            kept = self._objects.find((lane.query, objects))
-            if (
-                kept is not None
-                and now - kept.answer.asked < lane.freshness.lasts(kept.took) - lane.freshness.ahead
-            ):
-                fresh += 1
-                if fresh > FRESH_PASSED:
-                    return
-            elif objects not in flights:
-                yield objects
-
-    async def _recover(
-        self,
-        lane: Lane,
-        flights: Mapping[Objects, asyncio.Future[ObjectAnswer]],
-        planned: Sequence[PlannedQuery],
-        failure: PrometheusError,
-    ) -> None:
-        """After a failure: a merged query is asked again separately, once; a server that is not there is not asked n times."""
-        merged = any(query.kind is not plan.Kind.ALONE for query in planned)
-        if not merged or failure.kind == "unreachable":
-            for flight in flights.values():
-                _fail(flight, failure)
-            return
-        self._paused[lane.query.rule] = self._clock.monotonic() + MERGE_PAUSE
-        _log.info(
-            "merged query failed, asking separately",
-            extra=facts(rule=lane.query.rule.path, error=str(failure)),
-        )
-        await self._depart_alone(lane, flights)
-
-    async def _depart_alone(
-        self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]
-    ) -> None:
-        await asyncio.gather(
-            *(self._answer_alone(lane, objects, flight) for objects, flight in flights.items())
-        )
-
-    async def _answer_alone(self, lane: Lane, objects: Objects, flight: asyncio.Future[ObjectAnswer]) -> None:
-        asked = self._clock.monotonic()
-        planned = plan.ask_alone(lane.query, objects)
-        accepts = lane.query.rule.accepts_warnings
-        result = await self._send(planned.promql, planned.kind, accepts_warnings=accepts)
-        if isinstance(result, PrometheusError):
-            _fail(flight, result)
-            return
-        partial = partial_of([result], accepts_warnings=accepts)
+        sent = self._clock.monotonic()
         try:
-            answer = ObjectAnswer(pick(lane.query, objects, result), asked, partial=partial)
-        except PrometheusError as error:
-            _fail(flight, error)
+            result = await self._batcher.send(
+                query.promql, plan.QueryKind.ALONE, accepts_warnings=query.accepts_warnings
+            )
+        except PrometheusError as failure:
+            fail(future, failure)
             return
+        partial = find_warning([result], accepts_warnings=query.accepts_warnings)
+        answer = TextAnswer(result, sent, partial=partial)
         if partial is None:
-            self._keep(lane, objects, answer, self._clock.monotonic() - asked)
-        flight.set_result(answer)
+            self._texts.keep(query, answer, max(freshness), self._clock.monotonic() - sent)
+        future.set_result(answer)
 
-    async def _send(
-        self, promql: str, kind: plan.Kind, most: int | None = None, *, accepts_warnings: bool
-    ) -> QueryResult | PrometheusError:
-        """Ask Prometheus for at most `most` samples; a failure is a value here, because several share it."""
-        try:
-            result = await self._querier.query(promql, self._clock.wall(), most=most)
-        except PrometheusError as error:
-            self._monitoring.queries.labels(kind=kind, outcome=error.kind).inc()
-            return error
-        if result.warnings and not accepts_warnings:
-            self._monitoring.queries.labels(kind=kind, outcome="partial").inc()
-        else:
-            self._succeeded[kind].inc()
-        return result
-
-    def _may_merge(self, rule: QueryRule, now: float) -> bool:
-        return rule not in self._unmergeable and self._paused.get(rule, float("-inf")) <= now
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[], None]) -> None:
-        """Run `work` in a task of the cache; call `abandon` if it does not reach its end: the cache is closed, or has a defect."""
+    def _spawn(
+        self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[PrometheusError], None]
+    ) -> None:
+        """Run `work` in a task of the cache, and call `abandon` if it does not complete."""
+        failure = PrometheusError("unreachable", "the query was cancelled")
         if self._closed:
             work.close()
-            abandon()
+            abandon(failure)
             return
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
 
-        def finished(done: asyncio.Task[None]) -> None:
+        def finish(done: asyncio.Task[None]) -> None:
             self._tasks.discard(done)
             if done.cancelled():
-                abandon()
+                abandon(failure)
             elif (defect := done.exception()) is not None:
                 _log.error("query task failed", exc_info=defect)
-                abandon()
+                abandon(failure)
 
-        task.add_done_callback(finished)
-
-    def _count(self, source: str) -> None:
-        self._sources[source].inc()
-
-
-def _busy() -> PrometheusError:
-    return PrometheusError("busy", "too many questions wait for Prometheus")
-
-
-async def _merge(query: MetricQuery, questions: Sequence[Objects]) -> list[PlannedQuery]:
-    """Return the queries that answer the questions; other work may run between two."""
-    planned: list[PlannedQuery] = []
-    for one in plan.merge(query, questions):
-        if planned:
-            await asyncio.sleep(0)
-        planned.append(one)
-    return planned
-
-
-def _fail(flight: asyncio.Future[Any], failure: PrometheusError) -> None:
-    if not flight.done():
-        flight.set_exception(failure)
-
-
-def _give_up(flights: Iterable[asyncio.Future[Any]]) -> None:
-    """Tell those who still wait that their query has ended without an answer: the cache was closed, or has a defect."""
-    for flight in flights:
-        _fail(flight, PrometheusError("unreachable", "the query was given up"))
-
-
-def _abandon(lane: Lane) -> None:
-    """After the task of a lane broke off: nobody waits any more, and the next question starts another."""
-    _give_up([*lane.departing.values(), *lane.waiting.values()])
-    lane.departing, lane.waiting, lane.draining = {}, {}, False
+        task.add_done_callback(finish)

@@ -1,9 +1,16 @@
-"""The JSON of Prometheus' instant query API, decoded straight into samples.
+"""Decodes Prometheus' JSON while it arrives: an answer is split into pieces, and each is decoded to samples.
 
-What is not an answer raises `PrometheusError`, whatever the bytes are. As upstream, only `status: error` is
-an error. Warnings are carried in the result, because an engine that leaves data out says so there: Thanos and
-Prometheus with remote read in `warnings`, a VictoriaMetrics cluster in `isPartial`. What follows from a
-warning is decided by `querycache`.
+A long answer is never decoded in one step, so other requests run in between, and the JSON text is never in
+memory as a whole. As upstream, only ``status: error`` is an error. Warnings are part of the result, because
+an engine that leaves data out says so there: Thanos and Prometheus with remote read in `warnings`, a
+VictoriaMetrics cluster in `isPartial`. The query cache decides what follows from a warning.
+
+How a text is split without parsing it: in a JSON string a quote is preceded by a backslash, so the quote of
+``},{"`` opens or closes a string. A closing quote is followed by a comma, a colon, a bracket or a blank,
+never by a letter. So ``},{"`` and a letter is structure: an object ends, and another begins whose first key
+starts with that letter. Prometheus, Thanos, Cortex, Mimir and VictoriaMetrics print no blanks, and begin an
+element of a vector with ``metric``; labels begin with a letter or an underscore. A text in which no boundary
+can be proved stays one piece.
 """
 
 import re
@@ -14,7 +21,7 @@ import msgspec
 from adapter.errors import PrometheusError
 from adapter.model import go_text
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
-from adapter.prometheus import hints, splitter
+from adapter.prometheus import endpoint
 
 PIECE_BYTES = 128 * 1024
 """How much is decoded in one step: about 700 samples, 1 ms."""
@@ -23,31 +30,30 @@ DROPPED_AT_ONCE = 5_000
 """How many samples are freed in one step."""
 
 FOREIGN_TEXT = 200
-"""How many characters of a text that is not ours are kept."""
+"""Length to which foreign text is cut."""
 
 WARNINGS_KEPT = 3
-"""How many warnings of an answer are kept; the others are only counted."""
+"""How many warnings of an answer are kept; all are counted."""
 
 WHOLE_GROWTH = 16
-"""How much larger than its JSON a part of an answer may become while it is decoded in one step."""
+"""How much larger than its JSON a text may become that is decoded in one step."""
 
-_SAMPLE_BYTES, _LABEL_BYTES = (
-    350,
-    60,
-)  # what a decoded sample takes, and each of its labels, beside their texts
+READABLE_STATUSES = frozenset({400, 422, 503, *range(200, 300)})
+"""The HTTP statuses whose bodies are decoded, as upstream."""
+
+_SAMPLE_BYTES = 350
+_LABEL_BYTES = 60
+"""Estimated bytes of a decoded sample and of each of its labels, beside their texts."""
+
+_LONGEST_HEAD = 1024
 _PARTIAL = "isPartial: some storage nodes did not answer"
-
-ENVELOPE_STATUSES = frozenset({400, 422, 503, *range(200, 300)})
-"""The HTTP statuses whose bodies are read, as upstream."""
-
 _KINDS = {"bad_data": "query", "execution": "query", "timeout": "timeout"}
 _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]+")
-
-
+_AFTER_QUOTE = re.compile(rb"[A-Za-z_]")
 _ABSENT = msgspec.Raw(b"null")
 
 
-# Years 1 to 9999, which is what an answer of ours can say.
+# Years 1 to 9999, which our own answers can express.
 _Time = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
 
 
@@ -90,66 +96,139 @@ _POINT = msgspec.json.Decoder(_Point)
 _HISTOGRAM = msgspec.json.Decoder(_Histogram)
 
 
-class Answer(NamedTuple):
-    """A decoded answer and the number of warnings that came with it."""
+class ArrayShape(NamedTuple):
+    """The form of an answer: `head` matches up to the array's bracket, `boundary` begins with ``},{"``."""
+
+    head: re.Pattern[bytes]
+    boundary: bytes
+
+
+_HEAD = rb'\{"status":"success",(?:"[A-Za-z]+":(?:true|false),)*"data":'
+VECTOR = ArrayShape(re.compile(_HEAD + rb'\{"resultType":"vector","result":\['), b'},{"metric":')
+SERIES = ArrayShape(re.compile(_HEAD + rb"\["), b'},{"')
+
+
+class Splitter:
+    """Takes the chunks of an answer, and returns pieces that are JSON arrays of complete elements.
+
+    Pieces have about `size` bytes, and every byte is in exactly one. `finish` returns what is in no piece: a
+    complete answer of the same form with the last elements in its array. An answer of another shape is
+    returned there as a whole.
+    """
+
+    def __init__(self, shape: ArrayShape, size: int) -> None:
+        self._shape = shape
+        self._size = size
+        self._buffer = bytearray()
+        self._head: bytes | None = None
+        self._whole = False
+
+    @property
+    def held(self) -> int:
+        """How many bytes are fed and not taken."""
+        return len(self._buffer)
+
+    def feed(self, chunk: bytes) -> None:
+        self._buffer += chunk
+        if self._head is None and not self._whole:
+            found = self._shape.head.match(self._buffer)
+            if found is not None:
+                self._head = bytes(found.group())
+                del self._buffer[: found.end()]
+            else:
+                self._whole = len(self._buffer) > _LONGEST_HEAD
+
+    def take(self) -> bytes | None:
+        """Return the next piece, None until more is fed."""
+        if self._head is None or len(self._buffer) < self._size:
+            return None
+        end = self._last_boundary(2 * self._size)
+        if end < 0:  # one element is longer than a piece
+            end = self._last_boundary(len(self._buffer))
+            if end < 0:
+                return None
+        piece = b"[%b]" % bytes(self._buffer[: end + 1])
+        del self._buffer[: end + 2]
+        return piece
+
+    def finish(self) -> bytes:
+        """Return the rest as an answer of its own."""
+        return (self._head or b"") + bytes(self._buffer)
+
+    def _last_boundary(self, end: int) -> int:
+        boundary = self._shape.boundary
+        while (found := self._buffer.rfind(boundary, 0, end)) >= 0:
+            if _AFTER_QUOTE.match(self._buffer, found + 4):
+                return found
+            end = found + 3
+        return -1
+
+
+class DecodedResponse(NamedTuple):
+    """A decoded answer, and the number of warnings that came with it."""
 
     result: QueryResult
     warnings: int = 0
 
 
-class AnswerDecoder:
-    """Decodes one answer as it arrives: `feed` a chunk, `step` until False, letting others run between steps, at last `finish`."""
+class ResponseDecoder:
+    """Decodes one answer: `feed` a chunk, `step` until it returns False, and at last `finish`.
+
+    All raise PrometheusError.
+    """
 
     def __init__(self, most: int | None = None, room: int | None = None) -> None:
-        """`most` is how many samples there may be, `room` how many bytes of memory the answer may take."""
+        """`most` bounds the samples, `room` the bytes of memory.
+
+        An answer beyond is an error of kind ``size``.
+        """
         self._most = most
         self._room = room
-        self._cutter = splitter.Cutter(splitter.VECTOR, PIECE_BYTES)
+        self._splitter = Splitter(VECTOR, PIECE_BYTES)
         self._samples: list[Sample] = []
         self._decoded = 0
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes of memory the answer takes: decoded samples, and text that is not decoded."""
-        return self._decoded + self._cutter.held
+        """Estimated bytes that the answer takes now: decoded samples, and text that is not decoded yet."""
+        return self._decoded + self._splitter.held
 
     def feed(self, chunk: bytes) -> None:
-        """Take a chunk. Like `step` and `finish` it raises `PrometheusError` ``size`` when there is no room."""
-        self._cutter.feed(chunk)
+        self._splitter.feed(chunk)
         self._check_room(self.weight)
 
     def step(self) -> bool:
-        """Decode one piece of what was fed; False when that was less than a piece. Raises `PrometheusError`."""
-        piece = self._cutter.take()
+        """Decode one piece. Return False if less than a piece is left."""
+        piece = self._splitter.take()
         if piece is None:
             return False
         self._add(_decode(_ELEMENTS, piece), len(piece))
         return True
 
-    def finish(self) -> Answer:
-        """Return the answer; raises `PrometheusError` for an error of Prometheus and for what is not an answer."""
-        rest = self._cutter.finish()
-        if len(rest) > 4 * PIECE_BYTES:  # a text that could not be cut into pieces
+    def finish(self) -> DecodedResponse:
+        """Return the decoded answer; an error that Prometheus reports is raised."""
+        rest = self._splitter.finish()
+        if len(rest) > 4 * PIECE_BYTES:  # a text that could not be split
             self._check_room(self._decoded + WHOLE_GROWTH * len(rest))
         envelope = _decode(_ENVELOPE, rest)
         _raise_error(envelope)
         if envelope.data == _ABSENT:
             raise PrometheusError("decode", "the answer holds no data")
         result = _decode(_RESULT, envelope.data)
-        said = [*([_PARTIAL] if envelope.is_partial else ()), *(envelope.warnings or ())]
-        warnings = tuple(shorten(text) for text in said[:WARNINGS_KEPT])
+        every = [*([_PARTIAL] if envelope.is_partial else ()), *(envelope.warnings or ())]
+        warnings = tuple(shorten(text) for text in every[:WARNINGS_KEPT])
         if result.result_type == "vector":
             self._add(_decode(_ELEMENTS, result.result), len(rest))
-            return Answer(QueryResult("vector", self._samples, warnings), len(said))
+            return DecodedResponse(QueryResult("vector", self._samples, warnings), len(every))
         if result.result_type == "scalar":
             point = _decode(_POINT, result.result)
             sample = Sample({}, _parse_value(point.text), point.time)
-            return Answer(QueryResult("scalar", [sample], warnings), len(said))
+            return DecodedResponse(QueryResult("scalar", [sample], warnings), len(every))
         kind = shorten(result.result_type)
         raise PrometheusError("type", f"the result is a {kind}, neither vector nor scalar", kind)
 
     def drop(self) -> bool:
-        """Free a part of the decoded samples of an answer that is refused; False when nothing is left.
+        """Free some of the samples of a refused answer. Return False if none is left.
 
         To free a long answer in one step takes as long as to decode a good part of it.
         """
@@ -164,7 +243,8 @@ class AnswerDecoder:
             if point is not None:
                 self._samples.append(Sample(element.metric, _parse_value(point.text), point.time))
             elif element.histogram != _ABSENT:
-                self._samples.append(Sample(element.metric, HISTOGRAM, _time_of(element.histogram)))
+                time = _decode(_HISTOGRAM, element.histogram).time
+                self._samples.append(Sample(element.metric, HISTOGRAM, time))
             else:
                 raise PrometheusError("decode", "a sample has neither value nor histogram")
             labels += len(element.metric)
@@ -183,26 +263,26 @@ def too_large(room: int) -> PrometheusError:
     return PrometheusError("size", f"the answer takes more than {room} bytes (--prometheus-max-answer-bytes)")
 
 
-def refuse_body(status: int, body: bytes) -> PrometheusError:
-    """Return what a refusal means: Prometheus' own words where the body is its envelope, else the HTTP status."""
+def explain_refusal(status: int, body: bytes) -> PrometheusError:
+    """Return Prometheus' own error if the body is its envelope, otherwise one about the HTTP status."""
     try:
         _raise_error(_decode(_ENVELOPE, body))
     except PrometheusError as error:
         if error.kind != "decode":
             return error
-    return PrometheusError("status", hints.of_status(status, body))
-
-
-def _raise_error(envelope: _Envelope) -> None:
-    if envelope.status == "error":
-        text = shorten(f"{envelope.error_type}: {envelope.error}")
-        raise PrometheusError(_KINDS.get(envelope.error_type, "status"), text)
+    return PrometheusError("status", endpoint.explain_status(status, body))
 
 
 def shorten(text: str) -> str:
     """Return foreign text fit for a log: one line, no control characters, at most 200 characters."""
     plain = _CONTROL.sub(" ", text).strip()
     return plain if len(plain) <= FOREIGN_TEXT else f"{plain[: FOREIGN_TEXT - 3]}..."
+
+
+def _raise_error(envelope: _Envelope) -> None:
+    if envelope.status == "error":
+        text = shorten(f"{envelope.error_type}: {envelope.error}")
+        raise PrometheusError(_KINDS.get(envelope.error_type, "status"), text)
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw) -> _T:
@@ -213,12 +293,8 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw) -> _T:
 
 
 def _parse_value(text: str) -> float:
-    """Return a sample's value, as the clients of Prometheus that are written in Go read it."""
+    """Return a sample's value as the Go clients of Prometheus read it."""
     try:
         return go_text.parse_float(text)
     except ValueError as error:
         raise PrometheusError("decode", f"a sample's value is {error}: {shorten(repr(text))}") from error
-
-
-def _time_of(histogram: msgspec.Raw) -> float:
-    return _decode(_HISTOGRAM, histogram).time

@@ -1,8 +1,8 @@
-"""Which series exist: lists of names and label names, read in a worker process that lives as long as one run.
+"""Lists the names and label names of series in Prometheus, with a worker process that lives for one run.
 
-Not here: reading and decoding (`discovery_worker`), when to ask and what to make of it (the provider). The law: every
-selector gets a result or an error of its own, the run ends at its deadline whatever the worker does, and no step on the event
-loop grows with the number of series.
+A process of its own, because decoding a long list holds Python's lock, and because its memory goes back to
+the system when it ends. Every selector gets a result or an error of its own, and the run ends at its deadline
+whatever the worker does. The worker gets one request on standard input and prints lines of JSON.
 """
 
 import asyncio
@@ -13,43 +13,87 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 import adapter
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.prometheus import endpoint, response, series_wire
-from adapter.prometheus.connection import Connection
-from adapter.prometheus.series_wire import WorkerLine, WorkerRequest
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.prometheus import endpoint, response
+from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
+
+if TYPE_CHECKING:  # the worker imports this module, and starts faster without these
+    from adapter.prometheus.connection import PrometheusConnection
+    from adapter.telemetry.metrics import Monitoring
+    from adapter.telemetry.problems import ProblemLog
+
+ENDPOINT = "/api/v1/series"
+
+MODULE = "adapter.prometheus.series_worker"
+
+LINE_BYTES = 256 * 1024
+"""About how long a line of the worker is: decoding one takes a millisecond or two."""
 
 MAX_BYTES = 256 * 1024 * 1024
-"""How large the answer to one selector may be unless told otherwise: about a million series."""
+"""Default bound on the answer to one selector: about a million series."""
 
 TIMEOUT_SECONDS = 60.0
-"""How long one run may take unless told otherwise."""
+"""Default timeout of a run."""
 
-_CONNECTIONS = 4  # lists read at once: each costs Prometheus a look at all its matching series
+_CONNECTIONS = 4  # lists read at once: each makes Prometheus look at all matching series
 
 _NOT_OF_THE_SERVER = frozenset({"query", "worker"})  # kinds of failure that do not depend on the URL
+
+
+class WorkerRequest(msgspec.Struct):
+    """All that the worker needs. `headers` and `proxy` hold secrets, so it is sent on standard input.
+
+    `start` is a time in Prometheus' format; `max_bytes` bounds the answer to each selector; `timeout` is in
+    seconds.
+    """
+
+    endpoint: PrometheusEndpoint
+    tls: TLSFiles
+    headers: dict[str, str]
+    proxy: str
+    selectors: list[str]
+    start: str
+    max_bytes: int
+    timeout: float
+    connections: int
+
+
+class WorkerLine(msgspec.Struct, omit_defaults=True):
+    """A part of the result. `selector` is an index into the request's selectors.
+
+    A selector's series come in one or more lines, in order; its last line has `done`, or `kind` and `text` of
+    a `PrometheusError`. The very last line has `peak`, the worker's largest resident memory in bytes.
+    """
+
+    selector: int = -1
+    series: tuple[SeriesInfo, ...] = ()
+    done: bool = False
+    bytes: int = 0
+    kind: str = ""
+    text: str = ""
+    peak: int = 0
+
 
 _LINE = msgspec.json.Decoder(WorkerLine)
 
 
 class SeriesLister:
-    """Reads series lists from where `origin` leads. It holds no connection, so there is nothing to close.
+    """Lists series. It holds no connection, so it need not be closed.
 
     `max_bytes` bounds the answer to one selector, `timeout` a whole run in seconds.
     """
 
     def __init__(
         self,
-        origin: Connection,
-        monitoring: Monitoring,
-        faults: ProblemLog,
+        origin: "PrometheusConnection",
+        monitoring: "Monitoring",
+        faults: "ProblemLog",
         *,
         max_bytes: int = MAX_BYTES,
         timeout: float = TIMEOUT_SECONDS,
@@ -63,18 +107,18 @@ class SeriesLister:
     async def series(
         self, selectors: Sequence[str], start: float
     ) -> Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]:
-        """Return for each selector, sent verbatim, the names of its series with samples since `start` (epoch seconds).
+        """Return for each selector the names of its series with samples since `start` (epoch seconds).
 
-        One entry for each name, with the label names of all its series, in the order in which the names last appear in
-        Prometheus' answer: upstream lets the last one win. There is no end time, as upstream sends none. Selectors whose
-        lists were complete when the run was cut off keep them.
+        Each name has one entry with the label names of all its series, in the order in which the names last
+        appear in Prometheus' answer, because upstream lets the last one win. No end time is sent, as upstream
+        sends none. Lists that were complete when the run timed out are returned.
         """
         wanted = list(dict.fromkeys(selectors))
         if not wanted:
             return {}
         request = WorkerRequest(
-            target=self._origin.target,
-            trust=self._origin.trust,
+            endpoint=self._origin.endpoint,
+            tls=self._origin.tls,
             headers=await self._origin.request_headers(),
             proxy=self._origin.proxy,
             selectors=wanted,
@@ -94,21 +138,21 @@ class SeriesLister:
         found = {selector: collected.results.get(selector, ending) for selector in wanted}
         for each in found.values():
             if isinstance(each, PrometheusError) and each.kind not in _NOT_OF_THE_SERVER:
-                each.url = self._origin.target.shown(series_wire.ENDPOINT)
+                each.url = self._origin.endpoint.shown(ENDPOINT)
         return found
 
     async def _run(self, request: bytes, collected: "_Collected") -> PrometheusError:
-        """Run a worker to its end or to the deadline; return the error of the selectors it said nothing final about."""
+        """Run a worker to its end or to the timeout; return the error of the selectors without a result."""
         try:
             process = _start()
         except OSError as error:
-            return self._complain(f"the discovery worker cannot be started: {error.strerror}", "")
+            return self._report(f"the discovery worker cannot be started: {error.strerror}", "")
         assert process.stderr is not None
         listening = asyncio.create_task(
             asyncio.to_thread(_converse, process, request, collected), name="discovery-worker"
         )
-        complaints = asyncio.create_task(
-            asyncio.to_thread(_read_last, process.stderr), name="discovery-worker-complaints"
+        errors = asyncio.create_task(
+            asyncio.to_thread(_read_last, process.stderr), name="discovery-worker-stderr"
         )
         in_time = True
         try:
@@ -117,23 +161,23 @@ class SeriesLister:
         except TimeoutError:
             in_time = False
         finally:
-            process.kill()  # nothing, when it has ended
-            await asyncio.wait([listening, complaints])
-        words = complaints.result()
+            process.kill()  # no effect if it has ended
+            await asyncio.wait([listening, errors])
+        output = errors.result()
         if not in_time:
             return PrometheusError("timeout", f"no series list in {self._timeout:g} s")
-        if process.returncode == 0 and not words:
+        if process.returncode == 0 and not output:
             self._faults.resolve("discovery-worker")
             return PrometheusError("worker", "the discovery worker gave no answer")
-        return self._complain(f"the discovery worker ended with {_status(process.returncode)}", words)
+        return self._report(f"the discovery worker ended with {_status(process.returncode)}", output)
 
-    def _complain(self, text: str, words: str) -> PrometheusError:
-        self._faults.report("discovery-worker", "the discovery worker is not well", text, words=words)
+    def _report(self, text: str, output: str) -> PrometheusError:
+        self._faults.report("discovery-worker", "the discovery worker failed", text, output=output)
         return PrometheusError("worker", text)
 
 
 class _Collected:
-    """What the worker has said so far, by selector; `size` in bytes over all selectors, `peak` of the worker's memory."""
+    """The results so far, by selector, the bytes of all answers, and the worker's peak memory."""
 
     def __init__(self, selectors: Sequence[str]) -> None:
         self.results: dict[str, tuple[SeriesInfo, ...] | PrometheusError] = {}
@@ -146,7 +190,7 @@ class _Collected:
         try:
             line = _LINE.decode(text)
         except msgspec.DecodeError:
-            return  # cut off in the middle, at the worker's death
+            return  # cut off when the worker was killed
         if line.selector < 0:
             self.peak = line.peak
             return
@@ -161,9 +205,12 @@ class _Collected:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    """Start a worker in a millisecond: uvloop's own way copies the page tables of this process first, 80 ms at 800 MB."""
-    return subprocess.Popen(  # noqa: S603 - this very program
-        [sys.executable, "-P", "-m", series_wire.MODULE],
+    """Start a worker in a millisecond.
+
+    Uvloop would copy the page tables of this process first, 80 ms at 800 MB.
+    """
+    return subprocess.Popen(  # noqa: S603 - this program itself
+        [sys.executable, "-P", "-m", MODULE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -172,7 +219,7 @@ def _start() -> "subprocess.Popen[bytes]":
 
 
 def _converse(process: "subprocess.Popen[bytes]", request: bytes, collected: "_Collected") -> None:
-    """Send the request and collect the lines until the worker has ended; in a thread, that waits nearly all of the time."""
+    """Send the request and collect the lines until the worker ends. Runs in a thread that mostly waits."""
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout:
@@ -180,14 +227,14 @@ def _converse(process: "subprocess.Popen[bytes]", request: bytes, collected: "_C
             with process.stdin:
                 process.stdin.write(request)
         except BrokenPipeError:
-            pass  # it died before it read; its status says more
+            pass  # it ended before it read; its exit status says more
         for line in process.stdout:
             collected.add(line)
         process.wait()
 
 
 def _read_last(stream: IO[bytes]) -> str:
-    """Read a stream to its end; return its last line, where a traceback says what happened."""
+    """Read a stream to its end; return the last line, where a traceback has the exception."""
     last = b""
     with stream:
         for line in stream:
@@ -203,7 +250,7 @@ def _status(returncode: int | None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment, in which the worker finds this same package where it is not installed."""
+    """Return our environment, with the path of this package if it is not installed."""
     root = str(Path(adapter.__file__).parent.parent)
     if root in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         return dict(os.environ)

@@ -23,8 +23,8 @@ from adapter.model.metrics import (
     MetricValue,
     ObjectReference,
 )
-from adapter.prometheus.answers import Freshness
-from adapter.prometheus.query_cache import ObjectAnswer, QueryCache
+from adapter.prometheus.answers import Freshness, ObjectAnswer
+from adapter.prometheus.query_cache import QueryCache
 from adapter.provider import resolver
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import ObjectNames, Resolver, Resources
@@ -33,7 +33,7 @@ from adapter.rules import matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import age
+from adapter.rules.plan import lookback
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry
@@ -132,7 +132,7 @@ class Provider:
                 f"for {question.resource} {question.name}"
             )
         # the values of scrapes are as new as the last scrape, at every request
-        fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + freshness.young
+        fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + freshness.refresh_after
         return CustomAnswer(items, fresh_until, answer.fallbacks)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
@@ -151,7 +151,7 @@ class Provider:
             parts = external_matchers(rule, question)
             promql = rule.render(entry.series, parts, [])
             is_bounded = rule.config.max_sample_age is not None
-            companion = age.age_query(promql, entry.series, parts) if is_bounded else None
+            companion = lookback.age_query(promql, entry.series, parts) if is_bounded else None
             answer, samples = await self.sampler.read_series(rule, promql, companion, freshness)
         except QUERY_ERRORS as error:
             # To upstream a text is no answer at all, and a matrix one that it does not expect.
@@ -172,7 +172,7 @@ class Provider:
                 continue
             labels = sample.labels if has_labels else None
             values.append(ExternalValue(question.metric, labels, milli, sample.time))
-        return ExternalAnswer(tuple(values), answer.asked + freshness.young)
+        return ExternalAnswer(tuple(values), answer.asked + freshness.refresh_after)
 
     async def _values(
         self,

@@ -18,7 +18,7 @@ from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry, trace
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.registry import Memory, Registry, Steps
+from adapter.rules.registry import Registry, SeriesMemory, Steps
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -78,7 +78,7 @@ class Relister:
         self._max_age = max_age
         self._reserved = reserved
         self._ruleset = Ruleset()
-        self._memory: Memory = {}
+        self._memory: SeriesMemory = {}
         self._wake = asyncio.Event()
         self._listing = asyncio.Lock()
         self._building = asyncio.Lock()

@@ -27,12 +27,21 @@ from adapter.model.resources import APIResource
 from adapter.model.selectors import field_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.prometheus.query_cache import Freshness, ObjectAnswer, QueryCache
+from adapter.prometheus.answers import Freshness, ObjectAnswer
+from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import Resources
 from adapter.rules import resource as usages
 from adapter.rules.plan.plan import Objects
-from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
+from adapter.rules.resource import (
+    KINDS,
+    PODS,
+    Absent,
+    CpuAndMemory,
+    ResourceQuery,
+    ResourceRules,
+    UsageSamples,
+)
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import UNLISTED, SourceProblems
 
@@ -147,7 +156,7 @@ class ResourceProvider:
         given = [answer for answered in answers if answered is not None for answer in answered.each]
         whole = bool(answers) and None not in answers
         fresh_until = (
-            min(answer.asked for answer in given) + self._freshness.young if whole else float("-inf")
+            min(answer.asked for answer in given) + self._freshness.refresh_after if whole else float("-inf")
         )
         stands_in = any(answer.failure is not None for answer in given)
         partial = any(answer.partial is not None for answer in given)
@@ -254,10 +263,10 @@ class ResourceProvider:
 
 
 def _usage_of(
-    described: LabeledObject, kind: GroupResource, pair: Pair, answers: _UsageAnswers
+    described: LabeledObject, kind: GroupResource, pair: CpuAndMemory, answers: _UsageAnswers
 ) -> ObjectUsage | Absent | None:
-    cpu = Labelled(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
-    memory = Labelled(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
+    cpu = UsageSamples(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
+    memory = UsageSamples(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
     if kind == PODS:
         return usages.pod_usage(described.namespace, described.name, described.labels, cpu, memory)
     return usages.node_usage(described.name, described.labels, cpu, memory)

@@ -22,17 +22,17 @@ from adapter.errors import (
 )
 from adapter.model.clock import Clock
 from adapter.model.metrics import Sample
-from adapter.prometheus.answers import Freshness, renewed
-from adapter.prometheus.query_cache import ObjectAnswer, QueryCache, TextAnswer
+from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refresh_ahead
+from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
-from adapter.rules.plan.age import AgeQuery
+from adapter.rules.plan.lookback import AgeQuery
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry
 from adapter.rules.resource import PODS
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.interfaces import ScrapedAnswer
+from adapter.scrape.targets import ScrapedAnswer
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
@@ -75,7 +75,7 @@ class Sampler:
         if config.ttl is None and config.max_age is None:
             return default
         ttl = default.ttl if config.ttl is None else config.ttl
-        return renewed(ttl, default.max_age if config.max_age is None else config.max_age)
+        return refresh_ahead(ttl, default.max_age if config.max_age is None else config.max_age)
 
     async def read_objects(
         self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness

@@ -19,7 +19,7 @@ from adapter.provider import resolver as resolving
 from adapter.provider.resolver import Resolver
 from adapter.provider.sampler import QUERY_ERRORS, Sampler
 from adapter.rules.compile import Rule
-from adapter.rules.plan import age, lookback
+from adapter.rules.plan import lookback
 from adapter.rules.plan.plan import Objects, may_sweep
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
@@ -117,7 +117,7 @@ class ScalerProvider:
         try:
             parts = providers.external_matchers(rule, question)
             promql = rule.render(entry.series, parts, [])
-            companion = age.age_query(promql, entry.series, parts)
+            companion = lookback.age_query(promql, entry.series, parts)
             answer, ages = await self._sampler.read_series_with_times(
                 rule, promql, companion, Freshness(ttl, ttl)
             )

@@ -1,7 +1,7 @@
-"""From the configuration to rules that can name series and render queries, with a fault for each thing that is wrong.
+"""Compiles the configuration to rules that name series and render queries, with a fault for each mistake.
 
-`config` has checked shape and types; here the templates, the regular expressions and the names of resources are read. A
-rule with a fault is left out, the others stand.
+`config` has checked shape and types. This module parses templates, regular expressions and names of
+resources. A rule with a fault is left out; the others are used.
 """
 
 import difflib
@@ -19,21 +19,21 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, naming
+from adapter.rules import matchers, matching, naming
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
-from adapter.rules.plan import age as ages
+from adapter.rules.plan import lookback
 from adapter.rules.plan.mergeable import Separability
-from adapter.rules.query_rule import QueryRule, SeparabilityKey
-from adapter.rules.resource import PODS, Pair, ResourceQuery, ResourceRules
+from adapter.rules.query import QueryRule, SeparabilityKey
+from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
 from adapter.rules.scrape import pod_query as scrape
 from adapter.rules.scrape.pod_query import PodQuery
 from adapter.rules.template import template
 from adapter.rules.template.template import LabelTemplate, Template
 
-# Time of the oldest sample of each object; of an object's several series the oldest counts.
+# The time of the oldest sample of each object.
 _AGE = template.parse("min(timestamp(<<.Series>>{<<.LabelMatchers>>})) by (<<.GroupBy>>)")
 
-# Called with the path below the rule, the value that stands there, and what was expected.
+# Called with the path below the rule, the value there, and what was expected.
 Report = Callable[[str, str, str], None]
 
 
@@ -46,12 +46,10 @@ class _SeriesRule(QueryRule):
 
     @property
     def path(self) -> str:
-        """Return where the rule stands, such as ``rules[3]``."""
         return self.config.path
 
     @property
     def accepts_warnings(self) -> bool:
-        """Return whether an answer that came with a warning counts as whole."""
         return self.config.on_warnings is OnWarnings.ACCEPT
 
 
@@ -66,10 +64,10 @@ class AgeRule(_SeriesRule):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Rule(_SeriesRule):
-    """One rule, ready to use. Two rules are never equal: a reload makes new ones.
+    """One compiled rule. Rules are compared by identity: a reload makes new ones.
 
-    `age` asks for the times of its samples; questions merge by rule, so there is one for each. `pod_query` is the query
-    for one pod that is scraped, None without `scrape`.
+    `age` queries the time of the oldest sample of each object. Each rule has its own: queries merge by rule.
+    `pod_query` is the query for one scraped pod, None without `scrape`.
     """
 
     config: RuleConfig
@@ -83,9 +81,9 @@ class Rule(_SeriesRule):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ruleset:
-    """The rules in force: `custom` and `external`, each in the order of the files; a later rule beats an earlier one.
+    """The rules in use: `custom` and `external`, each in file order; a later rule takes precedence.
 
-    `resource` is None where there are no resource rules, or where they have a fault.
+    `resource` is None without resource rules, and if they have a fault.
     """
 
     custom: tuple[Rule, ...] = ()
@@ -93,17 +91,20 @@ class Ruleset:
     resource: ResourceRules | None = None
 
     def selectors(self) -> tuple[str, ...]:
-        """Return the distinct series selectors, in order."""
+        """Return the distinct series selectors in order."""
         return tuple(dict.fromkeys(rule.config.series_query for rule in (*self.custom, *self.external)))
 
 
 def compile_rules(
     config: RulesConfig, catalogue: Catalogue, known: Ruleset | None = None
 ) -> tuple[Ruleset, tuple[Fault, ...]]:
-    """Return the usable rules and every fault of the others. Resource rules are usable as a whole or not at all.
+    """Return the usable rules and every fault of the others.
 
-    A rule of `known`, which was compiled with the same catalogue, that is written as before is taken as it is, and so are the resource
-    rules: what was answered to its questions still is, which matters where Prometheus cannot be asked again.
+    Resource rules are used as a whole or not at all.
+
+    A rule that is unchanged since `known`, which was compiled with the same catalogue, is taken over with its
+    identity, and so are the resource rules. Cached answers to its queries thereby stay in use, which matters
+    while Prometheus is down.
     """
     faults: list[Fault] = []
     before = (
@@ -131,7 +132,10 @@ def compile_rules(
 def _compile_rule(
     config: RuleConfig, catalogue: Catalogue, faults: list[Fault], *, describes: bool = True
 ) -> Rule | None:
-    """Return the rule, None after a fault. `describes`: its metrics describe objects, as those of external rules do not."""
+    """Return the rule, None after a fault. `describes`: its metrics describe objects.
+
+    External metrics do not.
+    """
     before = len(faults)
 
     def report(path: str, value: str, expected: str) -> None:
@@ -189,7 +193,7 @@ def _parse_query(text: str, path: str, report: Report) -> Template | None:
 def _compile_converter(
     config: ResourcesConfig, catalogue: Catalogue, report: Report
 ) -> ResourceConverter | None:
-    """Return the converter of a rule, or None after a report: a label template or an override that means nothing."""
+    """Return the converter of a rule, or None after a report."""
     label_template, pattern = None, None
     good = True
     if config.template:
@@ -220,7 +224,7 @@ def _compile_converter(
 
 
 def _label_pattern(label_template: LabelTemplate) -> Any:
-    pattern = naming.compile_expression(label_template.pattern())
+    pattern = matching.compile_expression(label_template.pattern())
     if "resource" not in pattern.groupindex:
         raise TemplateError(template.label_without_resource(label_template.text))
     return pattern
@@ -238,7 +242,7 @@ def _compile_resource_rules(
     memory = _compile_resource_rule(config, "memory", config.memory, catalogue, faults)
     if cpu is None or memory is None:
         return None
-    return ResourceRules(config, Pair(cpu[0], memory[0]), Pair(cpu[1], memory[1]))
+    return ResourceRules(config, CpuAndMemory(cpu[0], memory[0]), CpuAndMemory(cpu[1], memory[1]))
 
 
 def _compile_resource_rule(
@@ -248,7 +252,7 @@ def _compile_resource_rule(
     catalogue: Catalogue,
     faults: list[Fault],
 ) -> tuple[ResourceQuery, ResourceQuery] | None:
-    """Return how containers and nodes are asked for, or None after a report of each thing that is wrong."""
+    """Return the queries for containers and nodes, or None after a report of each fault."""
     place = f"{whole.path}.{kind}"
 
     def report(below: str, value: str, expected: str) -> None:
@@ -262,7 +266,7 @@ def _compile_resource_rule(
     accepts = whole.on_warnings is OnWarnings.ACCEPT
 
     def made(key: str, query: Template, label: str | None) -> ResourceQuery:
-        times = ages.usage_age(query)
+        times = lookback.usage_age(query)
         companion = (
             None if times is None else ResourceQuery(f"{place}.{key}", converter, times, label, accepts)
         )

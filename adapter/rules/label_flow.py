@@ -1,7 +1,7 @@
-"""Whether the result of a query can have a label: what decides if values ever find the objects that the label names.
+"""Label flow: whether the result of a query can have a label, without which its values match no objects.
 
-Only what PromQL's own operators do to labels is followed; whether the series themselves have the label is not known here. Where
-that alone does not decide, the answer is that the label may be there. Not here: whether objects are kept apart (`separable`).
+Only PromQL's operators are followed, because the labels of the series are not known. If they do not decide,
+the label may exist. `mergeable` decides the related question whether a query keeps objects apart.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,13 +10,13 @@ from typing import Any
 
 import promql_parser as promql
 
-# These return the label sets of the series they take, whatever the grouping says.
+# These return the label sets of their series, regardless of the grouping.
 _PICKING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 _WITHOUT_LABELS = frozenset({"scalar", "vector", "time", "pi"})
 
 
 def loses(node: Any, label: str) -> str:
-    """Return the part of a parsed query that takes `label` away, as a person would write it, "" when it may survive."""
+    """Return the part of a parsed query that drops `label`, in words, or "" if the label may survive."""
     visitor = _VISITORS.get(type(node))
     return visitor(node, label) if visitor else ""
 
@@ -83,7 +83,7 @@ def _binary(node: Any, label: str) -> str:
 
 
 def is_scalar(node: Any) -> bool:
-    """Tell whether a parsed query gives a scalar, which has no labels at all."""
+    """Whether a parsed query gives a scalar, which has no labels."""
     while isinstance(node, promql.ParenExpr | promql.UnaryExpr):
         node = node.expr
     if isinstance(node, promql.BinaryExpr):

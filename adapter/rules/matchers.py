@@ -1,7 +1,6 @@
-"""Label matchers: how requirements of a selector and names of objects are written in PromQL, byte for byte as upstream.
+"""Label matchers: requirements of a selector and names of objects in PromQL, byte for byte as upstream.
 
-A matcher here is text that will stand between braces; `Matcher` keeps the label and the value apart for templates that use
-`.LabelValuesByName`.
+`Matcher` keeps label and value separate for templates that use `.LabelValuesByName`.
 """
 
 import re
@@ -14,12 +13,13 @@ from adapter.model.go_text import quote
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
 
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# PromQL reads `Inf{...}` as a number and, after a comparison, `bool{...}` as a modifier before a selector without a name.
+# PromQL reads `Inf{...}` as a number and, after a comparison, `bool{...}` as a modifier before a selector
+# without a name.
 _KEYWORD = "inf|nan|atan2|bool|group_left|group_right|ignoring|on"
 _SERIES_NAME = re.compile(rf"(?!(?i:{_KEYWORD})\Z)[A-Za-z_:][A-Za-z0-9_:]*\Z")
-# Characters of Kubernetes names and label values, and the bar that joins several of them.
+# Characters of Kubernetes names and label values, and the bar between several of them.
 _INERT_VALUE = re.compile(r"[A-Za-z0-9_.:|-]*\Z")
-_PLAIN = re.compile(r"[A-Za-z0-9_-]*\Z")  # what stands for itself in a pattern; nearly every name is such
+_PLAIN = re.compile(r"[A-Za-z0-9_-]*\Z")  # needs no escaping in a pattern; true of nearly every name
 _SHOWN = 200
 _MATCHER_BYTES = 200
 
@@ -32,11 +32,12 @@ class Matcher(NamedTuple):
     value: str
 
     def __str__(self) -> str:
-        """Return it as PromQL, with the label quoted where PromQL demands it."""
+        """Return the matcher in PromQL, with the label quoted if necessary."""
         return f"{write_label(self.label)}{self.operator}{quote(self.value)}"
 
 
-# Selector operator to PromQL operator and to the value; a set of one is still a regular expression, as upstream.
+# Selector operator to PromQL operator and to the value; a set of one is still a regular expression, as
+# upstream.
 _TABLE: Mapping[Operator, str] = MappingProxyType(
     {
         Operator.EQUALS: "=",
@@ -51,24 +52,24 @@ _TABLE: Mapping[Operator, str] = MappingProxyType(
 
 
 def from_selector(selector: LabelSelector) -> tuple[Matcher, ...]:
-    """Return one matcher per requirement, in the selector's order (sorted by key). Values are not regex-escaped."""
-    made = []
+    """Return one matcher per requirement, in the selector's order (by key). Values are not escaped."""
+    matchers = []
     for requirement in selector.requirements:
         operator = _TABLE.get(requirement.operator)
         if operator is None:
             raise UnsupportedSelectorError(f"{requirement.key} {requirement.operator} has no form in PromQL")
-        made.append(Matcher(requirement.key, operator, "|".join(requirement.values)))
-    return tuple(made)
+        matchers.append(Matcher(requirement.key, operator, "|".join(requirement.values)))
+    return tuple(matchers)
 
 
 def for_names(label: str, names: Iterable[str]) -> Matcher:
-    """Return the matcher of the named objects as upstream writes it: `=` for one, `=~` with a bar between for more, unescaped."""
+    """Return the matcher of the named objects as upstream: `=` for one, `=~` for more, unescaped."""
     listed = tuple(names)
     return Matcher(label, "=" if len(listed) == 1 else "=~", "|".join(listed))
 
 
 def for_any_of(label: str, names: Iterable[str]) -> Matcher:
-    """Return a matcher of exactly the named objects, for merged queries: dots in names match only dots."""
+    """Return the matcher of the named objects for merged queries, in which a dot matches only a dot."""
     listed = tuple(names)
     if len(listed) == 1:
         return Matcher(label, "=", listed[0])
@@ -85,12 +86,12 @@ def present(label: str) -> Matcher:
 
 
 def join(matchers: Iterable[Matcher]) -> str:
-    """Return `.LabelMatchers`: a comma between, no blank."""
+    """Return `.LabelMatchers`."""
     return ",".join(map(str, matchers))
 
 
 def weigh(matchers: Iterable[Matcher]) -> int:
-    """Return about how many bytes matchers take in memory."""
+    """Return the estimated bytes of matchers."""
     return sum(_MATCHER_BYTES + len(matcher.label) + len(matcher.value) for matcher in matchers)
 
 
@@ -100,20 +101,20 @@ def is_label_name(text: str) -> bool:
 
 
 def write_label(name: str) -> str:
-    """Return a label name as it stands in a matcher or grouping: bare, or in the quotes of PromQL's UTF-8 names."""
+    """Return a label name for a matcher or grouping; UTF-8 names are quoted."""
     return name if is_label_name(name) else quote(name)
 
 
 def is_series_name(text: str) -> bool:
     """Whether `text` before a brace is the name of one series and nothing else.
 
-    Prometheus 3 and VictoriaMetrics store any text as a name, and the owner of a scraped pod chooses it.
+    Prometheus 3 and VictoriaMetrics store any text as a name, which the owner of a scraped pod chooses.
     """
     return _SERIES_NAME.match(text) is not None
 
 
 def is_inert(text: str) -> bool:
-    """Whether a value can stand anywhere in a template, within quotes or not, without ending what surrounds it."""
+    """Whether a value can be anywhere in a template, in quotes or not, without ending what surrounds it."""
     return _INERT_VALUE.match(text) is not None
 
 

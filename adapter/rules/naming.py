@@ -1,77 +1,36 @@
-"""Names: from a series to the metric it is served as, and between series labels and Kubernetes resources.
+"""Names: from a series to its metric, and between series labels and Kubernetes resources.
 
-The rules of prometheus-adapter's `pkg/naming`, without its caches and its map order: where two overrides name one resource,
-the one that comes last in the file is used in queries.
+These are the rules of prometheus-adapter's `pkg/naming` without its caches and its map order: if two
+overrides name one resource, queries use the last one in the file.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import re2
-
 from adapter.errors import NamingError
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers
+from adapter.rules import matchers, matching
 from adapter.rules.template.template import LabelTemplate
 
 NAMESPACES = GroupResource("", "namespaces")
 
 UNWRITABLE = "a name that PromQL cannot write without quotes"
-"""Why a series is left out whose name is not of letters, digits, underscores and colons: see `MetricNamer`."""
-
-_QUIET = re2.Options()
-_QUIET.log_errors = False
-# Go takes expressions of some 3 million instructions, RE2 with its own limit much smaller ones.
-_ROOMY = re2.Options()
-_ROOMY.log_errors = False
-_ROOMY.max_mem = 256 * 1024 * 1024
-# Text between `\Q` and `\E`, or one escape: so that a `\C` is found only where it is an escape.
-_ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
-
-
-def compile_expression(text: str) -> Any:
-    """Return a compiled Go (RE2) regular expression; ValueError with the reason when it is not one.
-
-    RE2 takes two things that Go refuses, and so do we: the escape for a single byte, and names of groups beyond ASCII.
-    """
-    if r"\C" in _ESCAPES.findall(text):
-        raise ValueError(r"invalid escape sequence: \C")
-    try:
-        expression = _compile(text)
-    except re2.error as error:
-        raise ValueError(_reason(error)) from error
-    for name in expression.groupindex:
-        if not name.isascii():
-            raise ValueError(f"invalid name of a group: {name}")
-    return expression
-
-
-def _compile(text: str) -> Any:
-    try:
-        return re2.compile(text, options=_QUIET)
-    except re2.error as error:
-        if "too large" not in _reason(error):
-            raise
-        return re2.compile(text, options=_ROOMY)
-
-
-def _reason(error: re2.error) -> str:
-    reason = error.args[0] if error.args else ""
-    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+"""Why `MetricNamer` rejects names with other characters than letters, digits, underscores and colons."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricNamer:
-    """Which series a rule takes and what each is called.
+    """Which series a rule takes, and the metric name of each.
 
-    `filters` are searched anywhere in the name: `(expression, wanted)`. `matches` gives the groups that `expansion` puts together.
+    `filters` are `(expression, wanted)`, searched anywhere in the name. `expansion` refers to the groups of
+    `matches`.
 
-    Templates write `<<.Series>>{...}`, where a name with other characters than those of a Prometheus 2 metric name would
-    be read as PromQL: the owner of a scraped pod could add a query of another namespace's series to a rule. Such a series
-    is never taken. It cannot be quoted instead, because what stands around `<<.Series>>` is arbitrary text.
+    Templates write `<<.Series>>{...}`, where a name with other characters than those of a Prometheus 2 metric
+    name would be read as PromQL: the owner of a scraped pod could add a query of another namespace's series
+    to a rule. Such a series is never taken. It cannot be quoted, because the text around `<<.Series>>` is
+    arbitrary.
     """
 
     filters: tuple[tuple[Any, bool], ...]
@@ -79,7 +38,7 @@ class MetricNamer:
     expansion: tuple["_Piece", ...]
 
     def rejection(self, series: str) -> str | None:
-        """Return why a series is not taken: the filter that it does not pass, or `name.matches`; None when it is taken."""
+        """Return why a series is rejected: by which filter, or by `name.matches`; None if it is taken."""
         for expression, wanted in self.filters:
             if (expression.search(series) is not None) != wanted:
                 return f"seriesFilters {'is' if wanted else 'isNot'} {expression.pattern}"
@@ -88,7 +47,7 @@ class MetricNamer:
         return None if matchers.is_series_name(series) else UNWRITABLE
 
     def name(self, series: str) -> str | None:
-        """Return the metric name of a series, None when the rule does not take it."""
+        """Return the metric name of a series, None if the rule does not take it."""
         if not matchers.is_series_name(series):
             return None
         if any((expression.search(series) is not None) != wanted for expression, wanted in self.filters):
@@ -96,7 +55,10 @@ class MetricNamer:
         return self.expand(series)
 
     def expand(self, series: str) -> str | None:
-        """Return the name that `matches` and `expansion` give a series, whether it is taken or not; None without a match."""
+        """Return the name from `matches` and `expansion` without regard to the filters.
+
+        None without a match.
+        """
         match = self.matches.search(series)
         if match is None:
             return None
@@ -106,7 +68,7 @@ class MetricNamer:
         )
 
     def may_give(self, metric: str) -> bool:
-        """Whether some series could get this name: false only where the expansion is one fixed text and differs."""
+        """Whether some series could get this name: false only if the expansion is another fixed text."""
         return (
             any(piece.group is not None for piece in self.expansion)
             or "".join(piece.text for piece in self.expansion) == metric
@@ -114,22 +76,22 @@ class MetricNamer:
 
 
 class _Piece(NamedTuple):
-    """A piece of an expansion: literal text, or a group by number."""
+    """Literal text, or a group by number."""
 
     text: str
     group: int | None = None
 
 
 def default_expansion(groups: int) -> str | None:
-    """Return what an empty `name.as` means for so many capture groups: the whole match, the one group, or (None) nothing sensible."""
+    """Return what an empty `name.as` means: the whole match, the one group, or None for more groups."""
     return {0: "$0", 1: "$1"}.get(groups)
 
 
 def parse_expansion(text: str, groups: int, names: Mapping[str, int]) -> tuple[_Piece, ...]:
-    """Return the pieces of a `name.as`, as Go's Regexp.Expand reads it.
+    """Return the pieces of a `name.as`, parsed as by Go's Regexp.Expand.
 
-    `$name` takes letters, digits and underscores as long as it can, so `$1x` is the group called "1x"; `${1}x` is group 1.
-    Unknown groups are empty, `$$` is a dollar, a dollar that starts no reference stays.
+    `$name` extends over all letters, digits and underscores, so `$1x` is the group named "1x"; `${1}x` is
+    group 1. Unknown groups are empty, `$$` is a dollar, and so is a dollar that starts no reference.
     """
     pieces: list[_Piece] = []
     rest = text
@@ -155,7 +117,7 @@ def parse_expansion(text: str, groups: int, names: Mapping[str, int]) -> tuple[_
 
 
 def _reference(text: str) -> tuple[str, str]:
-    """Return the group name at the start of `text` (after the dollar) and what follows; an empty name when there is none."""
+    """Return the group name at the start of `text` (after the dollar), "" without one, and the rest."""
     braced = text.startswith("{")
     body = text[1:] if braced else text
     length = 0
@@ -168,7 +130,7 @@ def _reference(text: str) -> tuple[str, str]:
 
 
 def _group_number(name: str) -> int | None:
-    """Return the number that a reference means, None for a name; numbers with leading zeros are names, as in Go."""
+    """Return the number of a reference, None for a name; numbers with leading zeros are names, as in Go."""
     if not (name.isascii() and name.isdigit()) or (name[0] == "0" and len(name) > 1) or len(name) > 9:
         return None
     return int(name)
@@ -176,9 +138,10 @@ def _group_number(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConverter:
-    """Between series labels and resources, for one rule.
+    """Converts between the series labels and resources of one rule.
 
-    `by_label` are the overrides (label to resource), `template` the pattern for all other labels, or None.
+    `by_label` has the overrides (label to resource); `template` and `pattern` apply to all other labels, if
+    any.
     """
 
     by_label: Mapping[str, APIResource]
@@ -193,7 +156,7 @@ class ResourceConverter:
             self._by_resource[resource.group_resource] = label  # the last in the file wins
 
     def resource_for(self, label: str) -> APIResource | None:
-        """Return the resource that a series label names, None when it names none."""
+        """Return the resource that a series label names, None for any other label."""
         override = self.by_label.get(label)
         if override is not None:
             return override
@@ -211,7 +174,7 @@ class ResourceConverter:
         return self.catalogue.lookup(groups["resource"], groups.get("group") or None)
 
     def resources_for(self, labels: Iterable[str]) -> list[APIResource]:
-        """Return the distinct resources among the labels of a series, in the order of the labels' names."""
+        """Return the distinct resources among the labels of a series, in order of the labels' names."""
         found = {
             resource.group_resource: resource
             for label in sorted(labels)
@@ -220,7 +183,7 @@ class ResourceConverter:
         return list(found.values())
 
     def label_for(self, resource: GroupResource) -> str:
-        """Return the series label that holds the names of such objects; NamingError when the rule gives none."""
+        """Return the series label with the names of such objects. Raises NamingError."""
         known = self._by_resource.get(resource)
         if known is not None:
             return known
@@ -234,15 +197,15 @@ class ResourceConverter:
 def compile_namer(
     filters: Sequence[tuple[str, bool]], matches: str, expansion: str, fault: Callable[[str, str, str], None]
 ) -> MetricNamer | None:
-    """Return the namer of a rule, or None after `fault(path below the rule, value, expected)` was called for each thing wrong.
+    """Return the namer of a rule, or None after calls of `fault(path below the rule, value, expected)`.
 
-    `filters` are `(expression, wanted)`. An empty `matches` takes the whole name and filters nothing.
+    `filters` are `(expression, wanted)`. An empty `matches` takes every name as a whole.
     """
     good = True
     compiled = []
     for number, (text, wanted) in enumerate(filters):
         try:
-            compiled.append((compile_expression(text), wanted))
+            compiled.append((matching.compile_expression(text), wanted))
         except ValueError as error:
             good = False
             fault(
@@ -251,7 +214,7 @@ def compile_namer(
                 f"expected a Go regular expression (RE2): {error}",
             )
     try:
-        expression = compile_expression(matches or ".*")
+        expression = matching.compile_expression(matches or ".*")
     except ValueError as error:
         fault("name.matches", matches, f"expected a Go regular expression (RE2): {error}")
         return None
@@ -260,7 +223,8 @@ def compile_namer(
         fault(
             "name.as",
             expansion,
-            f"expected a replacement such as ${{1}}_${{2}}, because name.matches has {expression.groups} capture groups",
+            "expected a replacement such as ${1}_${2}, because name.matches has "
+            f"{expression.groups} capture groups",
         )
         return None
     if not good:

@@ -1,6 +1,6 @@
-"""What a rule would do, told without or with the series that exist: names, objects, an example query, whether it merges.
+"""Previews a rule for `fastpath check`: its metrics, objects and example queries, and whether they merge.
 
-For people: `fastpath check` prints it. Nothing of a live answer is computed here, and nothing is judged (`lint`).
+The preview uses the series of Prometheus if they are known, otherwise what the rule itself names.
 """
 
 import re
@@ -12,7 +12,7 @@ import promql_parser as promql
 from adapter.errors import NamingError, TemplateError
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import APIResource
-from adapter.rules import matchers, naming
+from adapter.rules import matchers, matching
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
@@ -20,18 +20,19 @@ from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import ROOT_SCOPED
 
-# Stand for a series, a namespace and an object that nobody has named yet.
+# Placeholders for a series, a namespace and an object.
 SERIES, NAMESPACE, OBJECT = "SERIES", "NAMESPACE", "NAME"
 
-# A regular expression that means one name only.
+# A regular expression that matches one name only.
 _LITERAL = re.compile(r"\^?([a-zA-Z_:][a-zA-Z0-9_:]*)\$?\Z")
 
 
 class Example(NamedTuple):
-    """How a question about one kind of object is asked (`resource` None: an external metric).
+    """The queries for one kind of object, or for an external metric (`resource` None).
 
-    `promql` asks for one object, `everything` for all of them; both are "" when no query can be made, and then `fault` says why
-    and `fault_path` where in the rule. `label` holds the names of the objects, "" for external metrics.
+    `promql` is for one object, `everything` for all of them. Both are "" if there is no query; then `fault`
+    says why, and `fault_path` where in the rule. `label` has the names of the objects; it is "" for external
+    metrics.
     """
 
     resource: APIResource | None
@@ -44,10 +45,10 @@ class Example(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """What a rule would do.
+    """What a rule defines.
 
-    `known` are the series of its selector, None when nobody asked. `series` are the names it takes, of `known` or named in the
-    rule itself; `labels` those of these series.
+    `known` are the series of its selector, None if Prometheus was not queried. `series` are the names it
+    takes, of `known` or from the rule itself; `labels` are the labels of these series.
     """
 
     rule: Rule
@@ -60,7 +61,7 @@ class Sketch(NamedTuple):
 
     @property
     def main(self) -> Example | None:
-        """The example to show where there is room for one: not about namespaces, if there is another; None if there is none."""
+        """The most telling example: one that is not about namespaces, if there is one."""
         others = (
             each
             for each in self.examples
@@ -70,7 +71,7 @@ class Sketch(NamedTuple):
 
 
 def parse_selector(text: str) -> promql.VectorSelector:
-    """Return a `seriesQuery` as read by PromQL. ValueError with a sentence when it is no selector of series."""
+    """Parse a `seriesQuery`. Raises ValueError with the reason."""
     parsed = promql.parse(text)
     if not isinstance(parsed, promql.VectorSelector):
         raise ValueError("it is an expression, not a selector of series")  # noqa: TRY004 - what the parser raises
@@ -78,7 +79,7 @@ def parse_selector(text: str) -> promql.VectorSelector:
 
 
 def named_series(series_query: str) -> str | None:
-    """Return the one series name that a selector means, None when it means several or does not parse."""
+    """Return the only series name that a selector matches, None if it matches several or does not parse."""
     selector = _selector(series_query)
     if selector is None:
         return None
@@ -94,7 +95,7 @@ def named_series(series_query: str) -> str | None:
 
 
 def demanded_labels(series_query: str) -> frozenset[str]:
-    """Return the labels without which a series does not match a selector; none for a text that does not parse."""
+    """Return the labels that a series needs to match a selector; empty for a text that does not parse."""
     selector = _selector(series_query)
     if selector is None:
         return frozenset()
@@ -106,7 +107,7 @@ def demanded_labels(series_query: str) -> frozenset[str]:
 
 
 def may_name(series_query: str, name: str) -> bool:
-    """Tell whether a selector takes series of a name, whatever their labels; a text that does not parse takes none."""
+    """Whether a selector can match series of a name; false for a text that does not parse."""
     selector = _selector(series_query)
     if selector is None or selector.name not in {None, name}:
         return False
@@ -121,22 +122,20 @@ def _selector(text: str) -> promql.VectorSelector | None:
 
 
 def _passes(matcher: promql.Matcher, text: str) -> bool:
-    """Tell whether a label of this text passes a matcher."""
+    """Whether a label value passes a matcher."""
     if matcher.op == promql.MatchOp.Equal:
         return bool(matcher.value == text)
     if matcher.op == promql.MatchOp.NotEqual:
         return bool(matcher.value != text)
     try:
-        expression = naming.compile_expression(f"^(?:{matcher.value})$")
-    except (
-        ValueError
-    ):  # the parser's regular expressions are not quite Go's: what only one of them reads decides nothing
+        expression = matching.compile_expression(f"^(?:{matcher.value})$")
+    except ValueError:  # the parser's regular expressions are not quite Go's: undecided
         return True
     return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)
 
 
 def sketch(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) -> Sketch:
-    """Return what a rule would do with the series `known` of its selector, or with what its own text names when that is None."""
+    """Return what a rule defines from the series `known`, or from its own text if that is None."""
     if known is None:
         name = named_series(rule.config.series_query)
         series: tuple[str, ...] = (name,) if name and rule.namer.name(name) is not None else ()

@@ -1,30 +1,98 @@
-"""From a question to PromQL and from samples back to objects, byte for byte as prometheus-adapter writes and reads them.
+"""Rules that query Prometheus: from a request to PromQL, and from samples back to objects.
 
-One `MetricQuery` is everything of a question but its objects; `rules.plan.plan` decides which questions share a query.
+Queries and values are byte for byte those of prometheus-adapter. A `QueryRule` renders its template; a
+`MetricQuery` is everything in a request but its objects, and `rules.plan.plan` decides which requests share a
+query.
 """
 
+import abc
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from adapter.errors import TemplateError
 from adapter.model import metrics, milli
+from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import mergeable
 from adapter.rules.plan.mergeable import Separability
-from adapter.rules.query_rule import QueryRule
+from adapter.rules.template import template
+from adapter.rules.template.template import Template
 
 _QUERY_BYTES = 250
+
+# Object label, namespace label, and label of the parts of an object (None without parts).
+SeparabilityKey: TypeAlias = tuple[str, str, str | None]
+
+
+class QueryRule(abc.ABC):
+    """What every rule has that queries Prometheus; subclasses have the two attributes as fields."""
+
+    __slots__ = ()
+
+    query: Template
+    _separability: dict[SeparabilityKey, Separability]
+
+    @property
+    @abc.abstractmethod
+    def path(self) -> str:
+        """The place of the rule in the file, such as ``rules[3]``, for faults and logs."""
+
+    @property
+    @abc.abstractmethod
+    def accepts_warnings(self) -> bool:
+        """Whether an answer with a warning counts as complete."""
+
+    def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
+        """Return the query. Raises TemplateError if the template fails or renders to nothing.
+
+        `series` is inserted as it is: the caller has checked it with `matchers.is_series_name`. Labels and
+        values of `parts` come from requests. `.LabelMatchers` quotes them; a template that uses them in
+        another way gets only values that cannot change the query around them.
+        """
+        if self._inserts_values():
+            _check_inert(parts)
+        grouping = [matchers.write_label(label) for label in group_by]
+        text = self.query.render(
+            {
+                "Series": series,
+                "LabelMatchers": matchers.join(parts),
+                "LabelValuesByName": {part.label: part.value for part in parts},
+                "GroupBy": ",".join(grouping),
+                "GroupBySlice": grouping,
+            }
+        )
+        if not text:
+            raise TemplateError(template.empty_query(self.query.text))
+        return text
+
+    def _inserts_values(self) -> bool:
+        """Whether the template may write values of matchers outside of `.LabelMatchers`."""
+        return not self.query.is_plain() or "LabelValuesByName" in self.query.fields()
+
+    def separability(
+        self, object_label: str, namespace_label: str, part_label: str | None = None
+    ) -> Separability:
+        """Return whether requests for such objects may be merged; computed once."""
+        key = (object_label, namespace_label, part_label)
+        known = self._separability.get(key)
+        if known is None:
+            known = self._separability[key] = mergeable.analyse(
+                self.query, object_label, namespace_label, part_label
+            )
+        return known
 
 
 @dataclass(frozen=True, slots=True)
 class MetricQuery:
-    """The part that questions about one metric have in common.
+    """What requests for one metric have in common.
 
-    `selector` are the matchers of the metric selector. `namespace_label` and `object_label` are "" where the question has
-    no namespace or no object. `part_label` tells several samples of one object apart, such as those of a pod's containers; None
-    where an object has one sample.
+    `selector` has the matchers of the metric selector. `namespace_label` and `object_label` are "" for
+    requests without a namespace or an object. `part_label` distinguishes several samples of one object, such
+    as those of a pod's containers; None if an object has one sample.
     """
 
     rule: QueryRule
@@ -36,18 +104,18 @@ class MetricQuery:
 
     @property
     def separability(self) -> Separability:
-        """Whether questions with this query may be merged; decided once per rule and label."""
+        """Whether requests with this query may be merged; computed once per rule and label."""
         return self.rule.separability(self.object_label, self.namespace_label, self.part_label)
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes it takes in memory, the rule aside: a selector may be much larger than what it selects."""
+        """Estimated bytes without the rule: a selector may be much larger than what it selects."""
         return _QUERY_BYTES + matchers.weigh(self.selector)
 
     def render(self, namespace: str | None, names: Sequence[str]) -> str:
-        """Return the query for objects of one namespace as upstream sends it; TemplateError when it cannot be made.
+        """Return the query for objects of one namespace as upstream sends it. Raises TemplateError.
 
-        Matchers in upstream's order: selector by key, namespace, object.
+        The matchers are in upstream's order: selector by key, namespace, object.
         """
         parts = list(self.selector)
         if self.namespace_label and namespace is not None:
@@ -57,19 +125,19 @@ class MetricQuery:
         return self.render_with(parts)
 
     def render_with(self, parts: Sequence[Matcher]) -> str:
-        """Return the query with exactly these matchers in `.LabelMatchers`; a result of nothing is a TemplateError."""
+        """Return the query with exactly these matchers in `.LabelMatchers`. Raises TemplateError."""
         group_by = [self.object_label] if self.object_label else []
         return self.rule.render(
             self.series, parts, group_by if self.part_label is None else [*group_by, self.part_label]
         )
 
     def render_joined(self, parts: Sequence[Matcher]) -> str:
-        """Return the query with the namespace label in every grouping; only where `separability.joined` is given."""
+        """Return the query with the namespace label in every grouping. Requires `separability.joined`."""
         text = self.separability.joined.replace(mergeable.SERIES_SLOT, self.series)
         return text.replace(mergeable.MATCHERS_SLOT, matchers.join(parts))
 
     def doubles(self, sample: Sample, earlier: Sequence[Sample]) -> bool:
-        """Whether an object that has the samples `earlier`, at least one, should have no other such as `sample`."""
+        """Whether an object with the samples `earlier` (at least one) has `sample` in excess."""
         if self.part_label is None:
             return True
         part = sample.labels.get(self.part_label, "")
@@ -77,7 +145,10 @@ class MetricQuery:
 
 
 def index_samples(samples: Iterable[Sample], label: str) -> dict[str, tuple[Sample, ...]]:
-    """Return samples by the value of the object's label, each object's in the order received; a missing label counts as ""."""
+    """Return samples by the value of the object's label, in the order received.
+
+    A missing label counts as "".
+    """
     found: dict[str, tuple[Sample, ...]] = {}
     for sample in samples:
         name = sample.labels.get(label, "")
@@ -87,12 +158,12 @@ def index_samples(samples: Iterable[Sample], label: str) -> dict[str, tuple[Samp
 
 
 def last_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
-    """Return the sample that counts for each object: the later one replaces an earlier one."""
+    """Return the last sample of each object, which is the one that counts."""
     return {name: group[-1] for name, group in index_samples(samples, label).items()}
 
 
 class Dropped(str):
-    """Why a sample gives no value: the word that self-metrics count by."""
+    """Why a sample has no value; the label of a self-metric."""
 
     __slots__ = ()
 
@@ -103,9 +174,9 @@ HISTOGRAM = Dropped("histogram")
 
 
 def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
-    """Return thousandths of a sample's value, or why it has none. OverflowError where 64 bits do not hold it.
+    """Return thousandths of a sample's value, or why it has no value. Raises OverflowError beyond 64 bits.
 
-    NaN, infinities and native histograms are absences; `onNaN: zero` restores prometheus-adapter's 0 for NaN.
+    NaN, infinities and native histograms are absent; `onNaN: zero` restores prometheus-adapter's 0 for NaN.
     """
     if value is metrics.HISTOGRAM:
         return HISTOGRAM
@@ -114,3 +185,19 @@ def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
     if math.isinf(value):
         return INFINITE
     return milli.milli_from_float(value)
+
+
+def _check_inert(parts: Sequence[Matcher]) -> None:
+    """Raise TemplateError for a label or value that could change the query of a template with actions."""
+    for part in parts:
+        if not matchers.is_label_name(part.label):
+            raise TemplateError(
+                f"label {quote(matchers.shorten(part.label))}: expected a label name of letters, digits and "
+                "underscores, because the template uses more than .Series, .LabelMatchers and .GroupBy"
+            )
+        if not matchers.is_inert(part.value):
+            raise TemplateError(
+                f"value {quote(matchers.shorten(part.value))} of label {part.label}: expected letters, "
+                "digits and any of _.:-, because the template uses more than .Series, .LabelMatchers "
+                "and .GroupBy"
+            )

@@ -1,9 +1,11 @@
-"""Which metrics exist, and which series and rule answers each: an immutable snapshot, and the memory it is made from.
+"""The metrics that exist, each with its series and rule: an immutable snapshot, built from the known series.
 
-The order of prometheus-adapter decides collisions: rules in file order, series in Prometheus' order, the last one wins.
+The order of prometheus-adapter decides collisions: rules in file order, series in Prometheus' order, the last
+one wins.
 
-There may be a hundred thousand metrics: what walks over all of them is a generator too, which yields wherever other work may run, and what
-exists once for each is kept out of the garbage collector's sight (`gc=False`).
+There may be a hundred thousand metrics. Functions that walk over all of them are generators, which yield
+where other tasks may run, and what exists once for each metric is not tracked by the garbage collector
+(`gc=False`).
 """
 
 import heapq
@@ -20,27 +22,28 @@ from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
 
-# prometheus-adapter calls just these root-scoped; everything else is registered under a namespace.
+# The only kinds that prometheus-adapter treats as root-scoped; all others are registered under a namespace.
 ROOT_SCOPED = frozenset({NAMESPACES, GroupResource("", "nodes"), GroupResource("", "persistentvolumes")})
 
-# A series that is missing from this many answers in a row is forgotten: one blink of a target does not take its metrics away.
+# A series that is missing from this many answers in a row is forgotten, so that one gap of a target removes
+# no metric.
 _FORGOTTEN_AFTER = 2
 
 _STEP = 1_000
-"""How many names or metrics are looked at between two points at which other work may run."""
+"""How many names or metrics are processed in a step."""
 
 _NAMED_STEP = 100
-"""How many names are made metrics of, which is a dozen times the work; those count too of which a rule makes none."""
+"""How many series are named in a step, which is a dozen times the work."""
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
 Steps = Generator[None, None, _T]
-"""A computation in steps of about a millisecond; its value is what it returns."""
+"""A computation in steps of about a millisecond, which returns its result."""
 
 
 class CustomEntry(msgspec.Struct, frozen=True, gc=False):
-    """What answers one custom metric of one kind of object. `series_count`: how many series of that name there were."""
+    """What defines one custom metric of one kind. `series_count`: how many series of that name exist."""
 
     resource: APIResource
     series: str
@@ -49,14 +52,14 @@ class CustomEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
-    """What answers one external metric."""
+    """What defines one external metric."""
 
     series: str
     rule: Rule
 
 
 class CustomKey(msgspec.Struct, frozen=True, gc=False):
-    """How a custom metric is asked for: kind, whether under a namespace, name."""
+    """How a custom metric is requested: kind, whether under a namespace, name."""
 
     resource: GroupResource
     namespaced: bool
@@ -64,14 +67,14 @@ class CustomKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refused(NamedTuple):
-    """A rule that gives a metric a name which is not free, by its path."""
+    """A rule, by its path, whose metric has a reserved name."""
 
     rule: str
     metric: str
 
 
 class Unwritable(NamedTuple):
-    """How many series names a rule would take if PromQL could write them (see `MetricNamer`), and one of them."""
+    """How many series a rule rejects because PromQL cannot write their names, and one of the names."""
 
     rule: str
     names: int
@@ -82,7 +85,7 @@ class Unwritable(NamedTuple):
 class Registry:
     """All metrics known at one moment. `generation` grows with every new snapshot.
 
-    The metrics of `refused` and the series of `unwritable` are in none of the others.
+    The metrics of `refused` and the series of `unwritable` are not in the other fields.
     """
 
     generation: int
@@ -94,7 +97,7 @@ class Registry:
     unwritable: tuple[Unwritable, ...] = ()
 
     def resources(self) -> tuple[APIResource, ...]:
-        """Return the distinct kinds of object that a metric describes, in order of their names."""
+        """Return the distinct kinds that metrics describe, in order of their names."""
         kinds = {entry.resource.group_resource: entry.resource for entry in self.custom.values()}
         return tuple(kinds[key] for key in sorted(kinds))
 
@@ -102,10 +105,11 @@ class Registry:
 EMPTY = Registry(0, {}, {}, ())
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
-    """A series name that discovery has seen, in how many answers since it was missing, and its labels in the last that had it.
+class KnownSeries(msgspec.Struct, frozen=True, gc=False):
+    """A series name from discovery. `missed` counts the answers since that lacked it.
 
-    The labels of `series` are those of the last two answers together: a label that blinks takes no metric away either.
+    `labels` are those of the last answer that had it, and the labels of `series` those of the last two: a gap
+    of one label removes no metric either.
     """
 
     series: SeriesInfo
@@ -113,12 +117,12 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     labels: frozenset[str]
 
 
-# Per series selector: what is known, in the order in which later names win.
-Memory = Mapping[str, tuple[Known, ...]]
+SeriesMemory = Mapping[str, tuple[KnownSeries, ...]]
+"""The known series by selector, in the order in which later names win."""
 
 
 def run(steps: Steps[_T]) -> _T:
-    """Return what a computation in steps comes to, at once."""
+    """Run a computation in steps to its end and return its result."""
     while True:
         try:
             next(steps)
@@ -128,22 +132,23 @@ def run(steps: Steps[_T]) -> _T:
 
 
 def remember(
-    memory: Memory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
-) -> dict[str, tuple[Known, ...]]:
-    """Return what `remembering` does, at once."""
+    memory: SeriesMemory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
+) -> dict[str, tuple[KnownSeries, ...]]:
+    """Run `remembering` to its end."""
     return run(remembering(memory, selector, answer, whole=whole))
 
 
 def remembering(
-    memory: Memory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
-) -> Steps[dict[str, tuple[Known, ...]]]:
-    """Return the memory after one answer.
+    memory: SeriesMemory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
+) -> Steps[dict[str, tuple[KnownSeries, ...]]]:
+    """Return the known series after one answer.
 
-    Names and labels missing from a `whole` answer live through one more; what an answer about a shorter time (`whole` false)
-    does not hold says nothing. Known-but-missing names stand before the answer's own, so that they never win over what is there.
+    Names and labels missing from a `whole` answer are kept until the next one. What an answer about a shorter
+    time (`whole` false) lacks is not missing. Missing names come before the answer's own, so that they never
+    win over those.
     """
     seen = {series.name for series in answer}
-    earlier: dict[str, Known] = {}
+    earlier: dict[str, KnownSeries] = {}
     kept = []
     for count, known in enumerate(memory.get(selector, ()), 1):
         if count % _STEP == 0:
@@ -160,33 +165,37 @@ def remembering(
         found = _seen_again(series, earlier.get(series.name), whole=whole)
         labels = shared.setdefault(found.labels, found.labels)
         every = shared.setdefault(found.series.labels, found.series.labels)
-        kept.append(Known(SeriesInfo(found.series.name, every, found.series.count), found.missed, labels))
+        kept.append(
+            KnownSeries(SeriesInfo(found.series.name, every, found.series.count), found.missed, labels)
+        )
     return {**memory, selector: tuple(kept)}
 
 
-def _seen_again(series: SeriesInfo, earlier: Known | None, *, whole: bool) -> Known:
-    """Return what is known of a name that an answer holds; an answer about a shorter time adds and takes nothing away."""
+def _seen_again(series: SeriesInfo, earlier: KnownSeries | None, *, whole: bool) -> KnownSeries:
+    """Return what is known of a name in an answer; an answer about a shorter time only adds."""
     if earlier is None:
-        return Known(series, 0, series.labels)
+        return KnownSeries(series, 0, series.labels)
     if whole:
-        return Known(SeriesInfo(series.name, series.labels | earlier.labels, series.count), 0, series.labels)
+        return KnownSeries(
+            SeriesInfo(series.name, series.labels | earlier.labels, series.count), 0, series.labels
+        )
     merged = SeriesInfo(
         series.name, series.labels | earlier.series.labels, max(series.count, earlier.series.count)
     )
-    return Known(merged, 0, series.labels | earlier.labels)
+    return KnownSeries(merged, 0, series.labels | earlier.labels)
 
 
 def build(
-    ruleset: Ruleset, memory: Memory, generation: int, reserved: Collection[str] = frozenset()
+    ruleset: Ruleset, memory: SeriesMemory, generation: int, reserved: Collection[str] = frozenset()
 ) -> Registry:
-    """Return what `building` does, at once."""
+    """Run `building` to its end."""
     return run(building(ruleset, memory, generation, reserved))
 
 
 def building(
-    ruleset: Ruleset, memory: Memory, generation: int, reserved: Collection[str] = frozenset()
+    ruleset: Ruleset, memory: SeriesMemory, generation: int, reserved: Collection[str] = frozenset()
 ) -> Steps[Registry]:
-    """Return the snapshot of what the rules make of the known series; no metric of them has a `reserved` name."""
+    """Return the snapshot that the rules define from the known series; `reserved` names are refused."""
     collisions: dict[str, None] = {}
     refused: dict[Refused, None] = {}
     unwritable: dict[str, Unwritable] = {}
@@ -214,9 +223,9 @@ def building(
             yield
         if metric is None:
             continue
-        found = ExternalEntry(series.name, rule)
-        _note_collision(collisions, metric, external.get(metric), found)
-        external[metric] = found
+        entry_external = ExternalEntry(series.name, rule)
+        _note_collision(collisions, metric, external.get(metric), entry_external)
+        external[metric] = entry_external
     infos = yield from _infos(listed)
     return Registry(
         generation, custom, external, infos, tuple(collisions), tuple(refused), tuple(unwritable.values())
@@ -224,7 +233,7 @@ def building(
 
 
 def _infos(listed: Mapping[tuple[GroupResource, bool], Iterable[str]]) -> Steps[tuple[CustomMetricInfo, ...]]:
-    """Return the entries of the discovery document, sorted, of the names of each kind and scope."""
+    """Return the sorted entries of the discovery document, from the names of each kind and scope."""
     infos: list[CustomMetricInfo] = []
     for kind, namespaced in sorted(listed):
         names = yield from _sorted(listed[kind, namespaced])
@@ -236,22 +245,22 @@ def _infos(listed: Mapping[tuple[GroupResource, bool], Iterable[str]]) -> Steps[
 
 
 def _sorted(names: Iterable[str]) -> Steps[list[str]]:
-    """Return names in order. Of very many, to sort all at once would take long."""
+    """Return names in order, sorted in steps."""
     every = list(names)
     parts = []
     for start in range(0, len(every), _STEP):
         parts.append(sorted(every[start : start + _STEP]))
         yield
-    found: list[str] = []
+    merged: list[str] = []
     for name in heapq.merge(*parts):
-        found.append(name)
-        if len(found) % _STEP == 0:
+        merged.append(name)
+        if len(merged) % _STEP == 0:
             yield
-    return found
+    return merged
 
 
 def same(one: Registry, other: Registry) -> Steps[bool]:
-    """Return whether two snapshots have the same metrics, answered by the same."""
+    """Return whether two snapshots have the same metrics with the same definitions."""
     return (yield from _equal(one.custom, other.custom)) and (yield from _equal(one.external, other.external))
 
 
@@ -268,14 +277,14 @@ def _equal(one: Mapping[_K, _T], other: Mapping[_K, _T]) -> Steps[bool]:
 
 def _named(
     rules: Iterable[Rule],
-    memory: Memory,
+    memory: SeriesMemory,
     reserved: Collection[str],
     refused: dict[Refused, None],
     unwritable: dict[str, Unwritable],
 ) -> Iterator[tuple[Rule, SeriesInfo, str | None]]:
-    """Yield each rule's series with the metric that it makes of each, None for no metric.
+    """Yield the series of each rule with their metric names, None for no metric.
 
-    Reserved names are noted in `refused`, names that PromQL cannot write in `unwritable`, by rule.
+    Reserved names are added to `refused`, names that PromQL cannot write to `unwritable`, by rule.
     """
     for rule in rules:
         place = rule.config.path
@@ -296,9 +305,9 @@ def _named(
 
 
 def _scopes(resource: APIResource) -> tuple[bool, ...]:
-    """Return under which scopes a kind can be asked for.
+    """Return the scopes in which a kind can be requested: namespaced or not.
 
-    A cluster-scoped kind that prometheus-adapter takes for a namespaced one keeps that form and gets its real one beside it.
+    A cluster-scoped kind that prometheus-adapter treats as namespaced has both.
     """
     if resource.group_resource in ROOT_SCOPED:
         return (False,)
@@ -315,19 +324,20 @@ def _note_collision(
     old: CustomEntry | ExternalEntry | None,
     new: CustomEntry | ExternalEntry,
 ) -> None:
-    """Say once which of two rules, or of two series names of a rule, answers a metric."""
+    """Note once which of two rules, or of two series of one rule, defines a metric."""
     if old is None:
         return
     if old.rule is not new.rule:
         collisions[f"{metric}: {new.rule.config.path} answers it, {old.rule.config.path} does not"] = None
     else:
         collisions[
-            f"{metric}: {new.rule.config.path} makes it from several series names and answers with the last, such as {new.series}"
+            f"{metric}: {new.rule.config.path} makes it from several series names and answers with the last, "
+            f"such as {new.series}"
         ] = None
 
 
 def namespace_label(rule: Rule) -> str | None:
-    """Return the label that holds namespaces, None when the rule names none."""
+    """Return the label with the namespaces, None if the rule has no such label."""
     try:
         return rule.converter.label_for(NAMESPACES)
     except NamingError:

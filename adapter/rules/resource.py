@@ -1,8 +1,9 @@
-"""The rules of the resource metrics API: how the cpu and memory of containers and nodes are asked for, and what the samples mean.
+"""The rules of the resource metrics API: queries and samples of the cpu and memory of containers and nodes.
 
-They differ from other rules in that they name no series and no metric, and in that a pod has several samples, one for each of
-its containers. The law: a usage is whole or not there. A value that is missing, NaN, infinite or negative is an absence; an
-absent value of one container makes the pod's sum too small, so the pod is left out.
+They differ from other rules in that they name no series and no metric, and in that a pod has several samples,
+one for each of its containers. A usage is complete or absent: a value that is missing, NaN, infinite or
+negative is absent, and because an absent value of one container would make the pod's sum too small, the pod
+is absent too.
 """
 
 import math
@@ -15,8 +16,7 @@ from adapter.model import metrics, milli
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
 from adapter.rules.naming import NAMESPACES, ResourceConverter
 from adapter.rules.plan.mergeable import Separability
-from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery
-from adapter.rules.query_rule import QueryRule, SeparabilityKey
+from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery, QueryRule, SeparabilityKey
 from adapter.rules.template.template import Template
 
 PODS = GroupResource("", "pods")
@@ -30,10 +30,10 @@ INCOMPLETE = Dropped("incomplete")
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ResourceQuery(QueryRule):
-    """One of the four templates: the cpu or memory of containers or nodes. Two are never equal.
+    """One of the four templates: the cpu or memory of containers or nodes. Compared by identity.
 
-    `part_label` holds the names of containers, None for nodes, which have none. `age` asks for the times of
-    the oldest samples; None where the query does not show which samples those are.
+    `part_label` has the names of containers; it is None for nodes. `age` queries the times of the oldest
+    samples; it is None if the query does not show which samples those are.
     """
 
     place: str
@@ -46,70 +46,70 @@ class ResourceQuery(QueryRule):
 
     @property
     def path(self) -> str:
-        """Return where the template stands, such as ``resourceRules.cpu.containerQuery``."""
+        """The place of the template, such as ``resourceRules.cpu.containerQuery``."""
         return self.place
 
     def metric_query(self, resource: GroupResource) -> MetricQuery:
-        """Return what all questions about pods, or about nodes, have in common; NamingError, TemplateError."""
+        """Return the query for all requests for pods, or for nodes. Raises NamingError or TemplateError."""
         namespace_label = self.converter.label_for(NAMESPACES) if resource == PODS else ""
         return MetricQuery(self, "", (), namespace_label, self.converter.label_for(resource), self.part_label)
 
 
-class Pair(NamedTuple):
-    """The templates of cpu and of memory for one kind of object."""
+class CpuAndMemory(NamedTuple):
+    """The templates for one kind of object."""
 
     cpu: ResourceQuery
     memory: ResourceQuery
 
     @property
     def tells_ages(self) -> bool:
-        """Whether the times of the samples behind both can be asked for."""
+        """Whether the times of the samples behind both can be queried."""
         return self.cpu.age is not None and self.memory.age is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceRules:
-    """`resourceRules`, ready to use."""
+    """Compiled `resourceRules`."""
 
     config: ResourceRulesConfig
-    containers: Pair
-    nodes: Pair
+    containers: CpuAndMemory
+    nodes: CpuAndMemory
 
     @property
     def window(self) -> float:
-        """Seconds that a sample covers, as the file says."""
+        """Seconds that a sample covers, from the rules file."""
         return self.config.window
 
-    def pair(self, resource: GroupResource) -> Pair:
-        """Return the templates for a kind of object."""
+    def pair(self, resource: GroupResource) -> CpuAndMemory:
         return self.containers if resource == PODS else self.nodes
 
 
-class Labelled(NamedTuple):
-    """The samples of one object in the order received, and the label that tells its containers apart."""
+class UsageSamples(NamedTuple):
+    """The samples of one object in the order received, and the label with the names of its containers."""
 
     samples: Sequence[Sample]
     label: str | None = None
 
     def by_part(self) -> dict[str, Sample]:
-        """Return the samples by container; a later one replaces an earlier one."""
+        """Return the last sample of each container."""
         return {sample.labels.get(self.label or "", ""): sample for sample in self.samples}
 
 
 class Absent(NamedTuple):
-    """Why an object has no usage: the word that self-metrics count by, and a sentence for the log."""
+    """Why an object has no usage: a label of a self-metric, and a sentence for the log."""
 
     reason: Dropped
     text: str
 
 
 def pod_usage(
-    namespace: str, name: str, labels: Mapping[str, str], cpu: Labelled, memory: Labelled
+    namespace: str, name: str, labels: Mapping[str, str], cpu: UsageSamples, memory: UsageSamples
 ) -> ObjectUsage | Absent | None:
-    """Return the usage of a pod, why it has none, or None where there is no sample of one of the two.
+    """Return the usage of a pod, why it is absent, or None without samples of cpu or of memory.
 
-    Containers are keyed by their label, a missing one counts as ""; of several samples of a container the last counts. A pod that
-    has a container without both values has none: readers add containers up, and some take a missing value for 0.
+    Containers are keyed by their label, a missing one counts as ""; the last sample of a container counts. A
+    pod with a container that lacks one of the values is absent: readers add containers up, and some take a
+    missing value for 0.
     """
     if not cpu.samples or not memory.samples:
         return None
@@ -121,7 +121,7 @@ def pod_usage(
     for container in sorted(cpus):
         usage = _usage(cpus[container], memories[container])
         if isinstance(usage, Dropped):
-            return Absent(usage, f"container {container!r} has a value that is none ({usage})")
+            return Absent(usage, f"container {container!r} has an unusable value ({usage})")
         containers.append(ContainerUsage(container, usage))
     total = Usage(sum(each.usage.cpu for each in containers), sum(each.usage.memory for each in containers))
     earliest = min(sample.time for sample in (*cpu.samples, *memory.samples))
@@ -129,15 +129,18 @@ def pod_usage(
 
 
 def node_usage(
-    name: str, labels: Mapping[str, str], cpu: Labelled, memory: Labelled
+    name: str, labels: Mapping[str, str], cpu: UsageSamples, memory: UsageSamples
 ) -> ObjectUsage | Absent | None:
-    """Return the usage of a node, from its first sample of each, as upstream; why it has none; None where a sample is missing."""
+    """Return the usage of a node from its first samples, as upstream, or why it is absent.
+
+    None without samples.
+    """
     if not cpu.samples or not memory.samples:
         return None
     first_cpu, first_memory = cpu.samples[0], memory.samples[0]
     usage = _usage(first_cpu, first_memory)
     if isinstance(usage, Dropped):
-        return Absent(usage, f"the node has a value that is none ({usage})")
+        return Absent(usage, f"the node has an unusable value ({usage})")
     return ObjectUsage("", name, labels, min(first_cpu.time, first_memory.time), usage)
 
 
@@ -149,7 +152,10 @@ def _usage(cpu: Sample, memory: Sample) -> Usage | Dropped:
 
 
 def _milli(value: float) -> int | Dropped:
-    """Return thousandths, truncated as upstream does, or why a value is none. What upstream makes 0 of is an absence here."""
+    """Return thousandths, truncated as upstream does, or why a value is absent.
+
+    Upstream makes some of these 0.
+    """
     if math.isnan(value):
         return HISTOGRAM if value is metrics.HISTOGRAM else NAN
     if math.isinf(value):

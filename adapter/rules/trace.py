@@ -1,7 +1,4 @@
-"""What becomes of the series on their way to a metric: matched by which rule, dropped by which filter, named what, about which objects.
-
-Pure: series lists come in, steps come out. What the steps amount to is `verdict`'s, asking Prometheus the caller's.
-"""
+"""Traces series through the rules for `fastpath check --why`: which rule selects, drops and names them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +14,12 @@ from adapter.rules.preview import named_series
 
 SHOWN = 5
 
-# Per series selector: the series that it matches, or why nobody knows.
+# By series selector: the series that it matches, or why they are unknown.
 Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
 
 class Rejected(NamedTuple):
-    """A series that a rule does not take: why, and which name it would have had otherwise (None: `name.matches` does not match)."""
+    """A series that a rule rejects: why, and the name it would have otherwise (None without a match)."""
 
     series: SeriesInfo
     reason: str
@@ -31,10 +28,11 @@ class Rejected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleTrace:
-    """What one rule makes of its series, seen from the metric that somebody misses.
+    """What one rule does with its series, for the metric that is missing.
 
-    `gives` become the metric, `rejected` are dropped, `others` get the other names. `mapped` are the labels of `gives` that name
-    kinds of objects, `plain` those that name none. `error` says why the list was not read; then all else is empty.
+    `gives` become the metric, `rejected` are dropped, `others` get the other names. `mapped` are the labels
+    of `gives` that name kinds, `plain` all others. `error` says why the list could not be read; then all else
+    is empty.
     """
 
     rule: Rule
@@ -49,23 +47,23 @@ class RuleTrace:
 
     @property
     def place(self) -> str:
-        """The rule's path, which is how people find it."""
+        """The rule's path."""
         return self.rule.config.path
 
     def leads_to(self, metric: str) -> bool:
-        """Tell whether the rule drops, renames or looks in vain for what would be the metric, or could not be looked at."""
+        """Whether the rule drops, renames or does not find what would be the metric, or has an error."""
         names = {name for each in self.rejected for name in (each.series.name, each.otherwise)}
         names |= {series.name for others in self.others.values() for series in others}
         return bool(self.error) or metric in names or self.fixed_name(metric) is not None
 
     def fixed_name(self, metric: str) -> str | None:
-        """Return the one series name that the rule asks for, if it would become the metric."""
+        """Return the only series name that the rule selects, if it would become the metric."""
         name = named_series(self.rule.config.series_query)
         return name if name is not None and self.rule.namer.name(name) == metric else None
 
 
 def trace_rules(ruleset: Ruleset, lists: Lists, metric: str) -> tuple[RuleTrace, ...]:
-    """Return what every rule makes of its series, custom rules first."""
+    """Return the trace of every rule, custom rules first."""
     return (
         *(_trace(rule, lists[rule.config.series_query], metric, external=False) for rule in ruleset.custom),
         *(_trace(rule, lists[rule.config.series_query], metric, external=True) for rule in ruleset.external),
@@ -85,7 +83,7 @@ def _trace(
             rejected.append(Rejected(series, reason, rule.namer.expand(series.name)))
         else:
             name = rule.namer.name(series.name)
-            assert name is not None  # nothing rejected it
+            assert name is not None  # it was not rejected
             named[name] = (*named.get(name, ()), series)
     gives = named.pop(metric, ())
     labels = sorted(frozenset[str]().union(*(series.labels for series in gives)))
@@ -99,7 +97,7 @@ def _trace(
 
 
 def steps(traced: RuleTrace) -> list[str]:
-    """Return the sentences of one rule, in the order in which things happen."""
+    """Return one line for each step of a rule, in order."""
     if traced.error:
         return [f"the series could not be read: {traced.error}"]
     if not traced.matched:
@@ -133,12 +131,12 @@ def _names(series: Sequence[SeriesInfo]) -> str:
 
 
 def shown(series: str) -> str:
-    """Return the name of a series, quoted and cut where it could be anything."""
+    """Return the name of a series; one that PromQL cannot write is quoted and cut."""
     return series if matchers.is_series_name(series) else quote(matchers.shorten(series))
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Return the first texts and how many more there are."""
+    """Return the first texts, and how many more there are."""
     every = list(texts)
     more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return f"{', '.join(every[:SHOWN])}{more}"

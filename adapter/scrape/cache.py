@@ -1,35 +1,78 @@
-"""Values that pods show themselves: one snapshot for each pod and rule, the same for the API and for the scaler.
+"""Values that pods expose themselves: one snapshot for each pod and rule, for the API and the autoscaler.
 
-`want` says which pods are scraped for which metrics; `run` scrapes them; `read` answers from what was seen; `subscribe` and
-`subscribe_owners` register callbacks for finished scrapes. `scrape.http` does the HTTP, `scrape.schedule` the timing,
-`scrape.work` the processing of bodies within its budgets.
+`want` says which pods are scraped for which metrics; `run` scrapes them; `read` answers from what was
+scraped. `http` sends the requests, `schedule` times them, and `work` processes the bodies within its budgets.
 
-Absent is never zero and old is never fresh. A pod that cannot be scraped keeps its last good value until that is two intervals and a
-timeout old; from the first failure on the value is marked overdue, and after that time there is none.
+An absent value is never zero, and an old one is never current. A pod that cannot be scraped keeps its last
+good value until that is two intervals and a timeout old. From the first failure on the value is marked
+overdue; after that time it is absent.
 """
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
-from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.registry import CustomEntry, CustomKey
+from adapter.rules.plan.plan import Objects
+from adapter.rules.query import MetricQuery
+from adapter.rules.registry import CustomEntry, CustomKey, Registry
 from adapter.rules.resource import PODS
-from adapter.scrape.http import Endpoint
-from adapter.scrape.interfaces import Finished, Reader, Registered, ScrapedAnswer, ScrapedPod, ScrapedValue
-from adapter.scrape.schedule import ScrapeRounds
-from adapter.scrape.targets import MOST_MATCHERS, Answer, Key, Question, Scrape, Source, Target
+from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
+from adapter.scrape.schedule import ScrapeSchedule
+from adapter.scrape.targets import (
+    MOST_MATCHERS,
+    Scrape,
+    ScrapedAnswer,
+    ScrapedMetric,
+    ScrapeTarget,
+    TargetAnswer,
+    TargetKey,
+    TargetReading,
+)
 from adapter.scrape.work import ScrapeWork
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
 READ_WORK = 5_000
-"""Series and matchers that one `read` looks at for new questions; the rest comes with the next scrape."""
+"""Series and matchers that one `read` looks at for new queries; the rest is answered with the next scrape."""
+
+
+class ScrapedPod(Protocol):
+    """What a scrape needs to know of a pod. `ports` are its named container ports.
+
+    `ip` is "" before it has one.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def phase(self) -> str: ...
+    @property
+    def deleting(self) -> bool: ...
+    @property
+    def ip(self) -> str: ...
+    @property
+    def host_network(self) -> bool: ...
+    @property
+    def ports(self) -> Mapping[str, int]: ...
+
+
+class EndpointReader(Protocol):
+    """Reads a pod's endpoint: `http.Scraper`, and in tests a fake."""
+
+    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
+        """Return the body, whose bytes are charged to `buffer`. Raises ScrapeError."""
+        ...
+
+
+class RegistrySource(Protocol):
+    """Has the current registry: the relister, which is in a layer above."""
+
+    @property
+    def registry(self) -> Registry: ...
 
 
 class _Want(NamedTuple):
@@ -39,12 +82,12 @@ class _Want(NamedTuple):
 
 
 class ScrapedValues:
-    """The pods that are scraped and what they have shown. `run` is its one task."""
+    """The scraped pods and their values. `run` is its only task."""
 
     def __init__(
         self,
-        reader: Reader,
-        registered: Registered,
+        reader: EndpointReader,
+        registered: RegistrySource,
         clock: Clock,
         monitoring: Monitoring,
         faults: SourceProblems,
@@ -52,66 +95,61 @@ class ScrapedValues:
         per_second: float,
         random: Callable[[], float],
     ) -> None:
-        """`per_second`: scrapes of all pods together; `random` gives numbers from 0 to 1."""
+        """`per_second` bounds the scrapes of all pods together; `random` returns numbers from 0 to 1."""
         self._reader = reader
         self._registered = registered
         self._clock = clock
         self._monitoring = monitoring
         self._faults = faults
-        self._rounds: ScrapeRounds[Key] = ScrapeRounds(
+        self._schedule: ScrapeSchedule[TargetKey] = ScrapeSchedule(
             self._scrape, monitoring, per_second=per_second, random=random
         )
         self._work = ScrapeWork(clock, monitoring, faults, lost=self._note, slowed=self._plan)
-        self._targets: dict[Key, Target] = {}
+        self._targets: dict[TargetKey, ScrapeTarget] = {}
         self._accesses: dict[Access, int] = {}
         self._wants: dict[Hashable, _Want] = {}
-        self._placed: dict[Hashable, set[tuple[Key, str]]] = {}  # owner -> its targets, by metric
+        self._placed: dict[Hashable, set[tuple[TargetKey, str]]] = {}  # owner -> its targets, by metric
         self._generation = -1
-        self._sources: dict[Hashable, dict[str, Source | None]] = {}  # of the metrics of each owner
-        self._listeners: list[Finished] = []
-        self._owner_listeners: list[Callable[[Hashable], None]] = []
+        self._metrics: dict[Hashable, dict[str, ScrapedMetric | None]] = {}  # owner -> its metrics
+        self._listeners: list[Callable[[Hashable], None]] = []
 
     @property
     def generation(self) -> int:
-        """Number of the registry's snapshot: with another one other metrics may be scraped."""
+        """Number of the registry's snapshot; another one may have other scraped metrics."""
         return self._registered.registry.generation
 
     async def run(self) -> None:
-        """Scrape for ever."""
-        await self._rounds.run()
+        """Scrape until cancelled."""
+        await self._schedule.run()
 
-    def subscribe(self, finished: Finished) -> None:
-        """Have `finished` called after every scrape, once for each metric that is wanted of the pod. It must be quick and not raise."""
-        self._listeners.append(finished)
+    def subscribe(self, scraped: Callable[[Hashable], None]) -> None:
+        """Call `scraped` after every scrape of a pod, good or bad, with each owner.
 
-    def subscribe_owners(self, finished: Callable[[Hashable], None]) -> None:
-        """Have `finished` called after every scrape of a pod with each owner that wants it. It must be quick and not raise."""
-        self._owner_listeners.append(finished)
+        It must be quick and must not raise.
+        """
+        self._listeners.append(scraped)
 
     def is_scraped(self, metric: str) -> bool:
-        """Whether the rule that answers a metric of pods has them scraped."""
-        entry = self._entry(metric)
-        return entry is not None and entry.rule.pod_query is not None
+        """Whether the rule of a metric of pods has `scrape`."""
+        return self.entry_of(metric) is not None
 
     def entry_of(self, metric: str) -> CustomEntry | None:
-        """Return what answers a metric of pods that its rule has scraped; None for any other."""
-        entry = self._entry(metric)
+        """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
+        entry = self._registered.registry.custom.get(CustomKey(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.pod_query is not None else None
 
     def window_of(self, metric: str) -> float | None:
-        """Return for how many seconds before its time a value of the metric speaks: 0 for a gauge, None for what is not scraped."""
-        entry = self._entry(metric)
-        if entry is None or entry.rule.pod_query is None or entry.rule.config.scrape is None:
-            return None
-        return entry.rule.config.scrape.window * self._rounds.stretch if entry.rule.pod_query.counts else 0.0
+        """Return the seconds that a value covers: 0 for a gauge, None if the metric is not scraped."""
+        entry = self.entry_of(metric)
+        return None if entry is None else _window(entry) * self._schedule.stretch
 
     def want(
         self, owner: Hashable, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]
     ) -> None:
-        """Have the pods scraped for those of the metrics that are scraped; what the owner wanted before is forgotten.
+        """Scrape the pods for the metrics that are scraped; this replaces what the owner wanted before.
 
-        Pods that do not run, are being deleted, have no address, lack the rule's port, or use their node's network where the rule does
-        not allow it, are left out. Quick when nothing has changed.
+        Pods that do not run, are being deleted, have no address or lack the rule's port are not scraped, and
+        pods on their node's network only if the rule allows it. Quick if nothing has changed.
         """
         wanted = _Want(namespace, frozenset(metrics), tuple(pods))
         self.follow()
@@ -120,27 +158,27 @@ class ScrapedValues:
             self._place(owner, wanted)
 
     def forget(self, owner: Hashable) -> None:
-        """Scrape nothing for this owner any more."""
+        """Stop scraping for this owner."""
         if self._wants.pop(owner, None) is not None:
             self._place(owner, _Want("", frozenset(), ()))
-            del self._sources[owner]
+            del self._metrics[owner]
 
     def follow(self) -> None:
-        """Take notice of other rules, if there are other rules than when last looked."""
+        """Apply the registry if it has changed since the last call."""
         generation = self._registered.registry.generation
         if generation == self._generation:
             return
         self._generation = generation
         for owner, wanted in self._wants.items():
-            if self._sources.get(owner) != {metric: self._source(metric) for metric in wanted.metrics}:
+            if self._metrics.get(owner) != {metric: self._metric(metric) for metric in wanted.metrics}:
                 self._place(owner, wanted)
 
     def read(
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> ScrapedAnswer:
-        """Return what is known of the pods `names` for a metric, narrowed by the matchers of a metric selector.
+        """Return what is known of the pods `names` for a metric and the matchers of a metric selector.
 
-        A question that was not asked lately is answered here only as far as that is little work; the other pods have
+        A query that was not read lately is evaluated here as far as that is little work; the other pods have
         no value until their next scrape.
         """
         config, query = entry.rule.config.scrape, entry.rule.pod_query
@@ -148,11 +186,11 @@ class ScrapedValues:
         if config is None or query is None or number is None:
             return ScrapedAnswer({}, {}, set())
         now = self._clock.monotonic()
-        question = (Source(entry.rule, entry.series), tuple(selector))
-        look = _Look(
+        pod_query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        reading = TargetReading(
             now,
             self._clock.wall() - now,
-            config.access.interval * self._rounds.stretch,
+            config.access.interval * self._schedule.stretch,
             config.access.timeout,
             entry.rule.config.max_sample_age or math.inf,
         )
@@ -161,21 +199,21 @@ class ScrapedValues:
             target = self._targets.get((namespace, name, number))
             if target is None:
                 continue
-            answer = target.answers.get(question) if len(selector) <= MOST_MATCHERS else None
+            answer = target.answers.get(pod_query) if len(selector) <= MOST_MATCHERS else None
             if answer is None or answer.pending:
-                cost = target.cost(question)
+                cost = target.cost(pod_query)
                 if target.can_answer() and cost <= left:
                     left -= cost
-                    answer = target.find(question, self._stretch_of(target))
+                    answer = target.evaluate(pod_query, self._stretch_of(target))
                 else:
-                    answer = Answer()
-                target.put(question, answer)
-            answer.asked = now
-            look.add(name, target, answer)
-        return ScrapedAnswer(look.values, look.absent, look.unseen)
+                    answer = TargetAnswer()
+                target.put(pod_query, answer)
+            answer.read = now
+            reading.add(name, target, answer)
+        return ScrapedAnswer(reading.values, reading.absent, reading.unseen)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
-        """Return why the scrape of a pod is overdue or its value absent, "" where that is not known."""
+        """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""
         config = entry.rule.config.scrape
         number = None if config is None else self._accesses.get(config.access)
         target = None if number is None else self._targets.get((namespace, name, number))
@@ -184,50 +222,44 @@ class ScrapedValues:
         if target.failed:
             return target.reason
         if target.slowed > 1:
-            return f"its scrapes take more time than their share, so its interval is {target.slowed:.3g} times as long"
+            text = "its scrapes take more time than their share, so its interval is"
+            return f"{text} {target.slowed:.3g} times as long"
         return ""
 
     async def prepare(
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> None:
-        """Work out the answers that a `read` would have to leave out, in turns with all other work."""
+        """Evaluate the queries that a `read` would have to leave out, in turns with all other work."""
         config = entry.rule.config.scrape
         number = None if config is None else self._accesses.get(config.access)
         if number is None or len(selector) > MOST_MATCHERS:
             return
-        question = (Source(entry.rule, entry.series), tuple(selector))
-        found = (self._targets.get((namespace, name, number)) for name in names)
-        missing = [each for each in found if each is not None and _lacks(each, question)]
-        if sum(target.cost(question) for target in missing) > READ_WORK:
-            await self._work.answer(namespace, missing, question, self._stretch_of)
+        pod_query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        targets = (self._targets.get((namespace, name, number)) for name in names)
+        missing = [target for target in targets if target is not None and target.lacks(pod_query)]
+        if sum(target.cost(pod_query) for target in missing) > READ_WORK:
+            await self._work.answer(namespace, missing, pod_query, self._stretch_of)
 
-    def read_metric(
-        self, namespace: str, metric: str, names: Iterable[str], selector: LabelSelector
-    ) -> ScrapedAnswer | None:
-        """Return what is known of pods for a metric, None where it is not scraped. Raises UnsupportedSelectorError."""
-        entry = self._entry(metric)
-        if entry is None or entry.rule.pod_query is None:
-            return None
-        return self.read(entry, namespace, names, matchers.from_selector(selector))
+    async def read_objects(self, entry: CustomEntry, query: MetricQuery, objects: Objects) -> ScrapedAnswer:
+        """Return what is known of the objects of an API request."""
+        if entry.resource.group_resource != PODS or objects.namespace is None:
+            return ScrapedAnswer({}, {})
+        await self.prepare(entry, objects.namespace, objects.names, query.selector)
+        return self.read(entry, objects.namespace, objects.names, query.selector)
 
-    # What is scraped.
-
-    def _entry(self, metric: str) -> CustomEntry | None:
-        return self._registered.registry.custom.get(CustomKey(PODS, namespaced=True, metric=metric))
-
-    def _source(self, metric: str) -> Source | None:
-        entry = self._entry(metric)
-        return None if entry is None else Source(entry.rule, entry.series)
+    def _metric(self, metric: str) -> ScrapedMetric | None:
+        entry = self.entry_of(metric)
+        return None if entry is None else ScrapedMetric(entry.rule, entry.series)
 
     def _place(self, owner: Hashable, wanted: _Want) -> None:
-        """Make the targets what an owner wants of them."""
+        """Make the targets match what an owner wants."""
         before = self._placed.pop(owner, set())
-        now: set[tuple[Key, str]] = set()
-        touched: set[Key] = {key for key, _ in before}
-        self._sources[owner] = {metric: self._source(metric) for metric in wanted.metrics}
+        now: set[tuple[TargetKey, str]] = set()
+        touched: set[TargetKey] = {key for key, _ in before}
+        self._metrics[owner] = {metric: self._metric(metric) for metric in wanted.metrics}
         for metric in wanted.metrics:
-            entry = self._entry(metric)
-            if entry is None or entry.rule.config.scrape is None or entry.rule.pod_query is None:
+            entry = self.entry_of(metric)
+            if entry is None or entry.rule.config.scrape is None:
                 continue
             access = entry.rule.config.scrape.access
             number = self._accesses.setdefault(access, len(self._accesses))
@@ -250,18 +282,19 @@ class ScrapedValues:
         for key in touched:
             self._settle(key)
 
-    def _target(self, key: Key, endpoint: Endpoint) -> Target:
-        """Return the target of a pod; another pod under the same name starts from nothing."""
+    def _target(self, key: TargetKey, endpoint: ScrapeEndpoint) -> ScrapeTarget:
+        """Return the target of a pod; a new pod under the same name starts without series."""
         known = self._targets.get(key)
         if known is not None and known.endpoint == endpoint:
             return known
         if known is not None:
             self._work.drop(known)
-        made = self._targets[key] = Target(key, endpoint, {} if known is None else known.wanted)
-        return made
+        target = ScrapeTarget(key, endpoint, {} if known is None else known.wanted)
+        self._targets[key] = target
+        return target
 
-    def _endpoint(self, namespace: str, pod: ScrapedPod, access: Access, path: str) -> Endpoint | None:
-        """Return where a pod is scraped, None where it cannot or must not be."""
+    def _endpoint(self, namespace: str, pod: ScrapedPod, access: Access, path: str) -> ScrapeEndpoint | None:
+        """Return the endpoint of a pod, None if it cannot or must not be scraped."""
         if (
             pod.phase != "Running"
             or pod.deleting
@@ -273,46 +306,40 @@ class ScrapedValues:
         if port is None:
             self._faults.report("scrape", "pods have no such port", f"no port is named {access.port}", path)
             return None
-        return Endpoint(namespace, pod.ip, port, access)
+        return ScrapeEndpoint(namespace, pod.ip, port, access)
 
-    def _settle(self, key: Key) -> None:
-        """Have a target scraped for what is wanted of it now, or no more."""
+    def _settle(self, key: TargetKey) -> None:
+        """Scrape a target for what is wanted of it now, or stop scraping it."""
         target = self._targets[key]
         if not target.wanted:
             del self._targets[key]
-            self._rounds.drop(key)
+            self._schedule.drop(key)
             self._work.drop(target)
             return
         selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
         keep = 0.0
         for metric in target.wanted:
-            entry = self._entry(metric)
-            if (
-                entry is not None
-                and entry.rule.pod_query is not None
-                and entry.rule.config.scrape is not None
-            ):
+            entry = self.entry_of(metric)
+            if entry is not None and entry.rule.pod_query is not None:
                 for name, groups in entry.rule.pod_query.select(entry.series).items():
                     selections[name] = selections.get(name, frozenset()) | groups
-                keep = max(keep, entry.rule.config.scrape.window if entry.rule.pod_query.counts else 0.0)
+                keep = max(keep, _window(entry))
         target.names = frozenset(selections)
         target.selections = selections
         target.keep = keep
         self._plan(target)
 
-    def _plan(self, target: Target) -> None:
-        """Have a target scraped at its interval, or less often if its scrapes take too much time."""
+    def _plan(self, target: ScrapeTarget) -> None:
+        """Scrape a target at its interval, or less often if its scrapes take too much time."""
         if not target.gone:
-            self._rounds.put(target.key, target.endpoint.access.interval * target.slowed)
+            self._schedule.put(target.key, target.endpoint.access.interval * target.slowed)
 
-    def _stretch_of(self, target: Target) -> float:
-        """Return by how much the windows of a target are stretched: as much as its interval."""
-        return self._rounds.stretch * target.slowed
+    def _stretch_of(self, target: ScrapeTarget) -> float:
+        """Return the factor of the windows of a target, which is that of its interval."""
+        return self._schedule.stretch * target.slowed
 
-    # Scraping.
-
-    async def _scrape(self, key: Key) -> None:
-        """Scrape a target once and tell who listens; a failure is noted, not raised."""
+    async def _scrape(self, key: TargetKey) -> None:
+        """Scrape a target once and notify the listeners; a failure is reported, not raised."""
         self.follow()
         target = self._targets.get(key)
         if target is None:
@@ -332,58 +359,20 @@ class ScrapedValues:
         finally:
             buffer.close()
         if self._targets.get(key) is target:
-            for metric in list(target.wanted):
-                for finished in self._listeners:
-                    finished(key[0], metric)
             for owner in set().union(*target.wanted.values()):
-                for told in self._owner_listeners:
-                    told(owner)
+                for scraped in self._listeners:
+                    scraped(owner)
 
-    def _note(self, target: Target, error: ScrapeError) -> None:
+    def _note(self, target: ScrapeTarget, error: ScrapeError) -> None:
         for path in self._paths(target):
             self._faults.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
-    def _paths(self, target: Target) -> set[str]:
-        """Return the rules that a target is scraped for."""
-        return {entry.rule.path for metric in target.wanted if (entry := self._entry(metric)) is not None}
+    def _paths(self, target: ScrapeTarget) -> set[str]:
+        """Return the paths of the rules that a target is scraped for."""
+        return {entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None}
 
 
-def _lacks(target: Target, question: Question) -> bool:
-    """Whether a question about a target is not answered, and can be."""
-    answer = target.answers.get(question)
-    return (answer is None or answer.pending) and target.can_answer()
-
-
-class _Look:
-    """One reading of many pods: `offset` makes times of the day of monotonic ones, the others are seconds."""
-
-    def __init__(self, now: float, offset: float, interval: float, timeout: float, oldest: float) -> None:
-        self.values: dict[str, ScrapedValue] = {}
-        self.absent: dict[str, float] = {}
-        self.unseen: set[str] = set()
-        self._now = now
-        self._offset = offset
-        self._interval = interval
-        self._timeout = timeout
-        self._oldest = oldest
-
-    def add(self, name: str, target: Target, answer: Answer) -> None:
-        """Add what is known of a pod."""
-        value = answer.value
-        late = self._now - target.time > self._interval + self._timeout
-        overdue = target.failed or not target.scrapes or late
-        oldest = min(2 * self._interval * target.slowed + self._timeout, self._oldest)
-        if value is not None and self._now - value.time <= oldest:
-            self.values[name] = ScrapedValue(value.value, value.time + self._offset, overdue)
-            return
-        if overdue or answer.pending:
-            self.unseen.add(name)
-        self.absent[name] = self._last_word(target, answer) if value is None else value.time + self._offset
-
-    def _last_word(self, target: Target, answer: Answer) -> float:
-        """Return the time of the last scrape where that shows nothing of a metric; else before all time.
-
-        What a scrape shows and what is not yet enough for a rate says nothing against an older sample of Prometheus.
-        """
-        known = target.scrapes and not answer.pending and not answer.shown
-        return target.time + self._offset if known else -math.inf
+def _window(entry: CustomEntry) -> float:
+    """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
+    config, query = entry.rule.config.scrape, entry.rule.pod_query
+    return config.window if config is not None and query is not None and query.counts else 0.0

@@ -1,8 +1,12 @@
-"""Reading the endpoints of pods over HTTP: one GET, one body within its limits, or a ScrapeError.
+"""Reads the endpoints of pods over HTTP: one GET, and a body within its limits or a ScrapeError.
 
-Not here: when a pod is read (`scraperounds`), what its body means (`rules.scrape.exposition`), which pods (`scrape.cache`). The law: a pod
-is foreign. It gets no credentials but the rule's own, in the namespaces that the rule lists; it cannot send us elsewhere, no proxy
-stands between, no cookie is kept; bytes, unzipped bytes, lines and time are bounded.
+A pod is not trusted. It gets no credentials but the rule's own, in the namespaces that the rule lists.
+Redirects are not followed, no proxy is used and no cookie is kept. Bytes, unzipped bytes, lines and time are
+bounded.
+
+The bodies that are read or parsed at one time share a budget. A body is charged from its first byte until it
+is parsed. If the budget is exceeded, the namespace that holds most loses its largest body: that scrape fails,
+and all others go on.
 """
 
 import asyncio
@@ -10,7 +14,7 @@ import math
 import os
 import ssl
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -22,17 +26,19 @@ from adapter.config import scrape_keys
 from adapter.config.scrape_keys import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
+from adapter.model.fairness import Ledger
 from adapter.model.pod_networks import PodNetworks
-from adapter.prometheus import client, connection
+from adapter.prometheus import authorization, client
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
-from adapter.scrape.bodies import Buffer
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
-# As Prometheus asks, without the formats that are not text. Compression costs both sides more than a cluster's network does.
+# As Prometheus sends, without the formats that are not text. Compression costs both sides more than the
+# network.
 _HEADERS = {
-    "Accept": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "Accept": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
     "Accept-Encoding": "identity",
     "User-Agent": "fastpath",
 }
@@ -40,13 +46,18 @@ _KEEP_ALIVE_SECONDS = 150.0  # longer than the longest interval
 _UNZIPPED_BYTES = 256 * 1024  # in one step of the event loop
 HEADERS_TAKEN = 64
 HEADER_BYTES = 4096
-"""Headers of an answer, and bytes of each: a head is not charged to a budget."""
-_TRUST_SECONDS = 60.0  # how often, at most, the file with a rule's authorities is read again
+"""Bounds on the headers of an answer, and on the bytes of each: heads are not charged to the budget."""
+
+BODIES_BYTES = 48 * 1024 * 1024
+"""Budget of all bodies that are read or parsed at one time."""
+
+NAMESPACE_BODIES_BYTES = 24 * 1024 * 1024
+"""The part of it that the pods of one namespace may use."""
+
+_CA_SECONDS = 60.0  # how often, at most, a CA file is read again
 
 
-class Endpoint(NamedTuple):
-    """Where a pod is read, and how."""
-
+class ScrapeEndpoint(NamedTuple):
     namespace: str
     address: str
     port: int
@@ -62,15 +73,86 @@ class Endpoint(NamedTuple):
         return f"{self.access.scheme}://{host}:{self.port}{self.access.path}"
 
 
-class Body(NamedTuple):
-    """What a pod has shown: the body, unzipped, and whether its Content-Type is that of OpenMetrics."""
+class ScrapedBody(NamedTuple):
+    """An unzipped body, and whether its Content-Type is that of OpenMetrics."""
 
     content: bytes
     openmetrics: bool
 
 
+class BodyBuffer:
+    """One body while it is read and parsed. `lost` is called with the reason if it has to give way."""
+
+    def __init__(self, budget: "BodyBudget | None" = None, namespace: str = "") -> None:
+        """Without a budget, the body is read alone."""
+        self._budget = budget
+        self.namespace = namespace
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._reason = ""
+        self.lost: Callable[[str], None] = _ignore
+
+    def add(self, part: bytes) -> None:
+        """Add a part. Raises ScrapeError if the body had to give way."""
+        if not self._reason:
+            self._parts.append(part)
+            self._size += len(part)
+            if self._budget is not None:
+                self._budget.charge(self.namespace, self, self._size)
+        if self._reason:
+            raise ScrapeError("budget", self._reason)
+
+    def content(self) -> bytes:
+        """Return all parts as one and release them. Raises ScrapeError as `add` does."""
+        if self._reason:
+            raise ScrapeError("budget", self._reason)
+        parts, self._parts = self._parts, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def lose(self, reason: str) -> None:
+        """Give way."""
+        self._reason = reason
+        self._parts = []
+        self.lost(reason)
+
+    def close(self) -> None:
+        """Return the bytes to the budget."""
+        self._parts = []
+        if self._budget is not None:
+            self._budget.charge(self.namespace, self, 0)
+
+
+class BodyBudget:
+    """The bytes of all bodies."""
+
+    def __init__(self, room: int = BODIES_BYTES, namespace_room: int = NAMESPACE_BODIES_BYTES) -> None:
+        self._ledger: Ledger[BodyBuffer] = Ledger("bodies", room, namespace_room)
+
+    @property
+    def size(self) -> int:
+        return self._ledger.total
+
+    def open(self, namespace: str) -> BodyBuffer:
+        """Return a buffer for the body of a pod of a namespace, which the caller closes in any case."""
+        return BodyBuffer(self, namespace)
+
+    def charge(self, namespace: str, buffer: BodyBuffer, size: int) -> None:
+        """Note the size of a body.
+
+        While that is too much, the namespace that holds most loses its largest body.
+        """
+        self._ledger.put(namespace, buffer, size)
+        while (loss := self._ledger.loss(namespace)) is not None:
+            self._ledger.put(loss.holder.namespace, loss.holder, 0)
+            loss.holder.lose(loss.reason)
+
+
+def _ignore(_: str) -> None:
+    """Do nothing: only the reader depends on the body."""
+
+
 class Scraper:
-    """Reads pods, keeping a connection to each; open it as a context manager."""
+    """Reads pods, with a keep-alive connection to each. An async context manager."""
 
     def __init__(
         self,
@@ -81,17 +163,17 @@ class Scraper:
         service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,
     ) -> None:
-        """`service_account`: where our own token is mounted; what is the same file is never sent.
+        """`service_account`: where our own token is mounted, which is never sent to a pod.
 
-        `networks`: where pods are; None for anywhere, loopback excepted.
+        `networks`: the addresses of pods; None for all but loopback.
         """
         self._networks = networks or PodNetworks()
         self._clock = clock
         self._monitoring = monitoring
         self._faults = faults
         self._service_account = Path(service_account)
-        self._tokens: dict[str, connection.FromFile] = {}
-        self._trusts: dict[EndpointTLS, _Trust] = {}
+        self._tokens: dict[str, authorization.FileAuthorization] = {}
+        self._bundles: dict[EndpointTLS, _CABundle] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -113,16 +195,15 @@ class Scraper:
         assert self._session is not None
         await self._session.close()
 
-    async def fetch(self, endpoint: Endpoint, buffer: Buffer | None = None) -> Body:
-        """Return what the pod shows now. Raises ScrapeError.
+    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> ScrapedBody:
+        """Return the body of the endpoint now. Raises ScrapeError.
 
-        The body is charged to `buffer`, which the caller closes once the body is processed; None for a body that is
-        read alone.
+        The body is charged to `buffer`, which the caller closes once the body is processed.
         """
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(endpoint.access.timeout):
-                return await self._fetch(endpoint, buffer or Buffer())
+                return await self._fetch(endpoint, buffer or BodyBuffer())
         except TimeoutError as error:
             raise ScrapeError("timeout", f"no answer in {endpoint.access.timeout:g} s") from error
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
@@ -130,21 +211,21 @@ class Scraper:
         finally:
             self._monitoring.scrape_duration.observe(self._clock.monotonic() - started)
 
-    async def _fetch(self, endpoint: Endpoint, buffer: Buffer) -> Body:
+    async def _fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
         assert self._session is not None, "used outside its context"
         access = endpoint.access
         headers = _HEADERS
         token = self._token(endpoint)
         if token is not None:
             headers = {**_HEADERS, "Authorization": await token.header()}
-        trust: ssl.SSLContext | bool = True
+        context: ssl.SSLContext | bool = True
         if access.scheme == "https":
-            trust = await self._trust(access.tls or EndpointTLS())
+            context = await self._bundle(access.tls or EndpointTLS()).context(self._clock.monotonic())
         async with self._session.get(
             URL(endpoint.url(self._networks), encoded=True),
             headers=headers,
             allow_redirects=False,
-            ssl=trust,
+            ssl=context,
             server_hostname=(access.tls and access.tls.server_name) or None,
         ) as response:
             if response.status != 200:
@@ -153,10 +234,10 @@ class Scraper:
                 note = ", and redirects are not followed" if 300 <= response.status < 400 else ""
                 raise ScrapeError("status", f"HTTP status {response.status}{note}")
             content = await _read(response, access, buffer)
-            return Body(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
+            return ScrapedBody(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
 
-    def _token(self, endpoint: Endpoint) -> connection.FromFile | None:
-        """Return where the rule's token comes from, None where the pod may see none."""
+    def _token(self, endpoint: ScrapeEndpoint) -> authorization.FileAuthorization | None:
+        """Return the rule's token, None for a pod that must not get it."""
         credentials = endpoint.access.credentials
         if credentials is None or endpoint.namespace not in credentials.namespaces:
             return None
@@ -168,21 +249,29 @@ class Scraper:
                     "credentials", f"{path} is our own service account token, which is never sent to pods"
                 )
             try:
-                token = self._tokens[path] = connection.FromFile(
-                    path, self._render, "scrape.credentials.tokenFile", self._clock, self._faults, whom="pods"
+                token = self._tokens[path] = authorization.FileAuthorization(
+                    path,
+                    self._render,
+                    "scrape.credentials.tokenFile",
+                    self._clock,
+                    self._faults,
+                    receiver="pods",
                 )
             except InputError as error:
                 raise ScrapeError("credentials", matchers.shorten(str(error))) from error
         return token
 
     def _is_own_identity(self, path: str) -> bool:
-        """Whether a path leads, over whatever links, to where our service account is mounted."""
+        """Whether a path leads, links resolved, to where our service account is mounted."""
         real = Path(path).resolve()
         return scrape_keys.is_own_identity(str(real)) or self._service_account.resolve() in real.parents
 
     def _render(self, text: str) -> str:
-        """Return the header's value; ValueError for a text that is no token or is our own, however it came into the file."""
-        header = connection.bearer(text)
+        """Return the header's value.
+
+        Raises ValueError for a text that is not a token, or that is our own token.
+        """
+        header = authorization.render_bearer(text)
         try:
             own = (self._service_account / "token").read_text(encoding="utf-8").strip()
         except OSError:
@@ -191,17 +280,17 @@ class Scraper:
             raise ValueError("a token other than that of our own service account")
         return header
 
-    async def _trust(self, tls: EndpointTLS) -> ssl.SSLContext:
-        trust = self._trusts.get(tls)
-        if trust is None:
-            trust = self._trusts[tls] = _Trust(tls)
-        return await trust.context(self._clock.monotonic())
+    def _bundle(self, tls: EndpointTLS) -> "_CABundle":
+        bundle = self._bundles.get(tls)
+        if bundle is None:
+            bundle = self._bundles[tls] = _CABundle(tls)
+        return bundle
 
 
-class _Trust:
-    """The authorities that a rule names, read by one scrape for all.
+class _CABundle:
+    """The CA file of a rule, read by one scrape for all.
 
-    The context is another only when they are: connections are kept by it.
+    The context changes only with the file, because idle connections are kept by context.
     """
 
     def __init__(self, tls: EndpointTLS) -> None:
@@ -211,18 +300,17 @@ class _Trust:
         self._reading = asyncio.Lock()
 
     async def context(self, now: float) -> ssl.SSLContext:
-        """Return what they are by now, or were when they could last be read; ScrapeError if they never could."""
+        """Return the context of the file as last read. Raises ScrapeError if it could never be read."""
         async with self._reading:
             if self._known is None or now >= self._good_until:
                 try:
-                    self._known = await asyncio.to_thread(
-                        self._read
-                    )  # all of a system's authorities take their time
+                    # in a thread, because parsing all CAs of a system takes time
+                    self._known = await asyncio.to_thread(self._read)
                 except (OSError, ValueError) as error:
                     if self._known is None:
-                        text = f"authorities cannot be read: {matchers.shorten(str(error))}"
+                        text = f"the CA file cannot be read: {matchers.shorten(str(error))}"
                         raise ScrapeError("credentials", text) from error
-                self._good_until = now + _TRUST_SECONDS
+                self._good_until = now + _CA_SECONDS
             return self._known[1]
 
     def _read(self) -> tuple[bytes, ssl.SSLContext]:
@@ -230,10 +318,10 @@ class _Trust:
         text = Path(file).read_bytes() if file else b""
         if self._known is not None and self._known[0] == text:
             return self._known
-        return text, _build_trust(self._tls)
+        return text, _build_context(self._tls)
 
 
-def _build_trust(tls: EndpointTLS) -> ssl.SSLContext:
+def _build_context(tls: EndpointTLS) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.ca_file or None)
     if not tls.verify:
         context.check_hostname = False
@@ -241,8 +329,8 @@ def _build_trust(tls: EndpointTLS) -> ssl.SSLContext:
     return context
 
 
-async def _read(response: aiohttp.ClientResponse, access: Access, buffer: Buffer) -> bytes:
-    """Return the body, unzipped, within the limits."""
+async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBuffer) -> bytes:
+    """Return the unzipped body. Raises ScrapeError beyond a limit."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip", "x-gzip"}:
         raise ScrapeError(
@@ -264,16 +352,16 @@ async def _read(response: aiohttp.ClientResponse, access: Access, buffer: Buffer
                 raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
             buffer.add(part)
     if unzip is not None and not unzip.eof:
-        raise ScrapeError("decode", "the zipped body was cut short")
+        raise ScrapeError("decode", "the gzip body is truncated")
     body = buffer.content()
     delimited = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
     if body and not delimited and not body.endswith(b"\n"):
-        raise ScrapeError("decode", "the body ends within a line, and nothing says that it ends there")
+        raise ScrapeError("decode", "the body ends within a line and has no length, so it may be truncated")
     return body
 
 
 async def _parts(unzip: "zlib._Decompress | None", chunk: bytes) -> AsyncIterator[bytes]:
-    """Yield what a chunk unzips to in small parts: a kilobyte may be a megabyte."""
+    """Unzip a chunk in small parts, because a kilobyte may unzip to a megabyte."""
     if unzip is None:
         yield chunk
         return
@@ -281,9 +369,9 @@ async def _parts(unzip: "zlib._Decompress | None", chunk: bytes) -> AsyncIterato
         try:
             part = unzip.decompress(chunk, _UNZIPPED_BYTES)
         except zlib.error as error:
-            raise ScrapeError("decode", "the body is not zipped as it says") from error
+            raise ScrapeError("decode", "the body is not valid gzip") from error
         if unzip.unused_data:
-            raise ScrapeError("decode", "something follows the zipped body")
+            raise ScrapeError("decode", "data follows the gzip body")
         yield part
         chunk = unzip.unconsumed_tail
         if not chunk and len(part) < _UNZIPPED_BYTES:
@@ -296,7 +384,10 @@ def _too_large(access: Access) -> ScrapeError:
 
 
 def connection_error(error: Exception) -> ScrapeError:
-    """Return our error for one of aiohttp's or of the socket's, the same for all pods that fail alike: without address or port."""
+    """Map an error of aiohttp or of the socket.
+
+    Without address and port, pods that fail alike have one text.
+    """
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
     if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
         return ScrapeError("unreachable", f"cannot connect: {os.strerror(cause.errno)}")

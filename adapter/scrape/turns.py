@@ -1,24 +1,41 @@
-"""Runs what is computed from scraped bodies on the event loop in short turns, fairly between namespaces.
+"""Divides the time for processing scraped bodies fairly between namespaces, and between the pods of each.
 
-A pod chooses how much work its body is. The work comes as an iterator of small steps. Each turn runs steps
-for about two milliseconds, then the loop serves everything else. The namespace that has used the least time
-is served first, so a namespace with expensive pods delays its own scrapes and not those of others.
+A pod chooses how much work its body is, so time is limited in two ways. `FairTurns` runs the work in turns of
+two milliseconds, between which the event loop serves everything else, and serves the namespace first that has
+used the least time: expensive pods delay their own namespace and no other. `TimeShares` bounds the work over
+time: a pod demands the cost of its scrape divided by its interval. While all demands fit the share of time
+meant for scrapes, each pod is scraped at its interval. Otherwise the namespaces with the largest demands are
+cut to one level, and in each of these the pods with the largest demands: they are scraped less often, and all
+others as before.
 """
 
 import asyncio
+import math
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
+from typing import Generic, TypeVar
 
+from adapter.model import fairness
 from adapter.model.clock import Clock
 
 TURN_SECONDS = 0.002
-"""After this time a turn ends; the step that is running is finished first."""
+"""After this time a turn ends; the running step is finished first."""
+
+TIME_SHARE = 0.4
+"""The part of the process's time that all scraped bodies together may take."""
+
+LONGEST_STRETCH = 60.0
+"""Bound on the factor by which the interval of a pod is multiplied."""
 
 _IDLE_NAMESPACES = 64
+_STEP = 1.25
+_NEWEST = 0.3  # weight of the newest cost in the smoothed one
+
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
-class Job:
-    """Work under way. `seconds` is the time that it has taken so far."""
+class ScrapeJob:
+    """Work as an iterator of small steps. `seconds` is the time that it has taken so far."""
 
     __slots__ = ("done", "namespace", "seconds", "steps")
 
@@ -29,20 +46,21 @@ class Job:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Turns:
-    """Takes jobs and runs their steps."""
+class FairTurns:
+    """Runs the steps of jobs; those of one namespace run one after the other."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queues: dict[str, deque[Job]] = {}
+        self._queues: dict[str, deque[ScrapeJob]] = {}
         self._used: dict[str, float] = {}
-        self._least = 0.0  # what the namespace served last had used: newcomers start here, without credit
+        # the time used by the namespace that was served last: new namespaces start there, without credit
+        self._least = 0.0
         self._turning = False
-        self._running: Job | None = None
+        self._running: ScrapeJob | None = None
 
-    def start(self, namespace: str, steps: Generator[None, None, None]) -> Job:
-        """Queue a job; jobs of one namespace run one after the other."""
-        job = Job(namespace, steps)
+    def start(self, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
+        """Queue a job."""
+        job = ScrapeJob(namespace, steps)
         queue = self._queues.get(namespace)
         if queue is None:
             queue = self._queues[namespace] = deque()
@@ -59,19 +77,19 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._turn)
         return job
 
-    async def finish(self, job: Job) -> None:
-        """Wait until a job has ended; raises what its steps raise, or what it was aborted with."""
+    async def finish(self, job: ScrapeJob) -> None:
+        """Wait until a job has ended; raise what its steps raise, or what it was aborted with."""
         try:
             await job.done
         except asyncio.CancelledError:
             self.abort(job)
             raise
 
-    def abort(self, job: Job, error: Exception | None = None) -> None:
-        """End a job before its time: `finish` raises the error. What its steps hold is released at once."""
+    def abort(self, job: ScrapeJob, error: Exception | None = None) -> None:
+        """End a job early: `finish` raises the error. What its steps hold is released at once."""
         if error is not None and not job.done.done():
             job.done.set_exception(error)
-        if job is not self._running:  # else it ends with the step that aborts it
+        if job is not self._running:  # otherwise it ends with the step that aborts it
             self._end(job)
 
     def _turn(self) -> None:
@@ -92,7 +110,7 @@ class Turns:
         if self._turning:
             asyncio.get_running_loop().call_soon(self._turn)
 
-    def _step(self, job: Job) -> bool:
+    def _step(self, job: ScrapeJob) -> bool:
         """Run one step; return whether the job has ended."""
         self._running = job
         try:
@@ -107,8 +125,8 @@ class Turns:
             self._running = None
         return job.done.done()
 
-    def _end(self, job: Job) -> None:
-        """Take a job out of its queue and release what its steps hold."""
+    def _end(self, job: ScrapeJob) -> None:
+        """Remove a job from its queue and release what its steps hold."""
         queue = self._queues.get(job.namespace)
         if queue is not None and job in queue:
             queue.remove(job)
@@ -117,3 +135,50 @@ class Turns:
         job.steps.close()
         if not job.done.done():
             job.done.set_result(None)
+
+
+class TimeShares(Generic[KeyT]):
+    """What each pod costs, and the factor by which its interval is multiplied for that."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, dict[KeyT, float]] = {}  # of one scrape, smoothed
+        self._demands: dict[str, dict[KeyT, float]] = {}
+        self._sums: dict[str, float] = {}
+
+    def note(self, namespace: str, key: KeyT, seconds: float, interval: float) -> None:
+        """Note the cost of a scrape, and the interval of the rule; both in seconds."""
+        costs = self._seconds.setdefault(namespace, {})
+        cost = costs.get(key, seconds)
+        costs[key] = cost = cost + (seconds - cost) * _NEWEST
+        demands = self._demands.setdefault(namespace, {})
+        demand = cost / interval
+        self._sums[namespace] = self._sums.get(namespace, 0.0) + demand - demands.get(key, 0.0)
+        demands[key] = demand
+
+    def drop(self, namespace: str, key: KeyT) -> None:
+        """Forget a pod."""
+        demand = self._demands.get(namespace, {}).pop(key, None)
+        if demand is None:
+            return
+        del self._seconds[namespace][key]
+        self._sums[namespace] -= demand
+        if not self._demands[namespace]:
+            del self._demands[namespace], self._seconds[namespace], self._sums[namespace]
+
+    def stretches(self) -> dict[str, dict[KeyT, float]]:
+        """Return the factors by namespace and pod that are more than 1."""
+        most = fairness.level(self._sums.values(), TIME_SHARE)
+        factors: dict[str, dict[KeyT, float]] = {}
+        for namespace, total in self._sums.items():
+            if total > most:
+                demands = self._demands[namespace]
+                level = fairness.level(demands.values(), most)
+                factors[namespace] = {
+                    key: _stretch(demand / level) for key, demand in demands.items() if demand > level
+                }
+        return factors
+
+
+def _stretch(ratio: float) -> float:
+    """Return a factor of at least `ratio` in coarse steps, so that it does not change with each scrape."""
+    return min(LONGEST_STRETCH, _STEP ** math.ceil(math.log(ratio, _STEP)))

@@ -2,7 +2,7 @@
 
 A scrape that exceeds a budget fails as a whole, and what is kept of its pod is dropped: the pod has no value
 then, with a reason, and never a value that lacks a series. The largest pod of the namespace that uses most
-loses first (`model.fairness`); pods that take too much time are scraped less often (`scrape.shares`).
+loses first (`model.fairness`); pods that take too much time are scraped less often (`turns`).
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -10,10 +10,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
-from adapter.scrape.bodies import Bodies, Buffer
-from adapter.scrape.shares import TimeShares
-from adapter.scrape.targets import Question, Scrape, Target
-from adapter.scrape.turns import Turns
+from adapter.scrape.http import BodyBudget, BodyBuffer
+from adapter.scrape.targets import Scrape, ScrapeTarget, TargetQuery
+from adapter.scrape.turns import FairTurns, TimeShares
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
@@ -27,9 +26,9 @@ _REVIEW_SECONDS = 1.0
 
 
 class ScrapeWork:
-    """Takes in what pods have shown.
+    """Processes the bodies of all targets.
 
-    `lost` is called with a target whose series had to be dropped although its own scrapes are good, `slowed`
+    `lost` is called with a target whose series had to be dropped although its own scrapes succeed, `slowed`
     with a target whose interval has changed.
     """
 
@@ -39,26 +38,26 @@ class ScrapeWork:
         monitoring: Monitoring,
         faults: SourceProblems,
         *,
-        lost: Callable[[Target, ScrapeError], None],
-        slowed: Callable[[Target], None],
+        lost: Callable[[ScrapeTarget, ScrapeError], None],
+        slowed: Callable[[ScrapeTarget], None],
     ) -> None:
-        self.bodies = Bodies()
-        self.turns = Turns(clock)
+        self.bodies = BodyBudget()
+        self.turns = FairTurns(clock)
         self._clock = clock
         self._faults = faults
         self._monitoring = monitoring
         self._lost = lost
         self._slowed_changed = slowed
-        self._kept: Ledger[Target] = Ledger("series", KEPT_BYTES, NAMESPACE_BYTES)
-        self._shares: TimeShares[Target] = TimeShares()
-        self._slowed: set[Target] = set()
+        self._kept: Ledger[ScrapeTarget] = Ledger("series", KEPT_BYTES, NAMESPACE_BYTES)
+        self._shares: TimeShares[ScrapeTarget] = TimeShares()
+        self._slowed: set[ScrapeTarget] = set()
         self._next_review = 0.0
         monitoring.scrape_bodies.set_function(lambda: self.bodies.size)
         monitoring.scraped_series.set_function(lambda: self._kept.total)
         monitoring.scrape_slowed.set_function(lambda: len(self._slowed))
 
-    async def take(self, target: Target, buffer: Buffer, scrape: Scrape) -> None:
-        """Take in what a pod has shown. Raises ScrapeError; then nothing of it counts."""
+    async def take(self, target: ScrapeTarget, buffer: BodyBuffer, scrape: Scrape) -> None:
+        """Process a body. Raises ScrapeError; then nothing of the scrape counts."""
         job = target.job = self.turns.start(target.namespace, self._steps(target, scrape))
         buffer.lost = lambda reason: self.turns.abort(job, ScrapeError("budget", reason))
         try:
@@ -81,36 +80,39 @@ class ScrapeWork:
     async def answer(
         self,
         namespace: str,
-        targets: Sequence[Target],
-        question: Question,
-        stretch: Callable[[Target], float],
+        targets: Sequence[ScrapeTarget],
+        query: TargetQuery,
+        stretch: Callable[[ScrapeTarget], float],
     ) -> None:
-        """Work out the answers of pods of one namespace to a question, in turns with all other work."""
+        """Compute the answers of pods of one namespace to a query, in turns with all other work."""
 
         def steps() -> Generator[None, None, None]:
             for target in targets:
                 if target.can_answer() and not target.gone:
-                    found = yield from target.answer_steps(question, stretch(target))
-                    target.put(question, found)
+                    answer = yield from target.answer_steps(query, stretch(target))
+                    target.put(query, answer)
                     yield
 
         await self.turns.finish(self.turns.start(namespace, steps()))
 
-    def drop(self, target: Target) -> None:
-        """Forget a target that is not scraped any more."""
+    def drop(self, target: ScrapeTarget) -> None:
+        """Forget a target that is no longer scraped."""
         target.gone = True
         self._kept.put(target.namespace, target, 0)
         self._shares.drop(target.namespace, target)
         self._slowed.discard(target)
 
-    def _steps(self, target: Target, scrape: Scrape) -> Generator[None, None, None]:
+    def _steps(self, target: ScrapeTarget, scrape: Scrape) -> Generator[None, None, None]:
         for _ in target.steps(scrape):
             self._charge(target)
             yield
         self._charge(target)
 
-    def _charge(self, target: Target) -> None:
-        """Note what is kept of a pod; cut the largest pods of the namespace that keeps most if that is too much."""
+    def _charge(self, target: ScrapeTarget) -> None:
+        """Note what is kept of a pod.
+
+        While that is too much, drop the largest pod of the namespace that keeps most.
+        """
         if target.gone:
             return
         self._kept.put(target.namespace, target, target.series.size)
@@ -125,26 +127,26 @@ class ScrapeWork:
                 loss.holder.reset(loss.reason)
                 self._lost(loss.holder, error)
 
-    def _reset(self, target: Target, reason: str) -> None:
+    def _reset(self, target: ScrapeTarget, reason: str) -> None:
         target.reset(reason)
         self._kept.put(target.namespace, target, 0)
 
     def _review(self) -> None:
-        """Stretch the intervals of pods whose scrapes take more than their share of time, and of no others."""
+        """Stretch the intervals of the pods whose scrapes take more than their share of time."""
         now = self._clock.monotonic()
         if now < self._next_review:
             return
         self._next_review = now + _REVIEW_SECONDS
         stretches = self._shares.stretches()
-        found: Mapping[Target, float] = {
-            target: factor for each in stretches.values() for target, factor in each.items()
+        factors: Mapping[ScrapeTarget, float] = {
+            target: factor for pods in stretches.values() for target, factor in pods.items()
         }
-        for target in self._slowed | found.keys():
-            factor = found.get(target, 1.0)
+        for target in self._slowed | factors.keys():
+            factor = factors.get(target, 1.0)
             if target.slowed != factor:
                 target.slowed = factor
                 self._slowed_changed(target)
-        self._slowed = set(found)
+        self._slowed = set(factors)
         for namespace in stretches:
             text = (
                 f"pods of namespace {namespace} cost more time than their share: they are scraped less often"

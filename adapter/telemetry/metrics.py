@@ -84,7 +84,7 @@ CACHES = (
     "texts",
     "objects",
     "sweeps",
-    "lanes",
+    "batches",
     "selections",
 )
 

@@ -39,7 +39,7 @@ from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.provider import scaler
 from adapter.provider.scaler import ObjectSamples, SeriesSamples
-from adapter.scrape.interfaces import ScrapedAnswer, ScrapedValue
+from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
 from tests.support.election import LoopClock

@@ -44,7 +44,7 @@ class Kinds:
 class Scraped:
     """Nothing is scraped, so nobody is told."""
 
-    def subscribe_owners(self, finished: Callable[[str], None]) -> None: ...
+    def subscribe(self, finished: Callable[[str], None]) -> None: ...
 
 
 class Bench:

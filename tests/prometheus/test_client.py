@@ -13,7 +13,7 @@ from yarl import URL
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import client as prometheus
-from adapter.prometheus import client_tls, hints
+from adapter.prometheus import client_tls, endpoint
 from adapter.prometheus import response as envelope
 from adapter.prometheus.client import PrometheusClient, PrometheusSettings
 from adapter.telemetry.metrics import Monitoring
@@ -145,13 +145,17 @@ async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripte
         (503, '{"status":"error","errorType":"timeout","error":"late"}', ("timeout", "timeout: late")),
         (503, "no healthy upstream", ("status", "HTTP status 503")),
         (200, "{", ("decode", "not an answer of Prometheus: Input data was truncated")),
-        (204, "", ("decode", f"not JSON: {hints.NO_API}")),
-        (200, "<html>", ("decode", f"not JSON: {hints.NO_API}")),
-        (200, "[1]", ("decode", f"not JSON: {hints.NO_API}")),
-        (404, "404 page not found", ("status", f"HTTP status 404: {hints.NO_API}")),
-        (400, "Client sent an HTTP request to an HTTPS server.\n", ("status", hints.ONLY_TLS)),
-        (400, "<center>The plain HTTP request was sent to HTTPS port</center>", ("status", hints.ONLY_TLS)),
-        (400, "You're speaking plain HTTP to an SSL-enabled server port.", ("status", hints.ONLY_TLS)),
+        (204, "", ("decode", f"not JSON: {endpoint.NO_API}")),
+        (200, "<html>", ("decode", f"not JSON: {endpoint.NO_API}")),
+        (200, "[1]", ("decode", f"not JSON: {endpoint.NO_API}")),
+        (404, "404 page not found", ("status", f"HTTP status 404: {endpoint.NO_API}")),
+        (400, "Client sent an HTTP request to an HTTPS server.\n", ("status", endpoint.ONLY_TLS)),
+        (
+            400,
+            "<center>The plain HTTP request was sent to HTTPS port</center>",
+            ("status", endpoint.ONLY_TLS),
+        ),
+        (400, "You're speaking plain HTTP to an SSL-enabled server port.", ("status", endpoint.ONLY_TLS)),
         (400, "bad", ("status", "HTTP status 400")),
     ],
 )
@@ -242,7 +246,7 @@ async def test_an_answer_of_more_samples_than_wanted_is_not_read_to_its_end(
 
 def memory_of(body: bytes) -> int:
     """Return how much memory an answer takes by the time it is read."""
-    decoder = envelope.AnswerDecoder()
+    decoder = envelope.ResponseDecoder()
     decoder.feed(body)
     while decoder.step():
         pass
@@ -294,10 +298,7 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
     await until(lambda: reading(monitoring) == memory_of(body[:-10]))
     kind, text = await refused(client.query("large", WALL))
     assert kind == "size"
-    assert (
-        text
-        == f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
-    )
+    assert text == f"the answers being read take more than {limit} bytes (--prometheus-max-answer-bytes)"
     assert len((await client.query("small", WALL)).samples) == 100
     rest.set()
     assert len((await first).samples) == 10_000
@@ -307,7 +308,7 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
 async def test_no_more_answers_are_refused_than_have_no_room(
     scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is refused makes room for the others at once, though it takes a while until all of it is gone."""
+    """A refused answer makes room for others at once, although it takes a while to free it."""
     monkeypatch.setattr(prometheus, "SMALL_ANSWER", 100_000)
     monkeypatch.setattr(envelope, "DROPPED_AT_ONCE", 1)
     body = long_answer(4_000)
@@ -351,7 +352,7 @@ async def test_a_slow_answer(scripted: Scripted, open_client: Open, monitoring: 
     assert "fastpath_prometheus_query_duration_seconds_count 1.0" in monitoring.exposition()
 
 
-async def test_a_caller_who_leaves_takes_the_request_along(scripted: Scripted, open_client: Open) -> None:
+async def test_a_cancelled_caller_cancels_the_request(scripted: Scripted, open_client: Open) -> None:
     begun, gone = asyncio.Event(), asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -411,9 +412,7 @@ async def test_waiting_for_a_connection_is_bounded(
     assert len(scripted.seen) == 1
 
 
-async def test_the_time_left_is_what_prometheus_is_told(
-    scripted: Scripted, open_client: Open, clock: FakeClock
-) -> None:
+async def test_prometheus_gets_the_time_left(scripted: Scripted, open_client: Open, clock: FakeClock) -> None:
     go = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -448,14 +447,17 @@ async def test_connections_are_kept(scripted: Scripted, open_client: Open) -> No
     assert len(ports) == 1
 
 
-# -- connections that break -------------------------------------------------------------------------------------------
+# -- connections that break ------------------------------------------------------------------------
 
 ANSWER = json.dumps(EMPTY_VECTOR).encode()
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
 
 
 class Raw:
-    """A server below HTTP: for each connection a script of what to do with each request; None closes without a word."""
+    """A server below HTTP: for each connection a script of what to do with each request.
+
+    None closes without a word.
+    """
 
     def __init__(self, scripts: list[list[bytes | None]]) -> None:
         self._scripts = scripts
@@ -549,8 +551,18 @@ async def test_a_query_lost_twice_is_not_sent_a_third_time(
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nxxxx", "unreachable"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "status"),
     ],
-    ids=["short body", "short chunk", "bad chunk", "not http", "bad length", "ftp", "nowhere", "not gzip", "long header"],
-)  # fmt: skip
+    ids=[
+        "short body",
+        "short chunk",
+        "bad chunk",
+        "not http",
+        "bad length",
+        "ftp",
+        "nowhere",
+        "not gzip",
+        "long header",
+    ],
+)
 async def test_answers_that_break_off_or_are_not_http(
     answer: bytes, kind: str, start_raw: StartRaw, open_client: Open
 ) -> None:
@@ -561,19 +573,19 @@ async def test_answers_that_break_off_or_are_not_http(
     assert len(text) <= 200
 
 
-async def test_redirects_are_followed_not_for_ever(scripted: Scripted, open_client: Open) -> None:
+async def test_redirects_are_limited(scripted: Scripted, open_client: Open) -> None:
     async def respond(_: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("/again")
 
     scripted.respond = respond
     assert await refused((await open_client(scripted.url)).query("up", WALL)) == (
         "status",
-        "redirected too often or to nowhere",
+        "too many redirects, or a redirect to an invalid URL",
     )
     assert len(scripted.seen) == 10
 
 
-async def test_nobody_there(open_client: Open, unused_port: int) -> None:
+async def test_connection_refused(open_client: Open, unused_port: int) -> None:
     client = await open_client(f"http://127.0.0.1:{unused_port}")
     kind, text = await refused(client.query("up", WALL))
     assert kind == "unreachable"
@@ -596,7 +608,7 @@ async def test_closed(scripted: Scripted, open_client: Open) -> None:
     assert await refused(client.query("up", WALL)) == ("unreachable", "the client is closed")
 
 
-async def test_closed_while_it_asks(scripted: Scripted, open_client: Open) -> None:
+async def test_closed_during_a_query(scripted: Scripted, open_client: Open) -> None:
     begun = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -651,7 +663,7 @@ def test_every_exception_of_aiohttp_is_mapped(kind: type[Exception]) -> None:
     assert (error.kind == "timeout") == issubclass(kind, TimeoutError)
 
 
-async def test_a_failure_names_what_was_asked_without_secrets(open_client: Open) -> None:
+async def test_a_failure_names_the_url_without_secrets(open_client: Open) -> None:
     url = "http://user:secret@127.0.0.1:1/prom/?token=secret"
     client = await open_client(url, params=(("token", "secret"),), headers=(("X-Key", "secret"),))
     with pytest.raises(PrometheusError) as caught:
@@ -668,7 +680,7 @@ async def test_a_refused_query_does_not_name_the_server(scripted: Scripted, open
     assert str(caught.value) == "bad_data: parse error"
 
 
-# -- TLS --------------------------------------------------------------------------------------------------------------
+# -- TLS -------------------------------------------------------------------------------------------
 
 
 async def test_only_the_given_ca_is_trusted(
@@ -685,15 +697,15 @@ async def test_only_the_given_ca_is_trusted(
 
 async def test_a_server_without_tls(scripted: Scripted, open_client: Open) -> None:
     client = await open_client(scripted.url.replace("http://", "https://"))
-    assert await refused(client.query("up", WALL)) == ("unreachable", hints.NO_TLS)
+    assert await refused(client.query("up", WALL)) == ("unreachable", endpoint.NO_TLS)
 
 
 def test_a_failure_of_tls_says_which() -> None:
     """What OpenSSL says of a handshake; its word for a plain answer depends on the version."""
     other = ssl.SSLError(1, "[SSL: SSLV3_ALERT_HANDSHAKE_FAILURE] handshake failure")
-    assert hints.of_tls(other) == f"TLS failed: {other}"
+    assert endpoint.explain_tls(other) == f"TLS failed: {other}"
     assert (
-        hints.of_tls(ssl.SSLCertVerificationError("self-signed"))
+        endpoint.explain_tls(ssl.SSLCertVerificationError("self-signed"))
         == "certificate not accepted: ('self-signed',)"
     )
 
@@ -723,7 +735,7 @@ async def test_a_client_certificate_is_shown(
 
 async def test_tls_older_than_1_2_is_refused(open_client: Open, authority: Authority) -> None:
     client = await open_client("https://127.0.0.1", ca_file=str(authority.file))
-    assert client_tls.build(client.origin.trust).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert client_tls.build(client.origin.tls).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_a_proxy_from_the_environment_is_asked(
@@ -735,7 +747,7 @@ async def test_a_proxy_from_the_environment_is_asked(
     assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/query?")
 
 
-# -- the real one -----------------------------------------------------------------------------------------------------
+# -- the real one ----------------------------------------------------------------------------------
 
 SAMPLES = f"""
 # TYPE queue_len gauge

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from adapter.errors import InputError, PrometheusError
 from adapter.prometheus import client_tls
 from adapter.prometheus.client import PrometheusClient, PrometheusSettings
-from adapter.prometheus.endpoint import Trust
+from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
@@ -179,14 +179,14 @@ async def test_a_query_under_way_ends_on_its_connection(
 def test_files_that_stay_the_same_are_not_read_again(
     authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
-    followed = client_tls.FollowedTLS(Trust(str(authority.file)), clock, faults)
+    followed = client_tls.FollowedTLS(TLSFiles(str(authority.file)), clock, faults)
     context = followed.context()
     clock.advance(60.0)
     assert followed.context() is context
 
 
 def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: ProblemLog) -> None:
-    followed = client_tls.FollowedTLS(Trust(), clock, faults)
+    followed = client_tls.FollowedTLS(TLSFiles(), clock, faults)
     context = followed.context()
     clock.advance(60.0)
     assert followed.context() is context
@@ -208,5 +208,5 @@ def test_an_encrypted_key_is_refused_without_a_question(
     )
     with pytest.raises(InputError, match="--prometheus-client-tls-cert-file"):
         client_tls.FollowedTLS(
-            Trust(str(authority.file), str(pair.certificate), str(encrypted)), clock, faults
+            TLSFiles(str(authority.file), str(pair.certificate), str(encrypted)), clock, faults
         )

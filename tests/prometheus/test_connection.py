@@ -9,7 +9,7 @@ import yaml
 from adapter.errors import InputError
 from adapter.prometheus import client_tls, connection
 from adapter.prometheus.connection import PrometheusSettings
-from adapter.prometheus.endpoint import Trust
+from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
@@ -40,10 +40,13 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 async def test_urls(url: str, base: str, query: str, clock: FakeClock, faults: ProblemLog) -> None:
     origin = await connection.open_connection(PrometheusSettings(url=url), clock, faults)
-    assert (origin.target.base, origin.target.query) == (base, query)
+    assert (origin.endpoint.base, origin.endpoint.query) == (base, query)
 
 
-@pytest.mark.parametrize("url", ["", "p:9090", "ftp://p", "http://", "http://p:port", "http://p:99999", "http://a b", "http://p/\r\nX: y", "http://[::1"])  # fmt: skip
+@pytest.mark.parametrize("url", [
+    "", "p:9090", "ftp://p", "http://", "http://p:port", "http://p:99999", "http://a b", "http://p/\r\nX: y",
+    "http://[::1",
+])  # fmt: skip
 async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: ProblemLog) -> None:
     with pytest.raises(InputError) as caught:
         await connection.open_connection(PrometheusSettings(url=url), clock, faults)
@@ -72,7 +75,7 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-async def test_who_says_who_we_are(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_precedence_of_credentials(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     token, password = tmp_path / "token", tmp_path / "password"
     token.write_text(" abc\n")
     password.write_text("me:se:cret\n")
@@ -150,7 +153,7 @@ async def test_headers_are_sent_once_each(clock: FakeClock, faults: ProblemLog) 
     }
 
 
-async def test_compression_is_there_for_who_asks_for_it(clock: FakeClock, faults: ProblemLog) -> None:
+async def test_compression_is_used_on_request(clock: FakeClock, faults: ProblemLog) -> None:
     origin = await connection.open_connection(
         PrometheusSettings("http://p", headers=(("accept-encoding", "gzip"),)), clock, faults
     )
@@ -198,7 +201,7 @@ async def test_files_of_trust_that_are_refused(
     async def refused(**files: str) -> str:
         origin = await connection.open_connection(PrometheusSettings("https://p", **files), clock, faults)  # type: ignore[arg-type]  # a table of settings
         with pytest.raises(InputError) as caught:
-            client_tls.build(origin.trust)
+            client_tls.build(origin.tls)
         return caught.value.faults[0].path
 
     assert await refused(ca_file=str(broken)) == "--prometheus-ca-file"
@@ -214,7 +217,7 @@ async def test_in_cluster_credentials(tmp_path: Path, clock: FakeClock, faults: 
     (tmp_path / "token").write_text("service-account\n")
     settings = PrometheusSettings("https://p", auth_incluster=True, service_account=str(tmp_path))
     origin = await connection.open_connection(settings, clock, faults)
-    assert origin.trust.ca_file == str(tmp_path / "ca.crt")
+    assert origin.tls.ca_file == str(tmp_path / "ca.crt")
     assert (await origin.request_headers())["Authorization"] == "Bearer service-account"
 
 
@@ -246,7 +249,7 @@ async def test_kubeconfig_credentials(
         {"certificate-authority": str(authority.file), "tls-server-name": "prometheus.example"},
     )
     origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
-    assert origin.trust == Trust(
+    assert origin.tls == TLSFiles(
         str(authority.file),
         str(pair.certificate),
         str(pair.key),
@@ -254,7 +257,7 @@ async def test_kubeconfig_credentials(
         server_name="prometheus.example",
     )
     assert (await origin.request_headers())["Authorization"] == "Bearer from-kubeconfig"
-    assert origin.target.base == "https://p"
+    assert origin.endpoint.base == "https://p"
 
 
 async def test_what_else_a_kubeconfig_says_of_the_connection(
@@ -268,7 +271,7 @@ async def test_what_else_a_kubeconfig_says_of_the_connection(
     origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
     assert origin.proxy == "http://proxy:1"
     assert (await origin.request_headers())["Authorization"] == basic("me:secret")
-    assert client_tls.build(origin.trust).verify_mode == ssl.CERT_NONE
+    assert client_tls.build(origin.tls).verify_mode == ssl.CERT_NONE
 
 
 async def test_a_ca_file_wins_over_the_clusters_credentials_silently(
@@ -276,7 +279,7 @@ async def test_a_ca_file_wins_over_the_clusters_credentials_silently(
 ) -> None:
     settings = PrometheusSettings("https://p", ca_file=str(authority.file), kubeconfig="/nowhere")
     origin = await connection.open_connection(settings, clock, faults)
-    assert origin.trust == Trust(str(authority.file))
+    assert origin.tls == TLSFiles(str(authority.file))
     assert "Authorization" not in await origin.request_headers()
 
 
@@ -297,8 +300,8 @@ async def test_a_certificate_without_key_is_not_used(
 ) -> None:
     settings = PrometheusSettings("https://p", cert_file=str(authority.issue().certificate))
     origin = await connection.open_connection(settings, clock, faults)
-    assert origin.trust == Trust()
-    assert "used together only" in caplog.text
+    assert origin.tls == TLSFiles()
+    assert "must be set together" in caplog.text
 
 
 @pytest.mark.parametrize(

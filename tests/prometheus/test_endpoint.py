@@ -6,24 +6,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.prometheus import endpoint
-from adapter.prometheus.endpoint import Target
+from adapter.prometheus.endpoint import PrometheusEndpoint
 
 QUERY = [("query", 'sum(x{a="b c"}[1m])'), ("time", "1700000000.5"), ("timeout", "5")]
 ENCODED = "query=sum%28x%7Ba%3D%22b+c%22%7D%5B1m%5D%29&time=1700000000.5&timeout=5"
 
 
 def test_get_is_encoded_as_go_does_and_drops_the_base_urls_query() -> None:
-    request = Target("http://p:9090/prom", query="tenant=old").request("/api/v1/query", QUERY)
+    request = PrometheusEndpoint("http://p:9090/prom", query="tenant=old").request("/api/v1/query", QUERY)
     assert request == ("GET", f"http://p:9090/prom/api/v1/query?{ENCODED}", None)
 
 
 def test_post_has_the_parameters_in_the_body_and_keeps_the_base_urls_query() -> None:
-    request = Target("http://p:9090", query="tenant=old", verb="POST").request("/api/v1/query", QUERY)
+    request = PrometheusEndpoint("http://p:9090", query="tenant=old", verb="POST").request(
+        "/api/v1/query", QUERY
+    )
     assert request == ("POST", "http://p:9090/api/v1/query?tenant=old", ENCODED.encode())
 
 
 def test_names_are_sorted_and_brackets_encoded() -> None:
-    request = Target("http://p").request("/api/v1/series", [("start", "1"), ("match[]", "up")])
+    request = PrometheusEndpoint("http://p").request("/api/v1/series", [("start", "1"), ("match[]", "up")])
     assert request.url == "http://p/api/v1/series?match%5B%5D=up&start=1"
 
 
@@ -33,7 +35,7 @@ def test_names_are_sorted_and_brackets_encoded() -> None:
 )
 def test_extra_parameters_are_in_the_url(verb: Literal["GET", "POST"], url: str) -> None:
     assert (
-        Target("http://p", verb=verb, params=(("tenant", "a b"),))
+        PrometheusEndpoint("http://p", verb=verb, params=(("tenant", "a b"),))
         .request("/api/v1/query", [("query", "up")])
         .url
         == url
@@ -41,7 +43,7 @@ def test_extra_parameters_are_in_the_url(verb: Literal["GET", "POST"], url: str)
 
 
 def test_a_get_that_would_be_too_long_is_a_post() -> None:
-    place = Target("http://p", query="old=1", params=(("tenant", "t"),))
+    place = PrometheusEndpoint("http://p", query="old=1", params=(("tenant", "t"),))
     fixed = len("http://p/api/v1/query?query=&tenant=t")
     longest = place.request("/api/v1/query", [("query", "x" * (endpoint.MAX_GET_LENGTH - fixed))])
     assert (longest.method, len(longest.url)) == ("GET", endpoint.MAX_GET_LENGTH)
@@ -71,7 +73,9 @@ def test_times(seconds: float, text: str) -> None:
     params=st.lists(st.tuples(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))),
 )
 def test_what_is_encoded_is_what_a_server_reads(query: str, params: list[tuple[str, str]]) -> None:
-    method, url, body = Target("http://p", params=tuple(params)).request("/api/v1/query", [("query", query)])
+    method, url, body = PrometheusEndpoint("http://p", params=tuple(params)).request(
+        "/api/v1/query", [("query", query)]
+    )
     text = urlsplit(url).query if body is None else f"{urlsplit(url).query}&{body.decode()}"
     read = parse_qsl(text, keep_blank_values=True)
     assert sorted(read) == sorted([("query", query), *params])

@@ -1,7 +1,9 @@
-"""On a real Prometheus: planned answers equal those of each question asked alone, whatever the rule and whoever asks together.
+"""On a real Prometheus: planned answers equal those of each request sent alone, for any rule and any
+requests.
 
-Rules are made of all aggregations, functions over one series, matchers, binary and set operators, and of what must not be
-merged. Objects share names across namespaces and have dots in their names; some have no series, some have several.
+Rules are made of all aggregations, functions over one series, matchers, binary and set operators, and of what
+must not be merged. Objects share names across namespaces and have dots in their names; some have no series,
+some have several.
 """
 
 import asyncio
@@ -20,9 +22,10 @@ from hypothesis import strategies as st
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult
 from adapter.model.selectors.label_selectors import parse_selector
+from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
-from adapter.prometheus.query_cache import Freshness, QueryCache
+from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery
@@ -44,7 +47,7 @@ FLAGGED = {("n1", "a"), ("n2", "b"), ("n2", "a.b"), ("n.3", "a"), ("n.3", "axb")
 
 
 def _samples() -> str:
-    """Return five minutes of series, in OpenMetrics: most objects have them, some have several, `c` lives in one namespace only."""
+    """Return five minutes of series in OpenMetrics: some objects have several, `c` is in one namespace."""
     lines: dict[str, list[str]] = {
         name: [] for name in ("gauge", "ratio", "flag", "rank", "hits", "wait_bucket")
     }
@@ -78,7 +81,7 @@ def _series_and_time(line: str) -> tuple[str, int]:
     return series, int(rest.split()[1])
 
 
-# --- rules -----------------------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 # `@` stands for <<.LabelMatchers>>, `#` for <<.GroupBy>>.
 
 SELECTORS = (
@@ -186,7 +189,8 @@ UNMERGEABLE = (
 class Dice:
     """Makes rules and questions by chance.
 
-    Not by hypothesis' own strategies, which repeat and vary few examples: what breaks is a rare meeting of a rule with objects.
+    Not by hypothesis' own strategies, which repeat and vary few examples: what breaks is a rare meeting of a
+    rule with objects.
     """
 
     def __init__(self, seed: int) -> None:
@@ -226,7 +230,7 @@ class Dice:
                 return self.vector(self._random.randrange(4))
 
     def questions(self, kind: "Kind") -> tuple[tuple[str, Objects], ...]:
-        """Return questions about names that exist in several of the namespaces asked about, mostly with one selector."""
+        """Return requests for names that exist in several of their namespaces, mostly with one selector."""
         selectors = ("", "", "", "", "code in (x,y)", "code!=x", "!missing")
         places = self.some((*NAMESPACES, "empty"), 3) if kind.namespaced else (None,)
         shared = self.some(kind.names, 3)
@@ -248,7 +252,7 @@ class Kind(NamedTuple):
     names: tuple[str, ...]
 
 
-_PODS = Kind("pod", namespaced=True, names=(*PODS, "nobody"))
+_PODS = Kind("pod", namespaced=True, names=(*PODS, "missing"))
 KINDS = (
     _PODS,
     _PODS,
@@ -266,9 +270,10 @@ class Case(NamedTuple):
     expected: int
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
-# For each object the values that its samples have: one, unless the query gives several; upstream takes any of those.
+# For each object the values that its samples have: one, unless the query gives several; upstream takes any of
+# those.
 Candidates = dict[str, list[float]]
 Outcomes = list[Candidates | PrometheusError]
 
@@ -334,7 +339,10 @@ def place(
 
 
 class Bench:
-    """Asks one case in every way and compares. Counts what was seen, so that the test can tell that it showed something."""
+    """Asks one case in every way and compares.
+
+    Counts what was seen, so that the test can tell that it showed something.
+    """
 
     def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
         self.client = client
@@ -364,8 +372,9 @@ class Bench:
     async def ask_alone(self, query: MetricQuery, objects: Objects) -> Outcomes:
         """Return what the question may be answered with.
 
-        A query for several names can fail through an object that it does not even ask for, because dots in names match
-        anything as upstream sends them, or through two of its objects together; what then holds is each name asked for alone.
+        A query for several names can fail through an object that it does not even ask for, because dots in
+        names match anything as upstream sends them, or through two of its objects together; what then holds
+        is each name asked for alone.
         """
         result = await send(self.client, plan.ask_alone(query, objects).promql)
         if isinstance(result, QueryResult):
@@ -402,7 +411,11 @@ class Bench:
             self.seen[how] += 1
             self.seen[f"{how}, joined"] += any(one.joined for one in planned)
             for objects, wanted in asked:
-                answer = {name: placed[objects.namespace or "", name] for name in objects.names if (objects.namespace or "", name) in placed}  # fmt: skip
+                answer = {
+                    name: placed[objects.namespace or "", name]
+                    for name in objects.names
+                    if (objects.namespace or "", name) in placed
+                }
                 assert agrees(answer, wanted), (
                     f"{how}: {[one.promql for one in planned]}: {objects}: {answer}, not {wanted}"
                 )
@@ -410,7 +423,7 @@ class Bench:
     async def check_cache(
         self, case: Case, asked: Sequence[tuple[MetricQuery, Objects]], alone: Sequence[Outcomes]
     ) -> None:
-        """Ask through the cache: the rest collects while the first is on its way, then all again when answers are old."""
+        """Ask the cache: requests are pending while the first is in flight; then all again later."""
         querier = Held(self.client)
         async with QueryCache(querier, self.clock, self.monitoring) as cache:
             for turn in range(3):

@@ -15,8 +15,15 @@ from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.prometheus import batching, query_cache
-from adapter.prometheus.answers import Answers, Freshness, ObjectAnswer, TextAnswer, renewed, weigh_question
-from adapter.prometheus.batching import Lanes
+from adapter.prometheus.answers import (
+    AnswerStore,
+    Freshness,
+    ObjectAnswer,
+    TextAnswer,
+    refresh_ahead,
+    weigh_request,
+)
+from adapter.prometheus.batching import Batches
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.plan.plan import Objects
@@ -27,14 +34,17 @@ from tests.support.waiting import other_work
 from tests.support.world import Outcome, compile_rule, scalar, vector
 
 FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
-RENEWED = renewed(ttl=1.0, max_age=30.0)
+RENEWED = refresh_ahead(ttl=1.0, max_age=30.0)
 SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
 HALF = "<<.Series>>{<<.LabelMatchers>>} * on (ns, pod) sum by (pod) (y{<<.LabelMatchers>>})"
 TOP = "topk(1, <<.Series>>{<<.LabelMatchers>>})"
 
 
 class Prometheus:
-    """Holds every query until the test answers it, or answers at once with `reply`; keeps the order of arrival."""
+    """Holds every query until the test answers it, or answers at once with `reply`.
+
+    Keeps the order of arrival.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -56,12 +66,15 @@ class Prometheus:
         return outcome
 
     def answer(self, number: int, outcome: Outcome | None = None) -> None:
-        """Let the query of this number (in the order asked) come back: with every object it names, unless told otherwise."""
+        """Answer the query of this number, in the order of arrival, by default with every object it names."""
         self._held.pop(number).set_result(named_objects(self.asked[number]) if outcome is None else outcome)
 
 
 def named_objects(promql: str) -> QueryResult:
-    """Return a sample for each pod that a query names, of value 1, in the namespaces it names; for a sweep three objects."""
+    """Return a sample for each pod that a query names, of value 1, in the namespaces it names.
+
+    For a sweep three objects.
+    """
 
     def values(label: str, otherwise: Sequence[str]) -> Sequence[str]:
         found = re.search(rf'{label}=~?"([^"]*)"', promql)
@@ -173,7 +186,7 @@ def stood_in(answer: object, last: object) -> str:
 REFUSED = PrometheusError("query", "bad_data: made up")
 UNREACHABLE = PrometheusError("unreachable", "cannot connect")
 
-# --- texts -----------------------------------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------------------
 
 
 async def test_identical_texts_in_flight_share_a_query(story: Story) -> None:
@@ -186,7 +199,7 @@ async def test_identical_texts_in_flight_share_a_query(story: Story) -> None:
     assert (story.count("query"), story.count("joined")) == (2, 1)
 
 
-async def test_a_text_is_asked_again_after_its_ttl(story: Story) -> None:
+async def test_a_text_is_queried_again_after_its_ttl(story: Story) -> None:
     story.prometheus.reply = lambda _: vector(({}, 1.0))
     await story.text("a")
     story.clock.advance(0.99)
@@ -198,7 +211,7 @@ async def test_a_text_is_asked_again_after_its_ttl(story: Story) -> None:
     assert story.prometheus.asked == ["a", "a"]
 
 
-async def test_the_age_of_an_answer_counts_from_when_it_was_asked_for(story: Story) -> None:
+async def test_the_age_of_an_answer_counts_from_the_sending_of_its_query(story: Story) -> None:
     slow = story.text("a")
     await story.settle()
     story.clock.advance(0.4)
@@ -222,7 +235,7 @@ async def test_a_failed_text_is_shared_and_not_kept(story: Story) -> None:
     assert not isinstance(third.result(), PrometheusError)
 
 
-async def test_the_last_answer_stands_in_until_max_age(story: Story) -> None:
+async def test_a_stale_answer_replaces_a_failure_until_max_age(story: Story) -> None:
     story.prometheus.reply = lambda _: vector(({}, 1.0))
     good = await story.text("a")
     story.prometheus.reply = lambda _: UNREACHABLE
@@ -238,7 +251,7 @@ async def test_the_last_answer_stands_in_until_max_age(story: Story) -> None:
     assert kind_of(other) == "unreachable"
 
 
-async def test_each_asker_says_how_old_an_answer_may_be(story: Story) -> None:
+async def test_each_caller_sets_how_old_an_answer_may_be(story: Story) -> None:
     story.prometheus.reply = lambda _: vector()
     await story.text("a", Freshness(ttl=10.0, max_age=30.0))
     story.clock.advance(5.0)
@@ -261,7 +274,7 @@ async def test_a_cancelled_caller_cancels_no_other(story: Story) -> None:
     assert not isinstance(second.result(), PrometheusError)
 
 
-async def test_what_a_cancelled_caller_asked_is_kept(story: Story) -> None:
+async def test_the_answer_for_a_cancelled_caller_is_cached(story: Story) -> None:
     only = story.text("a")
     await story.settle()
     only.cancel()
@@ -281,10 +294,10 @@ async def test_a_failure_after_all_callers_went_away_is_no_lost_exception(story:
     await story.settle()
 
 
-# --- objects: joining and collecting -----------------------------------------------------------------------------------
+# --- objects: joining and collecting --------------------------------------------------------------
 
 
-async def test_one_question_is_asked_as_upstream_asks_it(story: Story) -> None:
+async def test_one_request_is_sent_as_by_upstream(story: Story) -> None:
     asked = story.objects(metric_query(), "a", "p.1", "q")
     assert await story.settle() == ['sum(x{ns="a",pod=~"p.1|q"}) by (pod)']
     story.prometheus.answer(0, vector(({"pod": "p.1"}, 3.0), ({"pod": "px1"}, 5.0)))
@@ -306,7 +319,7 @@ async def test_identical_questions_in_flight_are_one(story: Story) -> None:
     assert (story.count("query"), story.count("joined")) == (1, 2)
 
 
-async def test_questions_collect_while_one_is_on_its_way_and_leave_together(story: Story) -> None:
+async def test_requests_that_arrive_during_a_query_share_the_next(story: Story) -> None:
     query = metric_query()
     first = story.objects(query, "a", "p")
     await story.settle()
@@ -319,7 +332,7 @@ async def test_questions_collect_while_one_is_on_its_way_and_leave_together(stor
     assert [names_of(task) for task in (first, *others)] == [{"p"}, set(), {"r"}]
 
 
-async def test_questions_of_one_moment_leave_together(story: Story) -> None:
+async def test_requests_of_one_moment_share_a_query(story: Story) -> None:
     query = metric_query()
     asked = [story.objects(query, "a", "p"), story.objects(query, "a", "q")]
     assert await story.settle() == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
@@ -328,7 +341,7 @@ async def test_questions_of_one_moment_leave_together(story: Story) -> None:
     assert [names_of(task) for task in asked] == [{"p"}, {"q"}]
 
 
-async def test_other_selectors_other_metrics_and_other_rules_have_lanes_of_their_own(story: Story) -> None:
+async def test_other_selectors_other_metrics_and_other_rules_have_batches_of_their_own(story: Story) -> None:
     query = metric_query()
     story.objects(query, "a", "p")
     story.objects(MetricQuery(query.rule, "y", (), "ns", "pod"), "a", "q")
@@ -358,7 +371,7 @@ async def test_an_answer_lives_for_its_ttl(story: Story) -> None:
     assert len(story.prometheus.asked) == 2
 
 
-async def test_a_cancelled_caller_of_a_lane_cancels_no_other(story: Story) -> None:
+async def test_a_cancelled_caller_of_a_batch_cancels_no_other(story: Story) -> None:
     query = metric_query()
     first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
     await story.settle()
@@ -378,7 +391,7 @@ async def test_a_cancelled_caller_of_a_lane_cancels_no_other(story: Story) -> No
     assert len(story.prometheus.asked) == 2
 
 
-async def test_queries_that_cannot_be_merged_are_asked_at_once_and_shared_by_their_text(story: Story) -> None:
+async def test_queries_that_cannot_be_merged_are_sent_at_once_and_shared_by_their_text(story: Story) -> None:
     query = metric_query(TOP)
     story.objects(query, "a", "p")
     story.objects(query, "a", "p")
@@ -403,7 +416,7 @@ async def test_long_lists_are_split(story: Story) -> None:
     assert names_of(asked) == set(names)
 
 
-# --- a busy lane -------------------------------------------------------------------------------------------------------
+# --- a busy batch ---------------------------------------------------------------------------------
 
 
 async def ask_in_turn(story: Story, query: MetricQuery, *objects: Objects, expected: int = 0) -> None:
@@ -416,14 +429,14 @@ async def ask_in_turn(story: Story, query: MetricQuery, *objects: Objects, expec
     story.prometheus.asked.clear()
 
 
-async def test_a_quiet_lane_takes_nothing_along(story: Story) -> None:
+async def test_an_idle_batch_prefetches_nothing(story: Story) -> None:
     query = metric_query()
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("a", ("q",)))
     story.objects(query, "a", "p")
     assert await story.settle() == ['sum(x{ns="a",pod="p"}) by (pod)']
 
 
-async def test_a_busy_lane_takes_along_those_asked_longest_ago(story: Story) -> None:
+async def test_a_busy_batch_prefetches_the_oldest_requests(story: Story) -> None:
     query = metric_query()
     await ask_in_turn(
         story, query, *(Objects(ns, (pod,)) for ns, pod in (("a", "p"), ("b", "q"), ("a", "r")))
@@ -442,7 +455,7 @@ async def test_a_busy_lane_takes_along_those_asked_longest_ago(story: Story) -> 
     assert len(story.prometheus.asked) == 2
 
 
-async def test_what_is_fresh_does_not_ride_along(story: Story) -> None:
+async def test_fresh_answers_are_not_prefetched(story: Story) -> None:
     query = metric_query()
     story.prometheus.reply = named_objects
     await story.objects(query, "a", "p")
@@ -454,7 +467,7 @@ async def test_what_is_fresh_does_not_ride_along(story: Story) -> None:
 async def test_the_search_for_what_is_due_ends_behind_many_fresh_ones(
     story: Story, monkeypatch: pytest.MonkeyPatch, passed: int, names: str
 ) -> None:
-    monkeypatch.setattr(query_cache, "FRESH_PASSED", passed)
+    monkeypatch.setattr(batching, "FRESH_SCANNED", passed)
     query = metric_query()
     story.prometheus.reply = named_objects
     for name in ("p", "q", "r"):
@@ -466,7 +479,7 @@ async def test_the_search_for_what_is_due_ends_behind_many_fresh_ones(
     assert (await story.settle())[-1] == f'sum(x{{ns="a",pod{names}}}) by (pod)'
 
 
-async def test_only_one_namespace_rides_where_namespaces_cannot_share(story: Story) -> None:
+async def test_only_one_namespace_is_prefetched_where_namespaces_cannot_share(story: Story) -> None:
     query = metric_query(HALF)
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)))
     story.objects(query, "b", "s")
@@ -477,10 +490,10 @@ async def test_only_one_namespace_rides_where_namespaces_cannot_share(story: Sto
     assert promql.startswith('x{ns="b",pod=~"t|q"}')
 
 
-async def test_a_question_that_nobody_repeats_rides_for_thirty_seconds(story: Story) -> None:
+async def test_a_request_is_prefetched_for_thirty_seconds_after_its_last_repetition(story: Story) -> None:
     query = metric_query()
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("a", ("q",)))
-    story.clock.advance(batching.STANDING - 1.5)
+    story.clock.advance(batching.RECENT_SECONDS - 1.5)
     story.objects(query, "a", "s")
     await story.settle()
     story.prometheus.answer(0)
@@ -488,7 +501,7 @@ async def test_a_question_that_nobody_repeats_rides_for_thirty_seconds(story: St
     assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"t|q"}) by (pod)']
 
 
-async def test_what_came_along_answers_those_who_asked_meanwhile(story: Story) -> None:
+async def test_a_prefetch_answers_requests_that_arrived_meanwhile(story: Story) -> None:
     query = metric_query()
     await ask_in_turn(story, query, Objects("a", ("p",)))
     story.objects(query, "a", "s")
@@ -504,13 +517,16 @@ async def test_what_came_along_answers_those_who_asked_meanwhile(story: Story) -
     assert len(story.prometheus.asked) == 2
 
 
-# --- sweeps ------------------------------------------------------------------------------------------------------------
+# --- sweeps ---------------------------------------------------------------------------------------
 
 SWEEP = 'sum by (pod, ns) (x{ns!="",pod!=""})'
 
 
 async def make_busy(story: Story, query: MetricQuery, expected: int) -> list[str]:
-    """Have two of a metric's objects be standing questions and the lane busy; return what a third question sends."""
+    """Have two of a metric's objects be recent questions and the batch busy.
+
+    Return what a third question sends.
+    """
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)), expected=expected)
     story.objects(query, "a", "s")
     await story.settle()
@@ -523,7 +539,7 @@ async def make_busy(story: Story, query: MetricQuery, expected: int) -> list[str
 SWEPT = {
     "over half of the objects": (SUM, 7, True),
     "half of the objects": (SUM, 8, False),
-    "nobody knows how many objects": (SUM, 0, False),
+    "unknown number of objects": (SUM, 0, False),
     "too many objects": (SUM, batching.SWEEP_LIMIT, False),
     "namespaces cannot share a query": (HALF, 3, False),
 }
@@ -540,7 +556,7 @@ async def test_sweep_only_where_it_is_worth_it(
     assert (sent == [SWEEP]) is swept
 
 
-async def test_a_quiet_lane_does_not_sweep(story: Story) -> None:
+async def test_an_idle_batch_does_not_sweep(story: Story) -> None:
     query = metric_query()
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)), expected=2)
     story.objects(query, "a", "s")
@@ -550,7 +566,7 @@ async def test_a_quiet_lane_does_not_sweep(story: Story) -> None:
 async def test_a_sweep_answers_every_question_for_its_ttl(story: Story) -> None:
     query = metric_query()
     assert await make_busy(story, query, 4) == [SWEEP]
-    meanwhile = story.objects(query, "b", "p", "nobody")
+    meanwhile = story.objects(query, "b", "p", "missing")
     await story.settle()
     story.prometheus.answer(1)
     await story.settle()
@@ -594,7 +610,7 @@ async def test_a_sweep_of_too_many_is_not_repeated(story: Story, monkeypatch: py
     assert (await story.settle())[3:] != [SWEEP]
 
 
-# --- when merging goes wrong ---------------------------------------------------------------------------------------------
+# --- when merging goes wrong ----------------------------------------------------------------------
 
 
 async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> None:
@@ -622,7 +638,7 @@ async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> 
     assert len(await story.settle()) == 6  # at once: there is nothing to wait for
 
 
-async def test_two_samples_for_an_object_asked_alone_are_upstreams_business(story: Story) -> None:
+async def test_two_samples_for_a_single_object_are_returned_as_upstream(story: Story) -> None:
     query = metric_query()
     asked = story.objects(query, "a", "p")
     await story.settle()
@@ -634,7 +650,7 @@ async def test_two_samples_for_an_object_asked_alone_are_upstreams_business(stor
     assert len(story.prometheus.asked) == 1
 
 
-async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merged_for_a_minute(
+async def test_a_failed_merged_query_is_sent_separately_and_not_merged_for_a_minute(
     story: Story,
 ) -> None:
     query = metric_query()
@@ -648,7 +664,7 @@ async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merge
     await story.settle()
     assert kind_of(first) == "query"
     assert names_of(second) == {"q"}
-    story.clock.advance(query_cache.MERGE_PAUSE - 0.1)
+    story.clock.advance(batching.MERGE_PAUSE - 0.1)
     story.objects(query, "a", "p")
     story.objects(query, "a", "q")
     assert (await story.settle())[3:] == alone
@@ -661,7 +677,7 @@ async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merge
     assert (await story.settle())[5:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
 
 
-async def test_those_who_wait_when_merging_ends_are_asked_alone_too(story: Story) -> None:
+async def test_pending_requests_are_sent_separately_too_when_merging_ends(story: Story) -> None:
     query = metric_query()
     for name in ("p", "q"):
         story.objects(query, "a", name)
@@ -679,7 +695,7 @@ async def test_those_who_wait_when_merging_ends_are_asked_alone_too(story: Story
     ]
 
 
-async def test_a_pause_of_one_rule_is_none_of_anothers(story: Story) -> None:
+async def test_a_pause_of_one_rule_does_not_affect_another(story: Story) -> None:
     query, other = metric_query(), metric_query(series="y")
     for name in ("p", "q"):
         story.objects(query, "a", name)
@@ -707,7 +723,7 @@ async def test_an_answer_of_another_type_after_merging_ended(story: Story) -> No
     assert kind_of(late) == "type"
 
 
-async def test_a_pause_that_begins_while_others_wait_in_another_lane(story: Story) -> None:
+async def test_a_pause_that_begins_while_requests_of_another_batch_are_pending(story: Story) -> None:
     query = metric_query()
     other = MetricQuery(query.rule, "y", (), "ns", "pod")
     story.objects(other, "a", "p")
@@ -731,7 +747,7 @@ async def test_a_pause_that_begins_while_others_wait_in_another_lane(story: Stor
     assert len(story.prometheus.asked) == 6
 
 
-async def test_a_single_question_that_fails_is_not_asked_twice(story: Story) -> None:
+async def test_a_single_failed_request_is_not_sent_twice(story: Story) -> None:
     asked = story.objects(metric_query(), "a", "p")
     await story.settle()
     story.prometheus.answer(0, REFUSED)
@@ -739,7 +755,7 @@ async def test_a_single_question_that_fails_is_not_asked_twice(story: Story) -> 
     assert kind_of(asked) == "query"
 
 
-async def test_a_server_that_is_not_there_is_not_asked_again_for_each(story: Story) -> None:
+async def test_an_unreachable_server_is_not_queried_for_each_request(story: Story) -> None:
     query = metric_query()
     asked = [story.objects(query, "a", name) for name in ("p", "q")]
     await story.settle()
@@ -751,7 +767,7 @@ async def test_a_server_that_is_not_there_is_not_asked_again_for_each(story: Sto
     assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']  # and merged as before
 
 
-async def test_objects_too_have_their_last_answer_stand_in(story: Story) -> None:
+async def test_a_stale_answer_about_objects_replaces_a_failure(story: Story) -> None:
     query = metric_query()
     story.prometheus.reply = named_objects
     good = await story.objects(query, "a", "p")
@@ -768,7 +784,7 @@ async def test_objects_too_have_their_last_answer_stand_in(story: Story) -> None
     assert kind_of(late) == "status"
 
 
-# --- asking ahead ------------------------------------------------------------------------------------------------------
+# --- asking ahead ---------------------------------------------------------------------------------
 
 
 def number_of(task: asyncio.Task[object]) -> float:
@@ -780,7 +796,7 @@ def number_of(task: asyncio.Task[object]) -> float:
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_an_answer_near_its_end_is_used_while_it_is_asked_anew(story: Story, kind: str) -> None:
+async def test_a_hit_near_the_end_of_the_ttl_starts_a_refresh(story: Story, kind: str) -> None:
     query = metric_query()
 
     def ask(freshness: Freshness = RENEWED) -> asyncio.Task[object]:
@@ -807,7 +823,7 @@ async def test_an_answer_near_its_end_is_used_while_it_is_asked_anew(story: Stor
     assert number_of(strict) == 0
     many = [ask() for _ in range(3)]
     assert len(await story.settle()) == 2, "all the same, one query"
-    assert [number_of(task) for task in many] == [0, 0, 0], "which nobody waits for"
+    assert [number_of(task) for task in many] == [0, 0, 0], "the refresh does not delay them"
     assert story.count("cache") == 5
     story.clock.advance(0.09)
     joined = ask()
@@ -826,7 +842,7 @@ async def test_an_answer_near_its_end_is_used_while_it_is_asked_anew(story: Stor
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_a_failure_ahead_is_nobodys(story: Story, kind: str) -> None:
+async def test_a_failed_refresh_fails_no_request(story: Story, kind: str) -> None:
     query = metric_query()
 
     def ask() -> asyncio.Task[object]:
@@ -840,14 +856,14 @@ async def test_a_failure_ahead_is_nobodys(story: Story, kind: str) -> None:
     story.clock.advance(0.95)
     for sent in (2, 3):
         near = ask()
-        assert len(await story.settle()) == sent, "tried again by who comes next"
+        assert len(await story.settle()) == sent, "the next request tries again"
         assert number_of(near) == 7
     story.clock.advance(0.05)
     assert stood_in(await ask(), near.result()) == "status"
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_nothing_is_asked_ahead_while_too_much_waits(
+async def test_no_refresh_starts_while_too_much_is_pending(
     story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = metric_query()
@@ -860,13 +876,13 @@ async def test_nothing_is_asked_ahead_while_too_much_waits(
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
     await ask()
     story.clock.advance(0.95)
-    monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
+    monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
     near = ask()
     assert len(await story.settle()) == 1
     assert number_of(near) == 7
 
 
-async def test_what_is_asked_ahead_takes_the_others_along(story: Story) -> None:
+async def test_a_refresh_prefetches_other_requests(story: Story) -> None:
     query = metric_query()
     story.prometheus.reply = named_objects
     for name in ("p", "q", "r"):
@@ -880,7 +896,7 @@ async def test_what_is_asked_ahead_takes_the_others_along(story: Story) -> None:
     assert len(await story.settle()) == 4
 
 
-async def test_nothing_is_asked_ahead_behind_a_query_of_its_lane(story: Story) -> None:
+async def test_no_refresh_starts_while_a_query_of_its_batch_is_in_flight(story: Story) -> None:
     query = metric_query()
     story.prometheus.reply = named_objects
     await story.objects(query, "a", "p", freshness=RENEWED)
@@ -895,7 +911,7 @@ async def test_nothing_is_asked_ahead_behind_a_query_of_its_lane(story: Story) -
     assert len(await story.settle()) == 2
 
 
-async def test_a_sweep_near_its_end_is_repeated_ahead(story: Story) -> None:
+async def test_a_sweep_near_the_end_of_its_ttl_is_refreshed(story: Story) -> None:
     query = metric_query()
     await make_busy(story, query, 4)
     story.prometheus.answer(1)
@@ -916,9 +932,9 @@ async def test_a_sweep_near_its_end_is_repeated_ahead(story: Story) -> None:
 
 
 @pytest.mark.parametrize("ttl", [1.0, 60.0])
-async def test_a_sweep_that_was_asked_ahead_answers_all_who_come_after(story: Story, ttl: float) -> None:
+async def test_a_refreshed_sweep_answers_all_later_requests(story: Story, ttl: float) -> None:
     """Else one question about a pod would have a newer value than the next about the same pod."""
-    query, freshness = metric_query(), renewed(ttl, 60.0)
+    query, freshness = metric_query(), refresh_ahead(ttl, 60.0)
     every = (("a", "p"), ("a", "q"), ("b", "p"), ("b", "q"))
 
     def sweep_of(value: float) -> Callable[[str], Outcome]:
@@ -936,19 +952,19 @@ async def test_a_sweep_that_was_asked_ahead_answers_all_who_come_after(story: St
     for each in every:
         await ask(*each)
     assert story.prometheus.asked[-1] == SWEEP
-    for _ in range(2):  # so that all are standing questions, and have the sweep's answers as their own
-        story.clock.advance(freshness.young / 2)
+    for _ in range(2):  # so that all are recent questions, and have the sweep's answers as their own
+        story.clock.advance(freshness.refresh_after / 2)
         story.prometheus.reply = sweep_of(2.0)
         sent = len(story.prometheus.asked)
         seen = [await ask("a", "p"), await ask("a", "p", "q"), *[await ask(*each) for each in every]]
     assert story.prometheus.asked[sent:] == [SWEEP]
-    assert seen == [{1.0}, *[{2.0}] * 5], "who has it asked anew gets what there is"
+    assert seen == [{1.0}, *[{2.0}] * 5], "the request that starts the refresh gets the cached answer"
 
 
-async def test_those_who_wait_take_precedence_over_what_is_asked_ahead(
+async def test_requests_that_wait_take_precedence_over_refreshes(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_cache, "ASKED_AHEAD", 3)
+    monkeypatch.setattr(query_cache, "REFRESH_LIMIT", 3)
     query = metric_query(TOP)
     story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
     texts = ["a", "b", "c", "d", "e"]
@@ -967,7 +983,7 @@ async def test_those_who_wait_take_precedence_over_what_is_asked_ahead(
 
 
 @pytest.mark.parametrize("took", [0.5, 0.95])
-async def test_who_comes_during_a_query_gets_what_it_brings_along(story: Story, took: float) -> None:
+async def test_a_request_during_a_query_gets_what_the_query_prefetched(story: Story, took: float) -> None:
     query = metric_query()
     story.prometheus.reply = named_objects
     for name in ("p", "q"):
@@ -987,8 +1003,8 @@ async def test_who_comes_during_a_query_gets_what_it_brings_along(story: Story, 
     assert [names_of(task) for task in (first, second)] == [{"p"}, {"q"}]
 
 
-async def test_who_takes_only_new_answers_gets_one_whoever_asks_beside(story: Story) -> None:
-    """The scaler asks so, in one lane with autoscalers that take older answers."""
+async def test_a_caller_without_ttl_gets_a_new_answer_beside_other_callers(story: Story) -> None:
+    """The scaler asks so, in one batch with autoscalers that take older answers."""
     query = metric_query()
     story.prometheus.reply = named_objects
     await story.objects(query, "a", "p", freshness=RENEWED)
@@ -1002,9 +1018,7 @@ async def test_who_takes_only_new_answers_gets_one_whoever_asks_beside(story: St
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(
-    story: Story, kind: str
-) -> None:
+async def test_a_caller_without_ttl_keeps_the_stale_answers_of_other_callers(story: Story, kind: str) -> None:
     query = metric_query()
 
     def ask(freshness: Freshness) -> asyncio.Task[object]:
@@ -1033,7 +1047,7 @@ async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(
     assert kind_of(gone) == "unreachable"
 
 
-# --- slow queries ------------------------------------------------------------------------------------------------------
+# --- slow queries ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -1051,7 +1065,7 @@ async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(
     ids=["at once", "half", "more", "slow", "within max age", "only new ones", "TTL above max age", "never"],
 )
 def test_how_long_an_answer_is_used(freshness: Freshness, took: float, seconds: float) -> None:
-    assert freshness.lasts(took) == seconds
+    assert freshness.lifetime(took) == seconds
 
 
 @pytest.mark.parametrize("kind", ["texts", "alone", "objects", "sweep"])
@@ -1098,7 +1112,7 @@ async def test_a_question_that_came_during_a_slow_sweep_is_answered_by_it(story:
     assert names_of(meanwhile) == {"p"}
 
 
-async def test_who_takes_only_new_answers_does_not_get_a_slow_one(story: Story) -> None:
+async def test_a_caller_without_ttl_does_not_get_a_slow_answer(story: Story) -> None:
     story.text("a", RENEWED)
     await story.settle()
     story.clock.advance(3.0)
@@ -1115,8 +1129,8 @@ async def test_who_takes_only_new_answers_does_not_get_a_slow_one(story: Story) 
 async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
-    """However often it is asked: one query at a time, at most one for each TTL, and no answer older than it may be."""
-    story, query, freshness = Story(), metric_query(), renewed(ttl, 30.0)
+    """At any rate of requests: one query at a time, at most one for each TTL, and no answer too old."""
+    story, query, freshness = Story(), metric_query(), refresh_ahead(ttl, 30.0)
     now = story.clock.monotonic
     begun: list[float] = []
     under_way = False
@@ -1149,11 +1163,11 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     assert all(gap >= max(ttl, 2 * took) - freshness.ahead - 1e-6 for gap in gaps)
 
 
-# --- bounds ------------------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.looptime
-async def test_nobody_waits_longer_than_eight_seconds(story: Story) -> None:
+async def test_no_request_waits_longer_than_eight_seconds(story: Story) -> None:
     query = metric_query()
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -1169,7 +1183,7 @@ async def test_nobody_waits_longer_than_eight_seconds(story: Story) -> None:
 
 
 @pytest.mark.looptime
-async def test_the_last_answer_stands_in_after_the_wait_too(story: Story) -> None:
+async def test_a_stale_answer_replaces_a_timeout_too(story: Story) -> None:
     story.prometheus.reply = lambda _: vector(({}, 1.0))
     good = await story.text("a")
     story.prometheus.reply = None
@@ -1177,7 +1191,7 @@ async def test_the_last_answer_stands_in_after_the_wait_too(story: Story) -> Non
     assert stood_in(await story.text("a"), good) == "timeout"
 
 
-async def test_closing_cancels_what_is_on_its_way_and_tells_those_who_wait() -> None:
+async def test_closing_cancels_queries_in_flight_and_fails_pending_requests() -> None:
     story = Story()
     async with story.cache:
         query = metric_query()
@@ -1193,7 +1207,7 @@ async def test_closing_cancels_what_is_on_its_way_and_tells_those_who_wait() -> 
     assert [kind_of(task) for task in waiting] == ["unreachable"] * 4
 
 
-async def test_closing_tells_only_those_who_still_wait() -> None:
+async def test_closing_fails_only_unanswered_requests() -> None:
     story = Story()
     async with story.cache:
         query = metric_query()
@@ -1208,7 +1222,7 @@ async def test_closing_tells_only_those_who_still_wait() -> None:
     assert kind_of(second) == "unreachable"
 
 
-async def test_closing_before_a_lane_has_begun() -> None:
+async def test_closing_before_a_batch_has_started() -> None:
     story = Story()
     async with story.cache:
         asked = story.objects(metric_query(), "a", "p")
@@ -1217,7 +1231,7 @@ async def test_closing_before_a_lane_has_begun() -> None:
     assert kind_of(asked) == "unreachable"
 
 
-async def test_a_closed_cache_asks_nothing() -> None:
+async def test_a_closed_cache_sends_nothing() -> None:
     story = Story()
     async with story.cache:
         pass
@@ -1226,7 +1240,7 @@ async def test_a_closed_cache_asks_nothing() -> None:
     assert [kind_of(task) for task in asked] == ["unreachable"] * 2
 
 
-async def test_a_defect_fails_those_who_wait_and_is_logged(
+async def test_a_defect_fails_pending_requests_and_is_logged(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: str) -> Outcome:
@@ -1244,9 +1258,9 @@ async def test_a_defect_fails_those_who_wait_and_is_logged(
     assert names_of(again) == {"p"}
 
 
-def object_store(clock: FakeClock, room: int = 1_000_000) -> Answers[int, ObjectAnswer]:
+def object_store(clock: FakeClock, room: int = 1_000_000) -> AnswerStore[int, ObjectAnswer]:
     """Return a store whose keys weigh what they are."""
-    return Answers("objects", clock, Monitoring(), lambda key: key, room)
+    return AnswerStore("objects", clock, Monitoring(), lambda key: key, room)
 
 
 async def test_answers_kept_are_bounded_by_their_samples() -> None:
@@ -1256,10 +1270,12 @@ async def test_answers_kept_are_bounded_by_their_samples() -> None:
     for number in range(5):
         store.keep(number, answer, 30.0)
         assert store.kept_bytes <= 6000
-    assert [store.get(number) is not None for number in range(5)] == [False, False, False, True, True]
+    assert [store.find(number) is not None for number in range(5)] == [False, False, False, True, True]
     store.keep(9, ObjectAnswer({str(n): (Sample({}, 1.0, 0.0),) for n in range(10)}, clock.monotonic()), 30.0)
-    assert store.get(9) is None
-    assert store.get(4) is answer
+    assert store.find(9) is None
+    found = store.find(4)
+    assert found is not None
+    assert found.answer is answer
 
 
 async def test_a_question_takes_room_even_where_nothing_answers_it() -> None:
@@ -1267,7 +1283,7 @@ async def test_a_question_takes_room_even_where_nothing_answers_it() -> None:
     store = object_store(clock, room=45_000)
     for number in range(10_000, 10_004):
         store.keep(number, ObjectAnswer({}, clock.monotonic()), 30.0)
-    assert [number for number in range(10_000, 10_004) if store.get(number)] == [10_002, 10_003]
+    assert [number for number in range(10_000, 10_004) if store.find(number)] == [10_002, 10_003]
 
 
 @pytest.mark.parametrize("others", [10_000, 40], ids=["ever new", "the same again and again"])
@@ -1275,14 +1291,14 @@ async def test_long_questions_take_no_more_memory_than_there_is_room(others: int
     """Those included which the cache has dropped, and remembers until it looks through them."""
     clock = FakeClock()
     room = 400_000
-    store: Answers[str, TextAnswer] = Answers("texts", clock, Monitoring(), len, room)
+    store: AnswerStore[str, TextAnswer] = AnswerStore("texts", clock, Monitoring(), len, room)
     answer = TextAnswer(QueryResult("vector", []), clock.monotonic())
     most = 0
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(600):
-            question = f"{number % others:08}" * 500  # made anew, as a query is each time
+            question = f"{number % others:08}" * 500  # a new object, as a query is each time
             store.open(question).set_result(answer)
             await asyncio.sleep(0)
             store.keep(question, answer, 300.0)
@@ -1298,12 +1314,12 @@ async def test_old_answers_make_room() -> None:
     store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
     one = store.kept_bytes
     clock.advance(30.0)
-    assert store.get(1) is None
+    assert store.find(1) is None
     store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
     assert store.kept_bytes == one
 
 
-async def test_what_nobody_may_use_any_more_goes_when_something_else_is_asked() -> None:
+async def test_expired_answers_are_dropped_with_the_next_request() -> None:
     clock = FakeClock()
     store = object_store(clock)
     store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
@@ -1312,20 +1328,20 @@ async def test_what_nobody_may_use_any_more_goes_when_something_else_is_asked() 
     assert not store._kept._Cache__data  # type: ignore[attr-defined]  # len() itself would forget it
     flight.set_result(ObjectAnswer({}, clock.monotonic()))
     await asyncio.sleep(0)
-    assert store.flying == 0
+    assert store.inflight_bytes == 0
 
 
-# --- more than there may be -------------------------------------------------------------------------------------------
+# --- more than there may be -----------------------------------------------------------------------
 
 WAITING = "fastpath_prometheus_questions_bytes"
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_questions_that_nobody_waits_for_do_not_pile_up(
+async def test_requests_of_disconnected_callers_are_bounded(
     story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Endless distinct selectors against a Prometheus that hangs: who asks one too many is told so, at once."""
-    monkeypatch.setattr(query_cache, "WAITING_BYTES", 100_000)
+    """Endless distinct selectors while Prometheus hangs: a request beyond the bound fails at once."""
+    monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 100_000)
     plain = metric_query()
 
     def ask(number: int) -> asyncio.Task[object]:
@@ -1352,7 +1368,7 @@ async def test_questions_that_nobody_waits_for_do_not_pile_up(
     assert stood_in(await ask(0), known.result()) == "busy", "the last answer is young enough"
     joined = ask(1)
     await story.settle()
-    assert not joined.done(), "who asks what is on its way waits for that"
+    assert not joined.done(), "a request for a query in flight joins it"
     story.prometheus.answer(1)
     await joined
     late = ask(100)
@@ -1364,8 +1380,8 @@ async def test_questions_that_nobody_waits_for_do_not_pile_up(
 async def test_endless_distinct_questions_are_answered_and_forgotten(story: Story) -> None:
     """Thousands of selectors and names, within the TTL in which all of them would be kept."""
     story.prometheus.reply = named_objects
-    story.cache._objects = Answers("objects", story.clock, story.monitoring, weigh_question, 200_000)
-    story.cache._lanes = Lanes(story.monitoring, room=600_000)
+    story.cache._answers.own = AnswerStore("objects", story.clock, story.monitoring, weigh_request, 200_000)
+    story.cache._batches = Batches(story.cache._batcher, story.monitoring, room=600_000)
     plain = metric_query()
     for number in range(1000):
         selector = (matchers.Matcher("l", "=", f"{number}"),)
@@ -1376,12 +1392,12 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(story: Stor
             asked = story.objects(query, "a", name)
             await asked
             assert names_of(asked) == {name}
-    for cache in ("objects", "lanes"):
+    for cache in ("objects", "batches"):
         assert 0.9 < (story.cache_metric("used_ratio", cache) or 0) <= 1.0
         assert (story.cache_metric("evictions_total", cache) or 0) > 500
         assert (story.cache_metric("entries", cache) or 0) < 400
-    assert story.cache._lanes.currsize == pytest.approx(
-        sum(lane.weight for lane in story.cache._lanes._lanes.values())
+    assert story.cache._batches.currsize == pytest.approx(
+        sum(batch.weight for batch in story.cache._batches._batches.values())
     )
     before = len(story.prometheus.asked)
     again = story.objects(
@@ -1389,28 +1405,28 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(story: Stor
     )
     await again
     assert names_of(again) == {"p"}
-    assert len(story.prometheus.asked) == before + 1, "what was forgotten is asked anew"
+    assert len(story.prometheus.asked) == before + 1, "what was dropped is queried again"
 
 
-async def test_names_of_one_lane_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_of_one_batch_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each selector of objects may name thousands of them."""
-    monkeypatch.setattr(batching, "LANE_BYTES", 100_000)
+    monkeypatch.setattr(batching, "BATCH_BYTES", 100_000)
     story.prometheus.reply = named_objects
     query = metric_query()
     for number in range(30):
         await story.objects(query, "a", *(f"n{number}-{name}" for name in range(100)))
-    (lane,) = story.cache._lanes._lanes.values()
-    assert lane.weight <= 100_000
-    assert 5 < len(lane.standing) < 30
-    assert lane.named == 100 * len(lane.standing)
-    assert lane.weight == pytest.approx(1024 + query.weight + sum(each.weight for each in lane.standing))
+    (batch,) = story.cache._batches._batches.values()
+    assert batch.weight <= 100_000
+    assert 5 < len(batch.recent) < 30
+    assert batch.recent_names == 100 * len(batch.recent)
+    assert batch.weight == pytest.approx(1024 + query.weight + sum(each.weight for each in batch.recent))
 
 
 async def test_a_sweep_that_brings_too_much_is_broken_off(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The questions are asked by name then, together, and the lane is not swept again."""
-    monkeypatch.setattr(query_cache, "SWEPT_SAMPLES", 5)
+    """The questions are asked by name then, together, and the batch is not swept again."""
+    monkeypatch.setattr(batching, "SWEEP_SAMPLES", 5)
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
     story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
     query = metric_query()
@@ -1430,35 +1446,35 @@ async def test_a_sweep_that_brings_too_much_is_broken_off(
     assert merged == 3
 
 
-async def test_lanes_that_nobody_uses_are_forgotten(story: Story) -> None:
+async def test_unused_batches_are_dropped(story: Story) -> None:
     story.prometheus.reply = named_objects
     rule = metric_query()
     for number in range(40):
         await story.objects(MetricQuery(rule.rule, f"x{number}", (), "ns", "pod"), "a", "p")
         story.clock.advance(2.0)
-    assert len(story.cache._lanes) <= 17
+    assert len(story.cache._batches) <= 17
 
 
-async def test_lanes_are_bounded(story: Story) -> None:
-    story.cache._lanes = Lanes(story.monitoring, most=5)
+async def test_batches_are_bounded(story: Story) -> None:
+    story.cache._batches = Batches(story.cache._batcher, story.monitoring, most=5)
     story.prometheus.reply = named_objects
     rule = metric_query()
     for number in range(20):
         await story.objects(MetricQuery(rule.rule, f"x{number}", (), "ns", "pod"), "a", "p")
-    assert len(story.cache._lanes) == 5
+    assert len(story.cache._batches) == 5
 
 
-async def test_standing_questions_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "STANDING_QUESTIONS", 5)
+async def test_recent_requests_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "RECENT_REQUESTS", 5)
     story.prometheus.reply = named_objects
     query = metric_query()
     for number in range(20):
         await story.objects(query, "a", f"p{number}")
-    (lane,) = story.cache._lanes._lanes.values()
-    assert list(lane.standing) == [Objects("a", (f"p{number}",)) for number in range(15, 20)]
+    (batch,) = story.cache._batches._batches.values()
+    assert list(batch.recent) == [Objects("a", (f"p{number}",)) for number in range(15, 20)]
 
 
-async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answered_at_once(
+async def test_a_repeated_request_is_the_last_to_be_prefetched_even_after_a_hit(
     story: Story,
 ) -> None:
     story.prometheus.reply = named_objects
@@ -1466,12 +1482,12 @@ async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answ
     for name in ("p", "q", "p"):
         await story.objects(query, "a", name)
     assert story.count("cache") == 1
-    (lane,) = story.cache._lanes._lanes.values()
-    assert list(lane.standing) == [Objects("a", ("q",)), Objects("a", ("p",))]
+    (batch,) = story.cache._batches._batches.values()
+    assert list(batch.recent) == [Objects("a", ("q",)), Objects("a", ("p",))]
 
 
-async def test_a_forgotten_lane_on_its_way_still_lands(story: Story) -> None:
-    story.cache._lanes = Lanes(story.monitoring, most=1)
+async def test_an_evicted_batch_in_flight_still_completes(story: Story) -> None:
+    story.cache._batches = Batches(story.cache._batcher, story.monitoring, most=1)
     rule = metric_query()
     first = story.objects(rule, "a", "p")
     await story.settle()
@@ -1483,7 +1499,7 @@ async def test_a_forgotten_lane_on_its_way_still_lands(story: Story) -> None:
     assert [names_of(first), names_of(again)] == [{"p"}] * 2
 
 
-# --- self-metrics --------------------------------------------------------------------------------------------------------
+# --- self-metrics ---------------------------------------------------------------------------------
 
 
 async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
@@ -1499,8 +1515,8 @@ async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
     assert (count("alone", "success"), count("sweep", "query"), count("sweep", "success")) == (3, 1, 0)
 
 
-async def test_many_names_and_many_questions_leave_the_loop_alone(story: Story) -> None:
-    """The queries for many names are written one by one, and many questions of one departure get their answers in turns."""
+async def test_many_names_and_many_requests_do_not_block_the_loop(story: Story) -> None:
+    """Queries for many names are written one by one, and many requests of one batch get answers in turns."""
     query = metric_query(SUM)
     story.prometheus.reply = named_objects
     names = tuple(f"pod{number}" for number in range(5_000))
@@ -1521,7 +1537,7 @@ async def test_many_names_and_many_questions_leave_the_loop_alone(story: Story) 
     assert turns.count >= 20 * 500 / 1_000
 
 
-# --- answers with warnings ---------------------------------------------------------------------------------------------------
+# --- answers with warnings ------------------------------------------------------------------------
 
 ACCEPTING = """
 rules:
@@ -1573,7 +1589,7 @@ async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(story
     assert [kind_of(task) for task in late] == ["partial", "partial"]
 
 
-async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_questions_and_asked_once(
+async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_requests(
     story: Story,
 ) -> None:
     """It is the engine that lacks data, not the query that is too much."""
@@ -1601,7 +1617,7 @@ async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> Non
     assert await make_busy(story, query, 4) == [SWEEP]
     story.prometheus.answer(1, warned(vector(({"ns": "a", "pod": "p"}, 3.0), ({"ns": "b", "pod": "q"}, 3.0))))
     await story.settle()
-    assert len(story.cache._sweeps._kept) == 0
+    assert len(story.cache._answers.sweeps._kept) == 0
     later = story.objects(query, "b", "q")
     assert len(await story.settle()) == 3, "it is asked for"
     story.prometheus.answer(2)
@@ -1611,7 +1627,7 @@ async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> Non
     assert [sample.value for sample in answer.samples["q"]] == [1.0]
 
 
-async def test_a_question_that_is_asked_alone_has_its_own_partial_answer(story: Story) -> None:
+async def test_a_request_sent_separately_has_its_own_partial_answer(story: Story) -> None:
     query = metric_query()
     merged = [story.objects(query, "a", "p"), story.objects(query, "a", "q")]
     await story.settle()

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import response
-from adapter.prometheus.response import Answer, AnswerDecoder
+from adapter.prometheus.response import DecodedResponse, ResponseDecoder
 
 
-def decode(body: bytes, chunk: int = 1 << 20) -> Answer:
-    decoder = AnswerDecoder()
+def decode(body: bytes, chunk: int = 1 << 20) -> DecodedResponse:
+    decoder = ResponseDecoder()
     for start in range(0, len(body), chunk):
         decoder.feed(body[start : start + chunk])
         while decoder.step():
@@ -32,7 +32,7 @@ def test_vector() -> None:
             {"metric": {}, "value": [1700000000, "-2.5e-3"]},
         ],
     )
-    assert decode(body) == Answer(
+    assert decode(body) == DecodedResponse(
         QueryResult(
             "vector",
             [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)],
@@ -53,8 +53,17 @@ def test_an_empty_vector_is_an_answer(result: object) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e3", 1000.0), ("+Inf", math.inf), ("-Inf", -math.inf), ("0", 0.0), ("-0", -0.0), ("1.7976931348623157e+308", 1.7976931348623157e308), ("5e-324", 5e-324), ("0x1.8p3", 12.0)],
-)  # fmt: skip
+    [
+        ("1e3", 1000.0),
+        ("+Inf", math.inf),
+        ("-Inf", -math.inf),
+        ("0", 0.0),
+        ("-0", -0.0),
+        ("1.7976931348623157e+308", 1.7976931348623157e308),
+        ("5e-324", 5e-324),
+        ("0x1.8p3", 12.0),
+    ],
+)
 def test_values_are_texts(text: str, value: float) -> None:
     (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, text]}])).result.samples
     assert sample.value == value
@@ -106,7 +115,7 @@ def test_warnings_are_carried_and_infos_are_not(
     assert (found.result.warnings, found.warnings) == (kept, count)
 
 
-def test_a_partial_answer_of_a_victoriametrics_cluster_that_comes_in_pieces() -> None:
+def test_a_partial_answer_of_a_victoriametrics_cluster_in_pieces() -> None:
     body = (
         long_vector(10_000)
         .replace(b'"success",', b'"success","isPartial":true,')
@@ -117,38 +126,54 @@ def test_a_partial_answer_of_a_victoriametrics_cluster_that_comes_in_pieces() ->
     assert found.result.warnings == ("isPartial: some storage nodes did not answer",)
 
 
+def error_of(kind: str, text: str) -> dict[str, object]:
+    return {"status": "error", "errorType": kind, "error": text}
+
+
+def result_of(kind: str, result: object) -> dict[str, object]:
+    return {"status": "success", "data": {"resultType": kind, "result": result}}
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "text"),
     [
-        ({"status": "error", "errorType": "bad_data", "error": "parse error"}, "query", "bad_data: parse error"),
-        ({"status": "error", "errorType": "execution", "error": "found duplicate series"}, "query", "execution: found duplicate series"),
-        ({"status": "error", "errorType": "timeout", "error": "query timed out"}, "timeout", "timeout: query timed out"),
-        ({"status": "error", "errorType": "unavailable", "error": "not ready"}, "status", "unavailable: not ready"),
-        ({"status": "error", "errorType": "bad_data", "error": "x" * 500}, "query", "bad_data: " + "x" * 187 + "..."),
-        ({"status": "error", "errorType": "bad_data", "error": "one\ntwo\x1b[31m"}, "query", "bad_data: one two [31m"),
+        (error_of("bad_data", "parse error"), "query", "bad_data: parse error"),
+        (error_of("execution", "found duplicate series"), "query", "execution: found duplicate series"),
+        (error_of("timeout", "query timed out"), "timeout", "timeout: query timed out"),
+        (error_of("unavailable", "not ready"), "status", "unavailable: not ready"),
+        (error_of("bad_data", "x" * 500), "query", "bad_data: " + "x" * 187 + "..."),
+        (error_of("bad_data", "one\ntwo\x1b[31m"), "query", "bad_data: one two [31m"),
         ({"status": "error", "data": {"resultType": "vector", "result": []}}, "status", ":"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [253402300800, "1"]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [-62135596801, "1"]}}, "decode", None),
+        (result_of("scalar", [253402300800, "1"]), "decode", None),
+        (result_of("scalar", [-62135596801, "1"]), "decode", None),
         ({"status": "success"}, "decode", "the answer holds no data"),
         ({"status": "success", "data": None}, "decode", "the answer holds no data"),
         ({"status": "success", "data": {}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": {}}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}}]}}, "decode", "a sample has neither value nor histogram"),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, 2]}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "2", "3"]}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": 1}, "value": [1, "2"]}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "two"]}]}}, "decode", "a sample's value is not a number: 'two'"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": []}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, " 1 "]}]}}, "decode", "a sample's value is not a number: ' 1 '"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [1, "\u0661"]}}, "decode", "a sample's value is not a number: '\u0661'"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [1, "1e999"]}}, "decode", "a sample's value is out of range: '1e999'"),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": {}}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": ["1", {}]}]}}, "decode", None),
+        (result_of("vector", {}), "decode", None),
+        (result_of("vector", [{"metric": {}}]), "decode", "a sample has neither value nor histogram"),
+        (result_of("vector", [{"metric": {}, "value": [1, 2]}]), "decode", None),
+        (result_of("vector", [{"metric": {}, "value": [1, "2", "3"]}]), "decode", None),
+        (result_of("vector", [{"metric": {"a": 1}, "value": [1, "2"]}]), "decode", None),
+        (
+            result_of("vector", [{"metric": {}, "value": [1, "two"]}]),
+            "decode",
+            "a sample's value is not a number: 'two'",
+        ),
+        (result_of("scalar", []), "decode", None),
+        (
+            result_of("vector", [{"metric": {}, "value": [1, " 1 "]}]),
+            "decode",
+            "a sample's value is not a number: ' 1 '",
+        ),
+        (result_of("scalar", [1, "\u0661"]), "decode", "a sample's value is not a number: '\u0661'"),
+        (result_of("scalar", [1, "1e999"]), "decode", "a sample's value is out of range: '1e999'"),
+        (result_of("vector", [{"metric": {}, "histogram": {}}]), "decode", None),
+        (result_of("vector", [{"metric": {}, "histogram": ["1", {}]}]), "decode", None),
         ([], "decode", None),
         ("text", "decode", None),
         (None, "decode", None),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_an_answer(body: object, kind: str, text: str | None) -> None:
     with pytest.raises(PrometheusError) as caught:
         decode(json.dumps(body).encode())
@@ -190,13 +215,14 @@ def long_vector(count: int) -> bytes:
         f'{{"metric":{{"__name__":"m","pod":"pod-{number}","text":"}},{{"}},"value":[1700000000.1,"{number}"]}}'
         for number in range(count)
     )
-    return f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}},"warnings":["w"]}}'.encode()
+    data = f'{{"resultType":"vector","result":[{elements}]}}'
+    return f'{{"status":"success","data":{data},"warnings":["w"]}}'.encode()
 
 
 @pytest.mark.parametrize("chunk", [1000, 65_536, 1 << 30])
 def test_a_long_vector_is_decoded_in_steps_in_its_order(chunk: int) -> None:
     body = long_vector(10_000)
-    decoder, steps = AnswerDecoder(), 0
+    decoder, steps = ResponseDecoder(), 0
     for start in range(0, len(body), chunk):
         decoder.feed(body[start : start + chunk])
         while decoder.step():
@@ -213,7 +239,14 @@ def test_a_long_vector_cut_off_is_no_answer() -> None:
     assert caught.value.kind == "decode"
 
 
-@given(st.binary() | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["status", "data", "resultType", "result", "metric", "value"]), inner)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+KEYS = st.sampled_from(["status", "data", "resultType", "result", "metric", "value"])
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+)
+
+
+@given(st.binary() | DOCUMENTS.map(lambda value: json.dumps(value).encode()))
 def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
     caught: PrometheusError | None = None
     try:
@@ -240,7 +273,7 @@ def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
     ],
 )
 def test_refusals(status: int, body: bytes, kind: str, text: str) -> None:
-    error = response.refuse_body(status, body)
+    error = response.explain_refusal(status, body)
     assert (error.kind, str(error)) == (kind, text)
 
 
@@ -248,12 +281,12 @@ def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:
     """Whether they come in pieces or all at the end."""
     elements = ",".join(f'{{"metric":{{"pod":"p{number}"}},"value":[1,"1"]}}' for number in range(12_000))
     body = f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
-    fits = AnswerDecoder(most=12_000)
+    fits = ResponseDecoder(most=12_000)
     fits.feed(body)
     while fits.step():
         pass
     assert len(fits.finish().result.samples) == 12_000
-    late = AnswerDecoder(most=11_999)
+    late = ResponseDecoder(most=11_999)
     late.feed(body)
     while late.step():
         pass
@@ -261,7 +294,7 @@ def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:
         late.finish()
     assert caught.value.kind == "size"
     assert [late.drop() for _ in range(4)] == [True, True, False, False]
-    early = AnswerDecoder(most=1000)
+    early = ResponseDecoder(most=1000)
     early.feed(body)
     with pytest.raises(PrometheusError, match="more than 1000 samples"):
         early.step()
@@ -279,7 +312,7 @@ BULKY = {
 }
 
 
-def read(decoder: AnswerDecoder, body: bytes) -> int:
+def read(decoder: ResponseDecoder, body: bytes) -> int:
     """Feed an answer; return how many bytes were taken before there was no room for more."""
     for start in range(0, len(body), 65_536):
         try:
@@ -298,18 +331,19 @@ def read(decoder: AnswerDecoder, body: bytes) -> int:
 def test_an_answer_is_bounded_by_the_memory_that_it_takes(name: str) -> None:
     """A short text may be many samples, and a sample may have many labels."""
     one, count = BULKY[name]
-    body = f'{{"status":"success","data":{{"resultType":"vector","result":[{",".join([one] * count)}]}}}}'.encode()
-    whole = AnswerDecoder(room=100 * len(body))
+    data = f'{{"resultType":"vector","result":[{",".join([one] * count)}]}}'
+    body = f'{{"status":"success","data":{data}}}'.encode()
+    whole = ResponseDecoder(room=100 * len(body))
     assert read(whole, body) == len(body)
     assert whole.weight >= (len(body) if name == "texts" else 3_500_000)
-    assert read(AnswerDecoder(room=whole.weight // 2), body) < 0.7 * len(body), "the rest is not read"
+    assert read(ResponseDecoder(room=whole.weight // 2), body) < 0.7 * len(body), "the rest is not read"
 
 
 def test_a_text_that_cannot_be_cut_is_not_decoded_where_that_might_take_too_much() -> None:
     elements = ", ".join('{"value":[1,"1"],"metric":{}}' for _ in range(20_000))
     body = f'{{"data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
     assert len(decode(body).result.samples) == 20_000
-    decoder = AnswerDecoder(room=8_000_000)
+    decoder = ResponseDecoder(room=8_000_000)
     decoder.feed(body)
     assert not decoder.step()
     with pytest.raises(PrometheusError, match="more than 8000000 bytes"):

@@ -14,12 +14,11 @@ from aiohttp import web
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.prometheus import connection, hints, series_wire, series_worker
+from adapter.prometheus import connection, endpoint, series_worker
 from adapter.prometheus.connection import PrometheusSettings
-from adapter.prometheus.endpoint import Target, Trust
-from adapter.prometheus.series import SeriesLister
-from adapter.prometheus.series_wire import WorkerLine, WorkerRequest
-from adapter.prometheus.series_worker import Tally
+from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
+from adapter.prometheus.series import LINE_BYTES, SeriesLister, WorkerLine, WorkerRequest
+from adapter.prometheus.series_worker import SeriesTally
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
@@ -34,11 +33,11 @@ def series(*each: dict[str, str], **more: object) -> str:
     return json.dumps({"status": "success", "data": list(each), **more}, separators=(",", ":"))
 
 
-# -- what is kept of a list -------------------------------------------------------------------------------------------
+# -- what is kept of a list ------------------------------------------------------------------------
 
 
 def test_names_stand_in_the_order_in_which_they_last_appear() -> None:
-    tally = Tally()
+    tally = SeriesTally()
     tally.add([{"__name__": "a", "x": "1"}, {"__name__": "b", "x": "1"}])
     tally.add([{"__name__": "a", "y": "2"}, {"__name__": "c"}, {"__name__": "c"}])
     assert tally.result() == [
@@ -49,7 +48,7 @@ def test_names_stand_in_the_order_in_which_they_last_appear() -> None:
 
 
 def test_all_label_names_of_a_name_are_kept_however_many_sets_there_are() -> None:
-    tally = Tally()
+    tally = SeriesTally()
     tally.add([{"__name__": "a", f"label_{number}": "x"} for number in range(2500)])
     (info,) = tally.result()
     assert info.count == 2500
@@ -57,18 +56,18 @@ def test_all_label_names_of_a_name_are_kept_however_many_sets_there_are() -> Non
 
 
 def test_a_series_without_a_name_has_the_empty_one() -> None:
-    tally = Tally()
+    tally = SeriesTally()
     tally.add([{"job": "a"}])
     assert tally.result() == [SeriesInfo("", frozenset({"job"}), 1)]
 
 
-# -- the worker, run inside the test ----------------------------------------------------------------------------------
+# -- the worker, run inside the test ---------------------------------------------------------------
 
 
 def request_to(url: str, *selectors: str, **settings: object) -> WorkerRequest:
     values: dict[str, object] = {
-        "target": Target(url),
-        "trust": Trust(),
+        "endpoint": PrometheusEndpoint(url),
+        "tls": TLSFiles(),
         "headers": {},
         "proxy": "",
         "selectors": list(selectors),
@@ -92,9 +91,9 @@ async def run_worker(request: WorkerRequest) -> list[WorkerLine]:
 
 async def test_what_is_sent(scripted: Scripted) -> None:
     scripted.answer(200, series(UP))
-    target = Target(f"{scripted.url}/prom", query="dropped=1", params=(("tenant", "t"),))
+    address = PrometheusEndpoint(f"{scripted.url}/prom", query="dropped=1", params=(("tenant", "t"),))
     headers = {"Authorization": "Bearer abc", "X-Scope-OrgID": "team", "Accept-Encoding": "identity"}
-    await run_worker(request_to("", 'up{job=~"a|b"}', target=target, headers=headers))
+    await run_worker(request_to("", 'up{job=~"a|b"}', endpoint=address, headers=headers))
     (seen,) = scripted.seen
     assert seen.method == "GET"
     assert (
@@ -109,8 +108,8 @@ async def test_what_is_sent(scripted: Scripted) -> None:
 async def test_what_is_posted(how: str, scripted: Scripted) -> None:
     scripted.answer(200, series(UP))
     selector = "up" if how == "verb" else "up{pod=~'" + "x" * 9000 + "'}"
-    target = Target(scripted.url, query="kept=1", verb="POST" if how == "verb" else "GET")
-    (line,) = await run_worker(request_to("", selector, target=target))
+    address = PrometheusEndpoint(scripted.url, query="kept=1", verb="POST" if how == "verb" else "GET")
+    (line,) = await run_worker(request_to("", selector, endpoint=address))
     assert line.done
     (seen,) = scripted.seen
     assert (seen.method, seen.target) == ("POST", "/api/v1/series?kept=1")
@@ -121,9 +120,13 @@ async def test_what_is_posted(how: str, scripted: Scripted) -> None:
 async def test_an_answer_is_names_and_label_names(scripted: Scripted) -> None:
     body = series(UP, {"__name__": "up", "node": "n"}, {"__name__": "down"}, warnings=["partial"])
     scripted.answer(200, body)
+    listed = (
+        SeriesInfo("up", frozenset({"job", "pod", "node"}), 2),
+        SeriesInfo("down", frozenset(), 1),
+    )
     assert await run_worker(request_to(scripted.url, "x")) == [
-        WorkerLine(0, (SeriesInfo("up", frozenset({"job", "pod", "node"}), 2), SeriesInfo("down", frozenset(), 1)), done=True, bytes=len(body))
-    ]  # fmt: skip
+        WorkerLine(0, listed, done=True, bytes=len(body))
+    ]
 
 
 async def test_a_long_answer_is_read_in_pieces(scripted: Scripted) -> None:
@@ -146,7 +149,7 @@ async def test_a_long_result_is_told_in_several_lines(scripted: Scripted) -> Non
     assert len(lines) > 2
     assert [line.done for line in lines] == [False] * (len(lines) - 1) + [True]
     assert [info.name for line in lines for info in line.series] == [each["__name__"] for each in many]
-    assert max(len(msgspec.json.encode(line)) for line in lines) < 2 * series_wire.LINE_BYTES
+    assert max(len(msgspec.json.encode(line)) for line in lines) < 2 * LINE_BYTES
 
 
 async def test_an_empty_list_is_fine_and_null_is_not(scripted: Scripted) -> None:
@@ -244,11 +247,11 @@ async def test_a_slow_answer(scripted: Scripted) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "kind", "text"),
     [
-        (200, "<html>", "decode", f"not JSON: {hints.NO_API}"),
-        (200, "", "decode", f"not JSON: {hints.NO_API}"),
+        (200, "<html>", "decode", f"not JSON: {endpoint.NO_API}"),
+        (200, "", "decode", f"not JSON: {endpoint.NO_API}"),
         (200, '{"status":', "decode", "not a list of series: Input data was truncated"),
-        (404, "404 page not found", "status", f"HTTP status 404: {hints.NO_API}"),
-        (400, "Client sent an HTTP request to an HTTPS server.\n", "status", hints.ONLY_TLS),
+        (404, "404 page not found", "status", f"HTTP status 404: {endpoint.NO_API}"),
+        (400, "Client sent an HTTP request to an HTTPS server.\n", "status", endpoint.ONLY_TLS),
     ],
 )
 async def test_another_server_at_the_address(
@@ -261,10 +264,10 @@ async def test_another_server_at_the_address(
 
 async def test_a_server_without_tls(scripted: Scripted) -> None:
     (line,) = await run_worker(request_to(scripted.url.replace("http://", "https://"), "x"))
-    assert (line.kind, line.text) == ("unreachable", hints.NO_TLS)
+    assert (line.kind, line.text) == ("unreachable", endpoint.NO_TLS)
 
 
-async def test_nobody_there() -> None:
+async def test_connection_refused() -> None:
     (line,) = await run_worker(request_to("http://127.0.0.1:1", "x"))
     assert (line.kind, line.text) == ("unreachable", "Connection refused")
 
@@ -283,46 +286,46 @@ async def test_an_answer_that_breaks_off(scripted: Scripted) -> None:
     assert (line.kind, line.text) == ("unreachable", "the connection broke within the answer")
 
 
-async def test_redirects_are_not_followed_for_ever(scripted: Scripted) -> None:
+async def test_redirects_are_limited(scripted: Scripted) -> None:
     async def respond(_: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("/again")
 
     scripted.respond = respond
     (line,) = await run_worker(request_to(scripted.url, "x"))
-    assert (line.kind, line.text) == ("status", "redirected too often or to nowhere")
+    assert (line.kind, line.text) == ("status", "too many redirects, or a redirect to an invalid URL")
 
 
-async def test_trust(start_scripted: Start, authority: Authority, other_authority: Authority) -> None:
+async def test_tls_files(start_scripted: Start, authority: Authority, other_authority: Authority) -> None:
     server = await start_scripted(authority.server_context(client_certificates=True))
     server.answer(200, series(UP))
     pair = authority.issue()
     shown = {"cert_file": str(pair.certificate), "key_file": str(pair.key)}
 
-    async def ask(**trust: object) -> WorkerLine:
-        (line,) = await run_worker(request_to(server.url, "x", trust=Trust(**trust)))  # type: ignore[arg-type]  # a table of settings
+    async def ask(**files: object) -> WorkerLine:
+        (line,) = await run_worker(request_to(server.url, "x", tls=TLSFiles(**files)))  # type: ignore[arg-type]  # a table of settings
         return line
 
     assert (await ask(ca_file=str(authority.file), **shown)).done
     assert (await ask(ca_file=str(authority.file))).kind == "unreachable"
-    for trust in ({}, {"ca_file": str(other_authority.file)}):
-        refusal = await ask(**trust, **shown)
+    for files in ({}, {"ca_file": str(other_authority.file)}):
+        refusal = await ask(**files, **shown)
         assert refusal.kind == "unreachable"
         assert refusal.text.startswith("certificate not accepted: ")
         assert "0x" not in refusal.text
 
 
-async def test_each_run_reads_the_files_of_trust_as_they_are(
+async def test_each_run_reads_the_tls_files_again(
     start_scripted: Start, authority: Authority, other_authority: Authority, tmp_path: Path
 ) -> None:
     server = await start_scripted(authority.server_context(client_certificates=True))
     server.answer(200, series(UP))
     files = [tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key")]
-    trust = Trust(str(files[0]), str(files[1]), str(files[2]))
+    tls = TLSFiles(str(files[0]), str(files[1]), str(files[2]))
 
     async def ask(ca: bytes, certificate: bytes, key: bytes) -> WorkerLine:
         for file, content in zip(files, (ca, certificate, key), strict=True):
             file.write_bytes(content)
-        (line,) = await run_worker(request_to(server.url, "x", trust=trust))
+        (line,) = await run_worker(request_to(server.url, "x", tls=tls))
         return line
 
     pair = authority.issue()
@@ -334,7 +337,7 @@ async def test_each_run_reads_the_files_of_trust_as_they_are(
         broken[place] = content[: len(content) // 2]
         assert (await ask(*broken)).kind == "unreachable"
     files[0].unlink()
-    (line,) = await run_worker(request_to(server.url, "x", trust=trust))
+    (line,) = await run_worker(request_to(server.url, "x", tls=tls))
     assert line.kind == "unreachable"
     assert "ca.crt" in line.text
     assert (await ask(*good)).done
@@ -343,10 +346,10 @@ async def test_each_run_reads_the_files_of_trust_as_they_are(
 async def test_another_name_in_the_servers_certificate(start_scripted: Start, authority: Authority) -> None:
     server = await start_scripted(authority.server_context(authority.issue("prometheus.example")))
     server.answer(200, series(UP))
-    (line,) = await run_worker(request_to(server.url, "x", trust=Trust(str(authority.file))))
+    (line,) = await run_worker(request_to(server.url, "x", tls=TLSFiles(str(authority.file))))
     assert line.kind == "unreachable"
     (line,) = await run_worker(
-        request_to(server.url, "x", trust=Trust(str(authority.file), server_name="prometheus.example"))
+        request_to(server.url, "x", tls=TLSFiles(str(authority.file), server_name="prometheus.example"))
     )
     assert line.done
 
@@ -354,7 +357,7 @@ async def test_another_name_in_the_servers_certificate(start_scripted: Start, au
 async def test_the_environment_says_nothing(
     scripted: Scripted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password else\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     scripted.answer(200, series(UP))
@@ -370,7 +373,7 @@ async def test_a_proxy_is_used_when_it_is_given(scripted: Scripted) -> None:
     assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/series?")
 
 
-# -- the lister with its process --------------------------------------------------------------------------------------
+# -- the lister with its process -------------------------------------------------------------------
 
 MakeLister = Callable[..., Awaitable[SeriesLister]]
 
@@ -467,7 +470,7 @@ async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment(
         scripted.url.replace("http://", "http://user:hidden-password@"), headers=(("X-Key", "hidden-key"),)
     )
     await lister.series(["up"], WALL)
-    assert any(b"discovery_worker" in text for text in shown)
+    assert any(b"series_worker" in text for text in shown)
     assert not any(b"hidden" in text for text in shown)
     assert scripted.seen[0].headers["x-key"] == "hidden-key"
 
@@ -536,9 +539,7 @@ async def test_a_killed_worker(scripted: Scripted, make_lister: MakeLister, faul
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-async def test_a_caller_who_leaves_takes_the_worker_along(
-    scripted: Scripted, make_lister: MakeLister
-) -> None:
+async def test_a_cancelled_caller_ends_the_worker(scripted: Scripted, make_lister: MakeLister) -> None:
     begun = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -563,7 +564,7 @@ async def test_a_worker_that_cannot_start(
     make_lister: MakeLister, monkeypatch: pytest.MonkeyPatch, faults: ProblemLog
 ) -> None:
     lister = await make_lister("http://127.0.0.1:1")
-    monkeypatch.setattr(series_wire, "MODULE", "adapter.clients.there_is_none")
+    monkeypatch.setattr("adapter.prometheus.series.MODULE", "adapter.prometheus.missing")
     (error,) = (await lister.series(["up"], WALL)).values()
     assert isinstance(error, PrometheusError)
     assert (error.kind, str(error)) == ("worker", "the discovery worker ended with exit status 1")

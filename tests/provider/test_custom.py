@@ -369,7 +369,7 @@ async def test_too_many_questions_are_no_failure_of_prometheus(monkeypatch: pyte
     async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
         assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
         here.clock.advance(2.0)
-        monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
+        monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
         for asked in (custom(here, "/namespaces/web/pods/b/hits"), external(here)):
             with pytest.raises(TooManyRequestsError) as raised:
                 await asked

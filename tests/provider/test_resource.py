@@ -135,7 +135,7 @@ async def test_a_failed_node_query_empties_the_list() -> None:
 
 async def test_too_many_questions_empty_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prometheus was not asked, so nothing is known of any node: the caller is told to come again."""
-    monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
+    monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
     async with world(RULES, answer=lambda _: vector(), nodes=nodes("node1")) as here:
         assert (await refused(here, "/nodes"))[0] == 429
         assert here.querier.asked == []

@@ -30,7 +30,7 @@ from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
-from adapter.rules.resource import KINDS, PODS, Pair, ResourceQuery
+from adapter.rules.resource import KINDS, PODS, CpuAndMemory, ResourceQuery
 from adapter.server.api import encoding_resource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
@@ -276,7 +276,7 @@ class Bench:
         return {place(each): each for each in answer.items}
 
     async def ask_separately(
-        self, pair: Callable[[GroupResource], Pair], path: str
+        self, pair: Callable[[GroupResource], CpuAndMemory], path: str
     ) -> dict[tuple[str, str], set[Usages]]:
         """Return what each object of a question may have, by prometheus-adapter's queries: two for each
         namespace.

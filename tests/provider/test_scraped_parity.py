@@ -19,7 +19,7 @@ from adapter.provider.relist import Relister
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import exposition
-from adapter.rules.scrape.pod_query import Identity, compile_query
+from adapter.rules.scrape.pod_query import PodIdentity, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.cache import ScrapedValues
@@ -28,7 +28,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support import waiting
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
-from tests.support.world import FakeLister, FakePod, compile_text
+from tests.support.world import FakeLister, FakePod, compile_text, read_scraped
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -113,7 +113,7 @@ def test_a_query_gives_what_prometheus_gives(
         promql = parsed.render({"Series": "", "LabelMatchers": matchers.join(named), "GroupBy": "pod"})
         theirs = [float(sample["value"][1]) for sample in recorded.query(promql, at=NOW)]
 
-        found = compiled.evaluate(shown, "", Identity("shop", "web-0", "namespace", "pod"), parts, WINDOW)
+        found = compiled.evaluate(shown, "", PodIdentity("shop", "web-0", "namespace", "pod"), parts, WINDOW)
 
         ours = [] if found is None else [found.value]
         assert ours == pytest.approx(theirs, rel=1e-9, nan_ok=True), (promql, selector)
@@ -237,7 +237,7 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(
             running = asyncio.create_task(scraped.run())
 
             def ours(metric: str, selector: str = "") -> float | None:
-                found = scraped.read_metric("shop", metric, [pod.name], parse_selector(selector))
+                found = read_scraped(scraped, "shop", metric, [pod.name], parse_selector(selector))
                 assert found is not None
                 value = found.values.get(pod.name)
                 return None if value is None else value.value

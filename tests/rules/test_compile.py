@@ -24,7 +24,10 @@ FAULTS = {
     "template without the resource": (
         "{resources: {template: 'kube_<<.Group>>'}}",
         [
-            "resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: label template"
+            (
+                "resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: label "
+                "template"
+            )
         ],
     ),
     "template renders to nothing": (
@@ -42,13 +45,19 @@ FAULTS = {
     "unknown resource, near none": (
         "{resources: {overrides: {p: {resource: hpa}}}}",
         [
-            "resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a short name"
+            (
+                "resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a "
+                "short name"
+            )
         ],
     ),
     "resource of another group": (
         "{resources: {overrides: {p: {resource: deployment, group: batch}}}}",
         [
-            "resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean deployment?)"
+            (
+                "resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean "
+                "deployment?)"
+            )
         ],
     ),
     "query does not parse": (
@@ -58,7 +67,10 @@ FAULTS = {
     "query with what is not supported": (
         "{metricsQuery: '<<slice .Series 1>>'}",
         [
-            'metricsQuery: <<slice .Series 1>>: expected a Go template with << >>: 1:3: "slice" is not supported'
+            (
+                'metricsQuery: <<slice .Series 1>>: expected a Go template with << >>: 1:3: "slice" is not '
+                "supported"
+            )
         ],
     ),
     "filter and matches": (
@@ -73,7 +85,10 @@ FAULTS = {
         ["name.as: expected a replacement such as ${1}_${2}, because name.matches has 2 capture groups"],
     ),
     "all at once": (
-        "{resources: {template: 'x', overrides: {a: {resource: apps}}}, metricsQuery: '<<', name: {matches: '('}}",
+        (
+            "{resources: {template: 'x', overrides: {a: {resource: apps}}}, metricsQuery: '<<', name: "
+            "{matches: '('}}"
+        ),
         ["resources.template: x", "resources.overrides.a: apps", "metricsQuery: <<", "name.matches: ("],
     ),
 }
@@ -175,7 +190,10 @@ externalRules: [{seriesQuery: c}, {seriesQuery: a}]
 
 
 def test_a_rule_that_is_written_as_before_is_the_same() -> None:
-    """So that what was answered to its questions still is; one that changed in anything, its place included, is another."""
+    """So that what was answered to its questions still is.
+
+    One that changed in anything, its place included, is another.
+    """
     text = "rules:\n- seriesQuery: a\n- seriesQuery: b\nexternalRules:\n- seriesQuery: c\n"
     known, _ = faults_of(text)
     changed = rules_file.parse_rules(text.replace("seriesQuery: b", "seriesQuery: d"), "rules.yaml").config
@@ -266,14 +284,16 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
         pytest.param(
             "rules",
             SCRAPED.replace("sum(", "stddev("),
-            "rules[0].metricsQuery: stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>): expected a query that scrape can "
+            "rules[0].metricsQuery: stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>): expected a "
+            "query that scrape can "
             "evaluate for one pod by itself: stddev is not one of sum, max, min, avg, count",
             id="query",
         ),
         pytest.param(
             "rules",
             SCRAPED.replace("template: '<<.Resource>>'", "overrides: {n: {resource: namespace}}"),
-            "rules[0].scrape: expected a rule that names pods, by resources.template or resources.overrides: no generic resource "
+            "rules[0].scrape: expected a rule that names pods, by resources.template or "
+            "resources.overrides: no generic resource "
             "label form specified for this metric",
             id="no pods",
         ),

@@ -1,6 +1,6 @@
 """Text that others choose, on its way into PromQL: names of series and labels, selectors, names of objects.
 
-Whatever it is, a query reads the series that the rule is about, with the matchers that were asked for, or there is none.
+Whatever the text, a query reads the series of the rule with the requested matchers, or there is no query.
 """
 
 import re
@@ -19,7 +19,7 @@ from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import age, plan
+from adapter.rules.plan import lookback, plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import Registry
 from tests.support.world import compile_rule, compile_text
@@ -141,7 +141,8 @@ def grouping(query: str) -> list[str]:
 
 
 def built(template: str, *known: SeriesInfo, catalogue: Catalogue = BUILTIN) -> Registry:
-    text = f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: {_yaml(template)}}}]"
+    resources = "{template: <<.Resource>>}"
+    text = f"rules: [{{seriesQuery: s, resources: {resources}, metricsQuery: {_yaml(template)}}}]"
     return registry.build(compile_text(text, catalogue), registry.remember({}, "s", known), 1)
 
 
@@ -223,7 +224,8 @@ def test_a_selector_adds_its_matchers_and_nothing_else(
     key: str, value: str, form: str, template: str
 ) -> None:
     rule = compile_rule(
-        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: {_yaml(TEMPLATES[template])}}}]"
+        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: "
+        f"{_yaml(TEMPLATES[template])}}}]"
     )
     try:
         parts = matchers.from_selector(parse_selector(form.format(key, value)))
@@ -236,7 +238,7 @@ def test_a_selector_adds_its_matchers_and_nothing_else(
     assert name == "x"
     if rule.query.is_plain() and "LabelValuesByName" not in rule.query.fields():
         assert found == shown(own)
-        assert list(selectors_of(age.age_query(text, "x", own).promql)) == [("x", shown(own))]
+        assert list(selectors_of(lookback.age_query(text, "x", own).promql)) == [("x", shown(own))]
     else:
         assert ("pod", "web-0") in {(label, text) for label, _, text in found}
         assert {label for label, _, _ in found} <= {part.label for part in own}
@@ -245,7 +247,8 @@ def test_a_selector_adds_its_matchers_and_nothing_else(
 @given(TEXTS, st.sampled_from(sorted(TEMPLATES)))
 def test_the_name_of_an_object_stays_a_value(name: str, template: str) -> None:
     rule = compile_rule(
-        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: {_yaml(TEMPLATES[template])}}}]"
+        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: "
+        f"{_yaml(TEMPLATES[template])}}}]"
     )
     query = MetricQuery(rule, "x", (), "namespace", "pod")
     try:
@@ -262,7 +265,8 @@ def test_the_name_of_an_object_stays_a_value(name: str, template: str) -> None:
 
 def test_the_reason_names_label_and_value() -> None:
     rule = compile_rule(
-        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: {_yaml(TEMPLATES['values in quotes'])}}}]"
+        f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: "
+        f"{_yaml(TEMPLATES['values in quotes'])}}}]"
     )
     with pytest.raises(
         TemplateError,

@@ -126,7 +126,9 @@ def test_an_object_has_one_sample_or_one_for_each_of_its_parts() -> None:
     assert parted.doubles(nameless, [one, nameless])
 
 
-MILLI: dict[float, int | Dropped] = {64.1: 64099, 2.01: 2009, -1.5: -1500, math.nan: NAN, math.inf: INFINITE, -math.inf: INFINITE}  # fmt: skip
+MILLI: dict[float, int | Dropped] = {
+    64.1: 64099, 2.01: 2009, -1.5: -1500, math.nan: NAN, math.inf: INFINITE, -math.inf: INFINITE,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "expected"), MILLI.items(), ids=map(str, MILLI))

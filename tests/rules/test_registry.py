@@ -3,7 +3,7 @@ import pytest
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
-from adapter.rules.registry import CustomKey, Memory, Registry
+from adapter.rules.registry import CustomKey, Registry, SeriesMemory
 from tests.support.world import compile_rule, compile_text
 
 PODS = GroupResource("", "pods")
@@ -17,7 +17,7 @@ def info(name: str, *labels: str, count: int = 1) -> SeriesInfo:
 
 
 def build(text: str, catalogue: Catalogue = BUILTIN, **lists: list[SeriesInfo]) -> Registry:
-    memory: Memory = {}
+    memory: SeriesMemory = {}
     for selector, answer in lists.items():
         memory = registry.remember(memory, selector, answer)
     return registry.build(compile_text(text, catalogue), memory, 1)
@@ -105,7 +105,8 @@ def test_of_several_series_names_the_last_wins() -> None:
 
 def test_two_labels_for_one_resource_are_no_collision() -> None:
     built = build(
-        "rules: [{seriesQuery: s, resources: {overrides: {pod: {resource: pod}, pod_name: {resource: pod}}}}]",
+        "rules: [{seriesQuery: s, resources: {overrides: {pod: {resource: pod}, pod_name: {resource: "
+        "pod}}}}]",
         s=[info("hits", "pod", "pod_name")],
     )
     assert answers(built) == {"pods/hits": ("hits", "rules[0]")}
@@ -144,11 +145,11 @@ def test_cluster_scoped_custom_resources_keep_upstreams_form_and_get_their_own()
 SEEN = (info("a", "pod"), info("b", "pod"))
 
 
-def names(memory: Memory) -> list[str]:
+def names(memory: SeriesMemory) -> list[str]:
     return [known.series.name for known in memory["s"]]
 
 
-def labels(memory: Memory, name: str) -> set[str]:
+def labels(memory: SeriesMemory, name: str) -> set[str]:
     return next(set(known.series.labels) for known in memory["s"] if known.series.name == name)
 
 
@@ -166,7 +167,7 @@ def test_a_name_missing_twice_is_forgotten() -> None:
 
 
 def test_missing_twice_means_twice_in_a_row() -> None:
-    memory: Memory = {}
+    memory: SeriesMemory = {}
     for answer in (SEEN, SEEN[1:], SEEN, SEEN[1:]):
         memory = registry.remember(memory, "s", answer)
     assert names(memory) == ["a", "b"]
@@ -284,7 +285,7 @@ def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) 
     )
 
     def built(lists: dict[str, list[SeriesInfo]]) -> Registry:
-        memory: Memory = {}
+        memory: SeriesMemory = {}
         for selector, answer in lists.items():
             memory = registry.remember(memory, selector, answer)
         return registry.build(rules, memory, 1)

@@ -1,4 +1,7 @@
-"""From samples to usages. Which pods are left out is also shown through the real provider, in tests/provider/test_resource.py."""
+"""From samples to usages.
+
+Which pods are left out is also shown through the real provider, in tests/provider/test_resource.py.
+"""
 
 import math
 from fractions import Fraction
@@ -10,14 +13,14 @@ from hypothesis import strategies as st
 from adapter.model.metrics import ContainerUsage, ObjectUsage, Sample, Usage
 from adapter.rules import resource
 from adapter.rules.query import INFINITE, NAN, Dropped
-from adapter.rules.resource import INCOMPLETE, NEGATIVE, OVERFLOW, Absent, Labelled
+from adapter.rules.resource import INCOMPLETE, NEGATIVE, OVERFLOW, Absent, UsageSamples
 
 LABELS = {"app": "web"}
 
 
-def samples(*given: tuple[str | None, float], time: float = 100.0) -> Labelled:
+def samples(*given: tuple[str | None, float], time: float = 100.0) -> UsageSamples:
     """Return samples of containers (None: without the label) one second apart."""
-    return Labelled(
+    return UsageSamples(
         [
             Sample({} if container is None else {"c": container}, value, time + number)
             for number, (container, value) in enumerate(given)
@@ -26,7 +29,7 @@ def samples(*given: tuple[str | None, float], time: float = 100.0) -> Labelled:
     )
 
 
-def pod(cpu: Labelled, memory: Labelled) -> ObjectUsage | Absent | None:
+def pod(cpu: UsageSamples, memory: UsageSamples) -> ObjectUsage | Absent | None:
     return resource.pod_usage("shop", "web-1", LABELS, cpu, memory)
 
 
@@ -50,7 +53,7 @@ def test_a_missing_label_is_a_container_without_a_name_and_the_last_sample_count
 
 
 def test_a_rule_without_a_container_label_has_one_container() -> None:
-    one = Labelled([Sample({"c": "a"}, 1.0, 0.0)], "")
+    one = UsageSamples([Sample({"c": "a"}, 1.0, 0.0)], "")
     found = pod(one, one)
     assert isinstance(found, ObjectUsage)
     assert [each.name for each in found.containers] == [""]
@@ -80,13 +83,13 @@ def test_a_container_with_one_of_the_two(
         (9.3e15, OVERFLOW),
     ],
 )
-def test_a_value_that_is_none(value: float, reason: Dropped) -> None:
-    text = f"container 'b' has a value that is none ({reason})"
+def test_an_unusable_value(value: float, reason: Dropped) -> None:
+    text = f"container 'b' has an unusable value ({reason})"
     good = samples(("a", 1.0), ("b", 1.0))
     assert pod(samples(("a", 1.0), ("b", value)), good) == Absent(reason, text)
     assert pod(good, samples(("a", 1.0), ("b", value))) == Absent(reason, text)
     node = resource.node_usage("n", {}, samples((None, value)), good)
-    assert node == Absent(reason, f"the node has a value that is none ({reason})")
+    assert node == Absent(reason, f"the node has an unusable value ({reason})")
 
 
 @pytest.mark.parametrize(("cpu", "memory"), [([], [("a", 1.0)]), ([("a", 1.0)], []), ([], [])])
@@ -110,7 +113,7 @@ parts = st.lists(st.tuples(st.sampled_from(["a", "b", None]), values), max_size=
 def test_a_pod_is_never_less_than_what_was_measured_of_it(
     cpu: list[tuple[str | None, float]], memory: list[tuple[str | None, float]]
 ) -> None:
-    """Whoever adds up what is listed never gets less than the last good sample of each container that was seen."""
+    """The sum of what is listed is never less than the last good sample of each container."""
     found = pod(samples(*cpu), samples(*memory))
     if not isinstance(found, ObjectUsage):
         return
@@ -120,5 +123,6 @@ def test_a_pod_is_never_less_than_what_was_measured_of_it(
         usage = next(each.usage for each in found.containers if each.name == name)
         for of_kind, milli in ((cpu, usage.cpu), (memory, usage.memory)):
             last = [value for container, value in of_kind if (container or "") == name][-1]
-            exact = Fraction(last) * 1000  # a float of this size is not exact to one
-            assert exact - 1 < milli <= exact
+            exact = Fraction(last) * 1000
+            rounding = math.ulp(last * 1000) / 2 if last * 1000 >= 2**53 else 0  # of the product of floats
+            assert exact - 1 - Fraction(rounding) < milli <= exact + Fraction(rounding)

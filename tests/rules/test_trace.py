@@ -59,7 +59,10 @@ def test_what_a_rule_makes_of_its_series() -> None:
 
 def test_steps() -> None:
     assert trace.steps(traced("requests")[0]) == [
-        "matches http_requests (2 series), http_requests_old (1 series), up (1 series), http_errors (1 series)",
+        (
+            "matches http_requests (2 series), http_requests_old (1 series), up (1 series), http_errors (1 "
+            "series)"
+        ),
         "dropped by seriesFilters isNot _old$: http_requests_old (1 series)",
         "dropped by name.matches ^http_(.*)$: up (1 series)",
         "becomes errors: http_errors (1 series)",
@@ -89,7 +92,10 @@ def test_steps_are_few() -> None:
     names = [f"http_{number}" for number in range(7)]
     lists = {**LISTS, '{job="web"}': series(*[{"__name__": name} for name in names], {"__name__": "http_"})}
     assert trace.steps(traced("requests", lists)[0]) == [
-        "matches http_0 (1 series), http_1 (1 series), http_2 (1 series), http_3 (1 series), http_4 (1 series) and 3 more",
+        (
+            "matches http_0 (1 series), http_1 (1 series), http_2 (1 series), http_3 (1 series), http_4 (1 "
+            "series) and 3 more"
+        ),
         *[f"becomes {number}: http_{number} (1 series)" for number in range(5)],
         "and 3 metrics more",
     ]

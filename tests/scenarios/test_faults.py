@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 from aiohttp import web
 
-from adapter.prometheus import hints
+from adapter.prometheus import endpoint
 from adapter.provider.rules_files import RulesFiles
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
@@ -195,9 +195,9 @@ FAILURES = {
         faulty.reply(200, "<html>please sign in</html>", "text/html"),
         "queries",
         "decode",
-        f"not JSON: {hints.NO_API}",
+        f"not JSON: {endpoint.NO_API}",
     ),
-    "nothing with 200": _Failure(faulty.reply(200, ""), "queries", "decode", f"not JSON: {hints.NO_API}"),
+    "nothing with 200": _Failure(faulty.reply(200, ""), "queries", "decode", f"not JSON: {endpoint.NO_API}"),
     "half of the JSON": _Failure(
         faulty.reply(
             200, '{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"web-0"},"val'

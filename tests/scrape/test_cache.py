@@ -1,8 +1,8 @@
-"""What scrapes of pods come to over time: which are scraped, what their values are, and what becomes of them when scrapes fail."""
+"""Scrapes over time: which pods are scraped, what their values are, and what happens when scrapes fail."""
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -14,9 +14,18 @@ from adapter.model.metrics import CustomAnswer, SeriesInfo
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.rules.registry import CustomKey
 from adapter.rules.resource import PODS
-from adapter.scrape.interfaces import ScrapedAnswer, ScrapedValue
+from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from tests.support.clock import WALL
-from tests.support.world import FakePod, Outcome, World, compile_text, custom_question, vector, world
+from tests.support.world import (
+    FakePod,
+    Outcome,
+    World,
+    compile_text,
+    custom_question,
+    read_scraped,
+    vector,
+    world,
+)
 
 RULE = """
 - seriesQuery: {series}
@@ -45,7 +54,7 @@ async def scraping(text: str = "", **settings: object) -> AsyncIterator[World]:
 
 
 def read(here: World, metric: str = "depth", *names: str, selector: str = "") -> ScrapedAnswer:
-    found = here.scraped.read_metric("shop", metric, names or ("a", "b"), parse_selector(selector))
+    found = read_scraped(here.scraped, "shop", metric, names or ("a", "b"), parse_selector(selector))
     assert found is not None
     return found
 
@@ -55,7 +64,7 @@ async def step(here: World, seconds: float = 1.0) -> None:
     await here.scrape()
 
 
-# --- which pods --------------------------------------------------------------------------------------------------------
+# --- which pods -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,15 +110,16 @@ async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFix
         assert here.faults.active() == {("scrape", "rules[0]"): "no port is named metrics"}
 
 
-async def test_metrics_of_rules_without_scraping_and_unknown_ones_are_nobodys_business() -> None:
-    text = f"rules:\n- {{seriesQuery: gauges, resources: {{template: <<.Resource>>}}, metricsQuery: '{GAUGE}'}}\n"
+async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> None:
+    resources = "{template: <<.Resource>>}"
+    text = f"rules:\n- {{seriesQuery: gauges, resources: {resources}, metricsQuery: '{GAUGE}'}}\n"
     async with scraping(text) as here:
         here.scraped.want("x", "shop", ["depth", "unknown"], [A])
         await here.scrape()
 
         assert here.reader.asked == []
-        assert here.scraped.read_metric("shop", "depth", ["a"], EVERYTHING) is None
-        assert here.scraped.read_metric("shop", "unknown", ["a"], EVERYTHING) is None
+        assert read_scraped(here.scraped, "shop", "depth", ["a"], EVERYTHING) is None
+        assert read_scraped(here.scraped, "shop", "unknown", ["a"], EVERYTHING) is None
         assert not here.scraped.is_scraped("depth")
         assert here.scraped.entry_of("depth") is None
         assert here.scraped.window_of("depth") is None
@@ -138,7 +148,7 @@ async def test_two_rules_with_the_same_access_share_the_scrapes_of_a_pod() -> No
         assert read(here, "hits").values["a"].value == 0
 
 
-async def test_what_nobody_wants_any_more_is_not_scraped() -> None:
+async def test_what_no_owner_wants_is_not_scraped() -> None:
     async with scraping() as here:
         here.scraped.want("x", "shop", ["depth", "hits"], [A, B])
         here.scraped.want("y", "shop", ["depth"], [B])
@@ -160,11 +170,11 @@ async def test_nothing_is_kept_of_owners_and_metrics_that_are_gone() -> None:
     async with scraping() as here:
         for number in range(50):
             here.scraped.want(f"x{number % 2}", "shop", ["depth", f"unknown{number}"], [A])
-        assert sum(map(len, here.scraped._sources.values())) == 4
+        assert sum(map(len, here.scraped._metrics.values())) == 4
         for number in range(2):
             here.scraped.forget(f"x{number}")
 
-        kept = (here.scraped._sources, here.scraped._wants, here.scraped._placed, here.scraped._targets)
+        kept = (here.scraped._metrics, here.scraped._wants, here.scraped._placed, here.scraped._targets)
         assert kept == ({}, {}, {}, {})
 
 
@@ -217,10 +227,10 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
             ["depth"],
             ["unknown"],
         ]
-        assert here.scraped.read_metric("shop", "hits", ["b"], EVERYTHING) is None
+        assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
-# --- values ------------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 async def test_a_gauge_is_there_with_the_first_scrape_and_a_rate_with_half_its_window() -> None:
@@ -244,7 +254,7 @@ async def test_only_the_pods_asked_for() -> None:
         await here.scrape()
 
         assert read(here, "depth", "b", "c").values.keys() == {"b"}
-        other = here.scraped.read_metric("elsewhere", "depth", ["a", "b"], EVERYTHING)
+        other = read_scraped(here.scraped, "elsewhere", "depth", ["a", "b"], EVERYTHING)
         assert other == ({}, {}, set())
 
 
@@ -274,30 +284,27 @@ async def test_openmetrics() -> None:
         here.scraped.want("x", "shop", ["depth"], [A])
         await here.scrape()
 
-        assert read(here) == ({}, {"a": 1000}, set()), "a sample from long ago is none of now"
+        assert read(here) == ({}, {"a": 1000}, set()), "a sample from long ago is not a current one"
 
 
-async def test_finished_scrapes_are_told_good_or_bad() -> None:
+async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
     async with scraping() as here:
-        told: list[tuple[str, str]] = []
-        owners: list[object] = []
-        here.scraped.subscribe(lambda namespace, metric: told.append((namespace, metric)))
-        here.scraped.subscribe_owners(owners.append)
+        owners: list[Hashable] = []
+        here.scraped.subscribe(owners.append)
         here.scraped.want("x", "shop", ["depth", "hits"], [A])
         here.scraped.want("x", "shop", ["depth", "hits"], [A])
         here.scraped.want("y", "shop", ["depth"], [A])
         await here.scrape()
-        assert sorted(told) == [("shop", "depth"), ("shop", "hits")]
         assert sorted(map(str, owners)) == ["x", "y"]
         here.reader.bodies["10.0.0.1"] = "depth 3"
         await here.scrape()
-        assert len(told) == 4
+        assert sorted(map(str, owners)) == ["x", "x", "y", "y"]
 
 
-async def test_a_pod_that_is_gone_when_its_scrape_ends_is_not_told_of() -> None:
+async def test_a_pod_that_is_gone_when_its_scrape_ends_notifies_no_owner() -> None:
     async with scraping() as here:
-        told: list[tuple[str, str]] = []
-        here.scraped.subscribe(lambda namespace, metric: told.append((namespace, metric)))
+        owners: list[Hashable] = []
+        here.scraped.subscribe(owners.append)
         here.scraped.want("x", "shop", ["depth"], [A])
         (key,) = here.scraped._targets
         here.reader.gate.clear()
@@ -308,11 +315,11 @@ async def test_a_pod_that_is_gone_when_its_scrape_ends_is_not_told_of() -> None:
         await scrape
         await here.scraped._scrape(key)
 
-        assert told == []
+        assert owners == []
         assert len(here.reader.asked) == 1
 
 
-# --- failures ----------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 async def test_the_last_good_value_until_two_intervals_and_a_timeout() -> None:
@@ -408,7 +415,7 @@ async def test_failures_are_counted_and_said_once_with_the_rule(
 
 async def test_intervals_and_windows_are_stretched_together() -> None:
     async with scraping() as here:
-        here.scraped._rounds._per_second = 1
+        here.scraped._schedule._per_second = 1
         here.scraped.want(
             "x", "shop", ["hits", "depth"], [A, B, FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")]
         )
@@ -425,7 +432,7 @@ async def test_intervals_and_windows_are_stretched_together() -> None:
         assert read(here).values == {}
 
 
-# --- the API -----------------------------------------------------------------------------------------------------------
+# --- the API --------------------------------------------------------------------------------------
 
 
 def answer(values: dict[str, float], ages: dict[str, float] | None = None) -> Outcome:
@@ -512,7 +519,7 @@ async def test_of_a_pod_that_fails_prometheus_has_the_word_where_its_sample_is_n
         assert counted == {"overdue": 1, "prometheus": len(values), "absent": 1 - len(values)}
 
 
-async def test_while_a_rate_is_not_known_yet_prometheus_stands_in() -> None:
+async def test_prometheus_answers_while_a_rate_is_not_known() -> None:
     async with scraping(names=("a",), answer=lambda _: answer({"a": 9})) as here:
         here.scraped.want("x", "shop", ["hits"], [A])
         here.reader.bodies["10.0.0.1"] = "hits 3"
@@ -564,7 +571,7 @@ async def test_an_old_answer_of_a_failing_prometheus_is_a_fallback() -> None:
 
 
 @pytest.mark.parametrize(("shown", "values"), [("NaN", {}), ("+Inf", {}), ("-3", {"a": -3000})])
-async def test_values_that_are_none_are_left_out(shown: str, values: dict[str, int]) -> None:
+async def test_unusable_values_are_left_out(shown: str, values: dict[str, int]) -> None:
     async with scraping(names=("a",)) as here:
         here.scraped.want("x", "shop", ["depth"], [A])
         here.reader.bodies["10.0.0.1"] = f"depth {shown}"
@@ -587,7 +594,7 @@ async def test_it_runs_and_ends() -> None:
     async with scraping(rules("interval: 100ms")) as here:
         here.reader.bodies["10.0.0.1"] = "depth 3"
         scraped = asyncio.Event()
-        here.scraped.subscribe(lambda _, __: scraped.set())
+        here.scraped.subscribe(lambda _: scraped.set())
         task = asyncio.create_task(here.scraped.run())
         here.scraped.want("x", "shop", ["depth"], [A])
         await scraped.wait()
@@ -597,7 +604,7 @@ async def test_it_runs_and_ends() -> None:
         assert read(here).values["a"].value == 3
 
 
-async def test_a_rule_of_somebody_who_asks_for_it_without_scraping_has_no_values() -> None:
+async def test_a_rule_without_scraping_has_no_values() -> None:
     async with scraping() as here:
         entry = here.relister.registry.custom[CustomKey(PODS, namespaced=True, metric="depth")]
         bare = msgspec.structs.replace(entry, rule=replace(entry.rule, pod_query=None))

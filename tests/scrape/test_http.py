@@ -18,8 +18,7 @@ from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.model.pod_networks import PodNetworks
 from adapter.sandbox.listener import Listener
-from adapter.scrape.bodies import Bodies
-from adapter.scrape.http import HEADER_BYTES, HEADERS_TAKEN, Body, Endpoint, Scraper
+from adapter.scrape.http import HEADER_BYTES, HEADERS_TAKEN, BodyBudget, ScrapedBody, ScrapeEndpoint, Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -48,8 +47,8 @@ class Pod:
         self.connections.add(request.transport)
         return await self._answer(request)
 
-    def endpoint(self, access: Access = ACCESS, namespace: str = "shop") -> Endpoint:
-        return Endpoint(namespace, "127.0.0.1", int(self.listener.address.rpartition(":")[2]), access)
+    def endpoint(self, access: Access = ACCESS, namespace: str = "shop") -> ScrapeEndpoint:
+        return ScrapeEndpoint(namespace, "127.0.0.1", int(self.listener.address.rpartition(":")[2]), access)
 
 
 def reply(body: bytes = BODY, status: int = 200, **headers: str) -> Handler:
@@ -82,7 +81,7 @@ class Scraping:
             self.clock, self.monitoring, faults, service_account=str(service_account), networks=LOOPBACK
         )
 
-    async def refusal(self, endpoint: Endpoint) -> tuple[str, str]:
+    async def refusal(self, endpoint: ScrapeEndpoint) -> tuple[str, str]:
         with pytest.raises(ScrapeError) as raised:
             await self.scraper.fetch(endpoint)
         return raised.value.kind, str(raised.value)
@@ -102,7 +101,7 @@ async def test_what_is_sent_and_what_comes_back(scraping: Scraping) -> None:
     async with pod(reply(Content_Type="text/plain; version=0.0.4")) as there:
         access = replace(ACCESS, path="/deep/metrics?name%5B%5D=x")
 
-        assert await scraping.scraper.fetch(there.endpoint(access)) == Body(BODY, openmetrics=False)
+        assert await scraping.scraper.fetch(there.endpoint(access)) == ScrapedBody(BODY, openmetrics=False)
 
         (request,) = there.requests
         assert (request.method, request.raw_path) == ("GET", "/deep/metrics?name%5B%5D=x")
@@ -150,7 +149,7 @@ async def test_no_proxy_stands_between(scraping: Scraping, monkeypatch: pytest.M
         assert proxy.requests == []
 
 
-# --- failures ------------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -171,7 +170,7 @@ async def test_another_status_is_a_failure(scraping: Scraping, status: int) -> N
         assert await scraping.refusal(there.endpoint()) == ("status", f"HTTP status {status}")
 
 
-async def test_nobody_listens(scraping: Scraping) -> None:
+async def test_connection_refused(scraping: Scraping) -> None:
     async with pod(reply()) as there:
         await there.listener.down()
 
@@ -224,12 +223,12 @@ async def test_something_that_does_not_speak_http(scraping: Scraping) -> None:
         kind, said = await scraping.refusal(endpoint)
 
     assert kind == "status"
-    assert said.startswith("not an answer of HTTP: ")
+    assert said.startswith("invalid HTTP response: ")
 
 
 @asynccontextmanager
-async def raw(sent: bytes) -> AsyncIterator[Endpoint]:
-    """Serve bytes as they are to whoever sends a request."""
+async def raw(sent: bytes) -> AsyncIterator[ScrapeEndpoint]:
+    """Answer every request with these bytes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -239,7 +238,7 @@ async def raw(sent: bytes) -> AsyncIterator[Endpoint]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        yield Endpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
+        yield ScrapeEndpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +255,7 @@ async def raw(sent: bytes) -> AsyncIterator[Endpoint]:
     ],
 )
 async def test_only_addresses_of_pods_are_asked(scraping: Scraping, address: str, said: str) -> None:
-    assert await scraping.refusal(Endpoint("shop", address, 80, ACCESS)) == ("unreachable", said)
+    assert await scraping.refusal(ScrapeEndpoint("shop", address, 80, ACCESS)) == ("unreachable", said)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::1"])
@@ -272,12 +271,12 @@ async def test_loopback_is_refused_unless_it_is_named(address: str) -> None:
 
 def test_addresses_of_version_6_stand_in_brackets() -> None:
     assert (
-        Endpoint("shop", "2001:DB8::1", 8080, ACCESS).url(PodNetworks())
+        ScrapeEndpoint("shop", "2001:DB8::1", 8080, ACCESS).url(PodNetworks())
         == "http://[2001:db8::1]:8080/metrics"
     )
 
 
-# --- limits --------------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 SMALL = replace(ACCESS, max_bytes=1024, max_lines=10)
 
@@ -352,8 +351,8 @@ async def test_the_head_of_an_answer_is_bounded(scraping: Scraping, headers: dic
         assert kind == "status"
 
 
-async def test_a_body_is_charged_as_it_comes_and_fails_where_it_has_to_give_way(scraping: Scraping) -> None:
-    bodies = Bodies(3000, 2000)
+async def test_a_body_is_charged_as_it_arrives_and_fails_if_it_exceeds_the_budget(scraping: Scraping) -> None:
+    bodies = BodyBudget(3000, 2000)
     async with pod(reply(BODY * 50)) as good, pod(reply(b"#" * 2001)) as bad:
         with closing(bodies.open("shop")) as buffer:
             assert (await scraping.scraper.fetch(good.endpoint(), buffer)).content == BODY * 50
@@ -377,7 +376,7 @@ async def test_unzipped_bytes_are_bounded(scraping: Scraping) -> None:
 
 
 async def test_bytes_as_they_come_are_bounded_too(scraping: Scraping) -> None:
-    """Zipped, they may come to nothing for ever."""
+    """Zipped, they may unzip to nothing without end."""
     header, nothing = zlib.compressobj(wbits=zlib.MAX_WBITS | 16).flush()[:10], b"\x00\x00\x00\xff\xff"
     body = header + nothing * 20_000
     assert zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(body) == b""
@@ -409,9 +408,9 @@ async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
         sink.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        endpoint = Endpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
+        endpoint = ScrapeEndpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
         if content is None:
-            said = "the body ends within a line, and nothing says that it ends there"
+            said = "the body ends within a line and has no length, so it may be truncated"
             assert await scraping.refusal(endpoint) == ("decode", said)
         else:
             assert (await scraping.scraper.fetch(endpoint)).content == content
@@ -420,12 +419,10 @@ async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
 @pytest.mark.parametrize(
     ("body", "encoding", "said"),
     [
-        pytest.param(b"not zipped", "gzip", "the body is not zipped as it says", id="not zipped"),
-        pytest.param(gzip.compress(BODY)[:-3], "x-gzip", "the zipped body was cut short", id="cut short"),
-        pytest.param(gzip.compress(BODY) * 2, "gzip", "something follows the zipped body", id="two members"),
-        pytest.param(
-            gzip.compress(BODY) + b"x", "gzip", "something follows the zipped body", id="a byte too many"
-        ),
+        pytest.param(b"not zipped", "gzip", "the body is not valid gzip", id="not zipped"),
+        pytest.param(gzip.compress(BODY)[:-3], "x-gzip", "the gzip body is truncated", id="cut short"),
+        pytest.param(gzip.compress(BODY) * 2, "gzip", "data follows the gzip body", id="two members"),
+        pytest.param(gzip.compress(BODY) + b"x", "gzip", "data follows the gzip body", id="a byte too many"),
         pytest.param(BODY, "br", "the body is encoded as br, which was not asked for", id="another encoding"),
     ],
 )
@@ -436,7 +433,7 @@ async def test_a_body_that_is_not_encoded_as_it_says(
         assert await scraping.refusal(there.endpoint()) == ("decode", said)
 
 
-# --- credentials ---------------------------------------------------------------------------------------------------------
+# --- credentials ----------------------------------------------------------------------------------
 
 
 def with_token(path: Path, *namespaces: str) -> Access:
@@ -479,7 +476,7 @@ async def test_a_token_is_read_again_when_it_changes(scraping: Scraping, tmp_pat
 
 
 @pytest.mark.parametrize("content", [None, "", "two\nlines", "ünprintable"])
-async def test_a_token_that_is_none_is_a_failure_and_nothing_is_sent(
+async def test_an_invalid_token_is_a_failure_and_nothing_is_sent(
     scraping: Scraping, tmp_path: Path, content: str | None
 ) -> None:
     if content is not None:
@@ -525,7 +522,7 @@ async def test_without_a_service_account_any_token_is_another(tmp_path: Path) ->
         assert there.requests[0].headers["Authorization"] == "Bearer secret"
 
 
-# --- TLS -----------------------------------------------------------------------------------------------------------------
+# --- TLS ------------------------------------------------------------------------------------------
 
 
 def secure(**tls: object) -> Access:
@@ -552,7 +549,7 @@ async def test_authorities_are_read_again(scraping: Scraping, authority: Authori
     access = secure(ca_file=str(file))
     async with pod(reply(), authority.server_context()) as there:
         kind, said = await scraping.refusal(there.endpoint(access))
-        assert (kind, said.partition(":")[0]) == ("credentials", "authorities cannot be read")
+        assert (kind, said.partition(":")[0]) == ("credentials", "the CA file cannot be read")
         file.write_bytes(authority.file.read_bytes())
         await scraping.scraper.fetch(there.endpoint(access))
         file.write_text("broken")
@@ -562,7 +559,7 @@ async def test_authorities_are_read_again(scraping: Scraping, authority: Authori
         )
 
 
-async def test_authorities_are_read_once_for_all_who_wait(
+async def test_a_ca_file_is_read_once_for_all_waiting_scrapes(
     scraping: Scraping, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[ssl.SSLContext] = []

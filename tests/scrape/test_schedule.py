@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from adapter.scrape.schedule import ScrapeRounds
+from adapter.scrape.schedule import ScrapeSchedule
 from adapter.telemetry.metrics import Monitoring
 
 pytestmark = pytest.mark.looptime
@@ -19,7 +19,7 @@ class Rounds:
 
     def __init__(self, per_second: float) -> None:
         self.monitoring = Monitoring()
-        self.rounds: ScrapeRounds[str] = ScrapeRounds(
+        self.schedule: ScrapeSchedule[str] = ScrapeSchedule(
             self._scrape, self.monitoring, per_second=per_second, random=lambda: 0.25
         )
         self.begun: list[tuple[str, float]] = []
@@ -45,7 +45,7 @@ class Rounds:
 @asynccontextmanager
 async def running(per_second: float = 2000, *, started: bool = True) -> AsyncIterator[Rounds]:
     made = Rounds(per_second)
-    task = asyncio.create_task(made.rounds.run())
+    task = asyncio.create_task(made.schedule.run())
     if started:
         await asyncio.sleep(0)
     try:
@@ -57,8 +57,8 @@ async def running(per_second: float = 2000, *, started: bool = True) -> AsyncIte
 
 async def test_each_at_its_interval() -> None:
     async with running() as here:
-        here.rounds.put("quick", 1)
-        here.rounds.put("slow", 10)
+        here.schedule.put("quick", 1)
+        here.schedule.put("slow", 10)
         await asyncio.sleep(30)
 
         quick, slow = here.times("quick"), here.times("slow")
@@ -71,7 +71,7 @@ async def test_each_at_its_interval() -> None:
 async def test_the_first_within_one_interval_spread_evenly() -> None:
     async with running() as here:
         for number in range(100):
-            here.rounds.put(f"pod-{number}", 1)
+            here.schedule.put(f"pod-{number}", 1)
         await asyncio.sleep(0.9999)
 
         assert len(here.begun) == 100
@@ -83,7 +83,7 @@ async def test_the_first_within_one_interval_spread_evenly() -> None:
 
 async def test_what_is_put_before_the_start_is_scraped_from_then_on() -> None:
     async with running(started=False) as here:
-        here.rounds.put("pod", 1)
+        here.schedule.put("pod", 1)
         await asyncio.sleep(5)
 
         assert len(here.times("pod")) == 5
@@ -92,10 +92,10 @@ async def test_what_is_put_before_the_start_is_scraped_from_then_on() -> None:
 async def test_beyond_the_limit_all_intervals_are_stretched_alike() -> None:
     async with running(per_second=10) as here:
         for number in range(10):
-            here.rounds.put(f"quick-{number}", 0.5)
+            here.schedule.put(f"quick-{number}", 0.5)
         for number in range(10):
-            here.rounds.put(f"slow-{number}", 1)
-        assert here.metric("interval_stretch_ratio") == here.rounds.stretch == 3
+            here.schedule.put(f"slow-{number}", 1)
+        assert here.metric("interval_stretch_ratio") == here.schedule.stretch == 3
         await asyncio.sleep(18)
 
         assert len(here.begun) == pytest.approx(180, abs=15)
@@ -103,8 +103,8 @@ async def test_beyond_the_limit_all_intervals_are_stretched_alike() -> None:
         assert len(here.times("slow-0")) == pytest.approx(6, abs=1)
 
         for number in range(10):
-            here.rounds.drop(f"quick-{number}")
-        assert here.metric("interval_stretch_ratio") == here.rounds.stretch == 1
+            here.schedule.drop(f"quick-{number}")
+        assert here.metric("interval_stretch_ratio") == here.schedule.stretch == 1
         here.begun.clear()
         await asyncio.sleep(10)
         assert len(here.times("slow-0")) == pytest.approx(8, abs=2)
@@ -113,10 +113,10 @@ async def test_beyond_the_limit_all_intervals_are_stretched_alike() -> None:
 
 async def test_another_interval_takes_effect_and_keeps_the_phase() -> None:
     async with running() as here:
-        here.rounds.put("pod", 1)
+        here.schedule.put("pod", 1)
         await asyncio.sleep(2)
-        here.rounds.put("pod", 1)
-        here.rounds.put("pod", 5)
+        here.schedule.put("pod", 1)
+        here.schedule.put("pod", 5)
         await asyncio.sleep(20)
 
         times = here.times("pod")
@@ -127,7 +127,7 @@ async def test_another_interval_takes_effect_and_keeps_the_phase() -> None:
 async def test_a_scrape_that_lasts_is_not_joined_by_another_and_nothing_is_made_up() -> None:
     async with running() as here:
         here.seconds = 2.5
-        here.rounds.put("pod", 1)
+        here.schedule.put("pod", 1)
         await asyncio.sleep(10)
 
         times = here.times("pod")
@@ -136,9 +136,9 @@ async def test_a_scrape_that_lasts_is_not_joined_by_another_and_nothing_is_made_
 
 async def test_what_a_blocked_loop_missed_is_not_made_up() -> None:
     async with running() as here:
-        here.rounds.put("pod", 1)
+        here.schedule.put("pod", 1)
         await asyncio.sleep(1)
-        planned = here.rounds._rounds["pod"]
+        planned = here.schedule._timers["pod"]
         first = planned.due
         planned.due -= 7.5  # as if the loop had been busy for that long
         here.begun.clear()
@@ -151,11 +151,11 @@ async def test_what_a_blocked_loop_missed_is_not_made_up() -> None:
 async def test_dropped_at_once_even_while_it_is_scraped() -> None:
     async with running() as here:
         here.seconds = 0.9
-        here.rounds.put("pod", 1)
+        here.schedule.put("pod", 1)
         await asyncio.sleep(1)
         assert len(here.begun) == 1
-        here.rounds.drop("pod")
-        here.rounds.drop("never known")
+        here.schedule.drop("pod")
+        here.schedule.drop("never known")
         await asyncio.sleep(5)
 
         assert len(here.begun) == 1
@@ -165,8 +165,8 @@ async def test_dropped_at_once_even_while_it_is_scraped() -> None:
 
 async def test_dropped_before_the_start_it_is_never_scraped() -> None:
     async with running(started=False) as here:
-        here.rounds.put("pod", 1)
-        here.rounds.drop("pod")
+        here.schedule.put("pod", 1)
+        here.schedule.drop("pod")
         await asyncio.sleep(3)
 
         assert here.begun == []
@@ -174,9 +174,9 @@ async def test_dropped_before_the_start_it_is_never_scraped() -> None:
 
 async def test_nothing_is_scraped_after_the_end() -> None:
     async with running() as here:
-        here.rounds.put("pod", 1)
+        here.schedule.put("pod", 1)
         await asyncio.sleep(1)
-    here.rounds.put("late", 1)
+    here.schedule.put("late", 1)
     count = len(here.begun)
     await asyncio.sleep(5)
 

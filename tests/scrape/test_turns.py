@@ -1,11 +1,11 @@
-"""Turns of the event loop, counted, on a clock that passes a millisecond with each step."""
+"""FairTurns of the event loop, counted, on a clock that passes a millisecond with each step."""
 
 import asyncio
 from collections.abc import Generator
 
 import pytest
 
-from adapter.scrape.turns import TURN_SECONDS, Turns
+from adapter.scrape.turns import TURN_SECONDS, FairTurns
 from tests.support.clock import FakeClock
 
 STEP = 0.001
@@ -16,7 +16,7 @@ class Work:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.turns = Turns(self.clock)
+        self.turns = FairTurns(self.clock)
         self.ran: list[str] = []
 
     def steps(self, name: str, count: int, seconds: float = STEP) -> Generator[None, None, None]:

@@ -1,4 +1,4 @@
-"""Pods that show too much: they have no value, with a reason, and the pods of other namespaces notice nothing."""
+"""Pods that expose too much have no value, with a reason; pods of other namespaces are not affected."""
 
 import asyncio
 import itertools
@@ -11,11 +11,11 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules.scrape.series import MAX_LABELS
 from adapter.scrape import targets, work
-from adapter.scrape.http import Body
-from adapter.scrape.interfaces import ScrapedAnswer
+from adapter.scrape.http import ScrapedBody
+from adapter.scrape.targets import ScrapedAnswer
 from adapter.scrape.turns import TURN_SECONDS
 from tests.support.clock import FakeClock
-from tests.support.world import FakePod, World, custom_question, vector, world
+from tests.support.world import FakePod, World, custom_question, read_scraped, vector, world
 
 RULES = """
 rules:
@@ -50,7 +50,7 @@ async def step(here: World, seconds: float = 1.0) -> None:
 
 
 def read(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> ScrapedAnswer:
-    found = here.scraped.read_metric(namespace, metric, [name], parse_selector(selector))
+    found = read_scraped(here.scraped, namespace, metric, [name], parse_selector(selector))
     assert found is not None
     return found
 
@@ -72,7 +72,7 @@ def churning(name: str, count: int, labels: int = 1) -> str:
     return "".join(lines)
 
 
-# --- too much is an absence, and never a part of a sum ------------------------------------------------------------------
+# --- too much is an absence, and never a part of a sum --------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_series_that_no_query_selects_are_not_kept() -> None:
         assert target.series.size <= kept
 
 
-# --- memory -------------------------------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 async def test_a_pod_that_keeps_too_much_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
         assert here.metric("fastpath_scrapes_total", outcome="budget") == 1
 
 
-# --- time ---------------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 class TickingClock(FakeClock):
@@ -332,9 +332,9 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert slowed > 1
         assert here.metric("fastpath_scrape_slowed_targets") == 1
         assert here.metric("fastpath_scrape_processing_seconds_total") > 0.5
-        assert here.scraped._rounds._rounds["bad", "bad", 0].interval == slowed
+        assert here.scraped._schedule._timers["bad", "bad", 0].interval == slowed
         assert {
-            here.scraped._rounds._rounds[space, name, 0].interval
+            here.scraped._schedule._timers[space, name, 0].interval
             for space, name in (("bad", "worse"), ("good", "good"))
         } == {1}
         said = "pods of namespace bad cost more time than their share: they are scraped less often"
@@ -355,7 +355,7 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert here.metric("fastpath_scrape_slowed_targets") == 0
 
 
-# --- questions ----------------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 async def test_a_question_about_many_series_is_answered_with_the_next_scrape() -> None:
@@ -373,12 +373,13 @@ async def test_a_question_about_many_series_is_answered_with_the_next_scrape() -
         assert read(here, "good", "good", selector=selector).values["good"].value == 7
 
 
-async def test_the_api_waits_for_the_answer_that_is_much_work() -> None:
+async def test_the_api_waits_for_an_expensive_answer() -> None:
     async with scraping(names=("bad",), answer=lambda _: vector()) as here:
         here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
         await step(here)
         asked = ",".join(f"l{number}!=x" for number in range(10))
-        request = f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked.replace('!=', '%21%3D').replace(',', '%2C')}"
+        encoded = asked.replace("!=", "%21%3D").replace(",", "%2C")
+        request = f"/namespaces/bad/pods/*/depth?metricLabelSelector={encoded}"
         found = await here.provider.custom(custom_question(request))
 
         assert [item.milli for item in found.items] == [2_000_000]
@@ -396,7 +397,7 @@ async def test_a_request_with_many_matchers_is_answered_at_once_or_not_at_all() 
         assert {item.described.name: item.milli for item in found.items} == {"worse": 7000}
 
 
-async def test_questions_are_answered_with_each_scrape_until_they_are_not_asked_any_more() -> None:
+async def test_queries_are_evaluated_with_each_scrape_until_they_are_no_longer_read() -> None:
     async with scraping() as here:
         await step(here)
         target = here.scraped._targets["good", "good", 0]
@@ -426,7 +427,7 @@ async def test_readers_see_the_scrape_before_while_a_scrape_is_processed() -> No
         target = here.scraped._targets["bad", "bad", 0]
         body = here.reader.bodies[BAD.ip].encode()  # type: ignore[union-attr]  # set above
         now = here.clock.monotonic()
-        scrape = targets.Scrape(Body(body, openmetrics=False), now, here.clock.wall(), 1.0)
+        scrape = targets.Scrape(ScrapedBody(body, openmetrics=False), now, here.clock.wall(), 1.0)
         seen, pending = set(), 0
         for number, _ in enumerate(target.steps(scrape)):
             seen.add(read(here, "bad", "bad").values["bad"].value)

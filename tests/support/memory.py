@@ -22,9 +22,9 @@ from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.prometheus.connection import PrometheusSettings
+from adapter.rules import matching
 from adapter.rules.plan import lookback
-from adapter.rules.scrape import series_match
-from adapter.scrape import bodies, work
+from adapter.scrape import http, work
 from adapter.server import probes
 from adapter.server.auth import request_header, review_cache
 from adapter.server.http import (
@@ -112,8 +112,8 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("answers kept (`texts`, `objects`, `sweeps`)", ESTIMATED * kept)
     small = PrometheusSettings().max_connections * client.SMALL_ANSWER
     yield Bound("answers being read", ESTIMATED * (options.prometheus_max_answer_bytes + small))
-    yield Bound("questions that wait for Prometheus", query_cache.WAITING_BYTES)
-    yield Bound("questions known (`lanes`)", ESTIMATED * batching.LANES_BYTES)
+    yield Bound("questions that wait for Prometheus", query_cache.INFLIGHT_BYTES)
+    yield Bound("questions known (`batches`)", ESTIMATED * batching.BATCHES_BYTES)
     yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * label_index.ANSWERS_BYTES)
     yield Bound("the worker of discovery", options.discovery_max_bytes + series_worker.MEMORY_BYTES)
     yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + PROBE_BYTES))
@@ -135,13 +135,11 @@ def bounds(process: Process) -> Iterator[Bound]:
         if options.access_log:
             yield Bound("lines of the access log", access_log._ROOM)
     if process.scales:
-        yield Bound("bodies of scraped pods", bodies.BODIES_BYTES)
+        yield Bound("bodies of scraped pods", http.BODIES_BYTES)
         yield Bound("series of scraped pods", ESTIMATED * work.KEPT_BYTES)
         read = 2 * scale_codec.TEXTS_BYTES + pod_codec.REQUESTS_BYTES + decision.SELECTORS_BYTES
         yield Bound("selectors and requests that are read", ESTIMATED * read)
-        yield Bound(
-            "queries that are read", ESTIMATED * (series_match.TESTS_BYTES + lookback.LOOKBACKS_BYTES)
-        )
+        yield Bound("queries that are read", ESTIMATED * (matching.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
         yield Bound("events that wait", events.QUEUED * EVENT_BYTES)

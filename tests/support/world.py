@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -20,23 +20,24 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.prometheus.answers import renewed
+from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.custom import Provider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler import ScalerProvider
+from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
-from adapter.scrape.bodies import Buffer
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.http import Body, Endpoint
+from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
+from adapter.scrape.targets import ScrapedAnswer
 from adapter.server.api import paths
 from adapter.server.api.paths import Question
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
 
-FRESHNESS = renewed(ttl=1.0, max_age=30.0)
+FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
 
 Outcome = QueryResult | PrometheusError
 Labels = Mapping[str, str]
@@ -167,28 +168,38 @@ class FakeResources:
         return self.current()
 
 
+def read_scraped(
+    scraped: ScrapedValues, namespace: str, metric: str, names: Iterable[str], selector: LabelSelector
+) -> ScrapedAnswer | None:
+    """Return what is known of pods for a metric, None if it is not scraped."""
+    entry = scraped.entry_of(metric)
+    if entry is None:
+        return None
+    return scraped.read(entry, namespace, names, matchers.from_selector(selector))
+
+
 class FakeReader:
     """Pods that show what a test says, by address: a body, or why there is none; remembers what was asked."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, str | ScrapeError] = {}
-        self.asked: list[Endpoint] = []
+        self.asked: list[ScrapeEndpoint] = []
         self.openmetrics = False
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def fetch(self, endpoint: Endpoint, buffer: Buffer) -> Body:
+    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
         self.asked.append(endpoint)
         await self.gate.wait()
         body = self.bodies.get(endpoint.address, ScrapeError("unreachable", "cannot connect"))
         if isinstance(body, ScrapeError):
             raise body
         buffer.add(body.encode())
-        return Body(buffer.content(), self.openmetrics)
+        return ScrapedBody(buffer.content(), self.openmetrics)
 
 
 class FakePod(NamedTuple):
-    """A pod as `adapter.scrape.cache` looks at it."""
+    """A `ScrapedPod`."""
 
     name: str
     ip: str = ""

@@ -22,7 +22,7 @@ from adapter.rules import matchers
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.interfaces import ScrapedAnswer
+from adapter.scrape.targets import ScrapedAnswer
 
 _NOT_YET = "no answer yet"
 _FETCHING = "unable to fetch metrics from custom metrics API"

@@ -118,7 +118,7 @@ async def explain(
 
 def _registry(inquiry: Inquiry, ruleset: Ruleset) -> Registry:
     """Return what the adapter would serve of the series there are."""
-    memory: dict[str, tuple[registry.Known, ...]] = {}
+    memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
     for selector, answer in inquiry.lists.items():
         if not isinstance(answer, PrometheusError):
             memory = registry.remember(memory, selector, answer)

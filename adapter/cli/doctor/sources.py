@@ -126,10 +126,10 @@ class Sources:
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         return _Rules(ruleset, registry.build(ruleset, await self._memory(ruleset), 1))
 
-    async def _memory(self, ruleset: Ruleset) -> registry.Memory:
+    async def _memory(self, ruleset: Ruleset) -> registry.SeriesMemory:
         """Return the series of the rules: those there are, and where Prometheus does not say, those that the rules name."""
         lists: Lists = {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
-        memory: dict[str, tuple[registry.Known, ...]] = {}
+        memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
         for made in [
             *(preview.sketch(rule, None, external=False) for rule in ruleset.custom),
             *(preview.sketch(rule, None, external=True) for rule in ruleset.external),

@@ -1,20 +1,33 @@
-"""Over how much of the past a query looks: what a value that comes out of it says something about.
+"""Of which time a value is: over how much of the past its query looks, and how old the samples behind it are.
 
-A rate over two minutes lags two minutes behind; whoever multiplies such a value by what there is now has to know. Law: what cannot be
-told is None, never a guess.
+A rate over two minutes lags two minutes behind, which matters when it is multiplied by what exists now.
+`lookback_of` reads the lookback from the query. An instant query stamps its samples with the evaluation time,
+so their true age needs a companion query: ``timestamp(SERIES{...})``, grouped like the rule's query. An item
+of unknown age counts as too old, because it cannot be shown to be fresh.
 """
 
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import promql_parser as promql
 
+from adapter.errors import TemplateError
 from adapter.model import memo
-
-_RECORDED = ":"
-
+from adapter.model.go_text import quote
+from adapter.model.metrics import Sample
+from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
+from adapter.rules.plan import mergeable
+from adapter.rules.template import template
+from adapter.rules.template.template import Template
 
 LOOKBACKS_BYTES = 1024 * 1024
-"""Room for lookbacks that are known, by the text of the query."""
+"""Bound on the remembered lookbacks, by the text of the query."""
+
+_RECORDED = ":"  # in the names of series that recording rules make
+_USAGE_FIELDS = frozenset({"LabelMatchers", "GroupBy"})
+_SLOT_LABEL, _, _ = mergeable.MATCHERS_SLOT.partition("=")
 
 
 def _weigh(query: str) -> int:
@@ -23,9 +36,10 @@ def _weigh(query: str) -> int:
 
 @memo.remember(LOOKBACKS_BYTES, _weigh)
 def lookback_of(query: str) -> float | None:
-    """Return the seconds of the past that a rendered query looks at, 0 for one of the latest samples alone.
+    """Return over how many seconds of the past a rendered query looks, 0 if it uses only the latest samples.
 
-    None where it cannot be told: for what does not parse, and for series that a recording rule has made, whose names have a colon.
+    Return None if that is not known: for a query that does not parse, and for series of recording rules,
+    whose names have a colon.
     """
     try:
         node = promql.parse(query)
@@ -35,7 +49,7 @@ def lookback_of(query: str) -> float | None:
 
 
 def _lookback(node: Any) -> float | None:
-    """Return the lookback of a part: of parts side by side the longest counts, of one within the other both."""
+    """Return the lookback of a part: the longest of its operands, and the sum of nested ranges."""
     if isinstance(node, promql.VectorSelector):
         name = node.name or _name_of(node)
         return None if name is None or _RECORDED in name else _seconds(node.offset)
@@ -55,7 +69,7 @@ def _lookback(node: Any) -> float | None:
 
 
 def _name_of(node: Any) -> str | None:
-    """Return the series name that a matcher gives; None where there may be several."""
+    """Return the series name that a matcher requires; None if there may be several."""
     return next(
         (
             each.value
@@ -78,3 +92,126 @@ def _parts(node: Any) -> list[Any]:
 
 def _seconds(span: Any) -> float:
     return 0.0 if span is None else abs(float(span.total_seconds()))
+
+
+class AgeQuery(NamedTuple):
+    """The companion of one query. `labels` identify an item and its age; None means all labels."""
+
+    promql: str
+    labels: tuple[str, ...] | None
+
+    def key(self, labels: Mapping[str, str]) -> object:
+        """Return what identifies both an item and its age."""
+        if self.labels is None:
+            return frozenset((name, value) for name, value in labels.items() if name != "__name__")
+        return tuple(labels.get(label, "") for label in self.labels)
+
+    def fresh(self, items: Iterable[Sample], ages: Iterable[Sample], oldest: float) -> list[Sample]:
+        """Return the items whose samples are all from `oldest` (epoch seconds) or later."""
+        times = self._times(ages)
+        return [item for item in items if times.get(self.key(item.labels), float("-inf")) >= oldest]
+
+    def oldest(self, items: Iterable[Sample], ages: Iterable[Sample]) -> float | None:
+        """Return the time of the oldest sample behind the items (epoch seconds), None if one is not known."""
+        times = self._times(ages)
+        all_times = [times.get(self.key(item.labels)) for item in items]
+        known = [time for time in all_times if time is not None and math.isfinite(time)]
+        return min(known) if known and len(known) == len(all_times) else None
+
+    def _times(self, ages: Iterable[Sample]) -> dict[object, float]:
+        return {self.key(sample.labels): sample.value for sample in ages}
+
+
+def age_query(query: str, series: str, parts: Sequence[Matcher]) -> AgeQuery:
+    """Return the companion of `query`, which was rendered for `series` with the matchers `parts`.
+
+    Items of a query grouped `by` labels are identified by those, and items without an aggregation by all
+    their labels. Any other query has one age for all its items: that of the oldest sample.
+    """
+    selector = f"{series}{{{matchers.join(parts)}}}"
+    labels = _grouping(query)
+    if labels is None:
+        return AgeQuery(f"timestamp({selector})", None)
+    grouping = ", ".join(map(matchers.write_label, labels))
+    return AgeQuery(f"min by ({grouping}) (timestamp({selector}))", labels)
+
+
+def _grouping(query: str) -> tuple[str, ...] | None:
+    """Return the labels that the items of a query are grouped by, None for all labels of its one selector."""
+    try:
+        node = promql.parse(query)
+    except ValueError:
+        return ()
+    loses_le = False
+    while isinstance(node, promql.ParenExpr | promql.Call):
+        if isinstance(node, promql.ParenExpr):
+            node = node.expr
+            continue
+        name = node.func.name
+        vectors = [argument for argument in node.args if not isinstance(argument, promql.NumberLiteral)]
+        if len(vectors) != 1 or name not in mergeable.SERIES_FUNCTIONS:
+            return ()
+        loses_le = loses_le or name.startswith("histogram_")
+        node = vectors[0]
+    if isinstance(node, promql.VectorSelector | promql.MatrixSelector):
+        return () if loses_le else None
+    if (
+        isinstance(node, promql.AggregateExpr)
+        and node.modifier is not None
+        and node.modifier.type == promql.AggModifierType.By
+    ):
+        return tuple(label for label in node.modifier.labels if label != "le")
+    return ()
+
+
+def usage_age(query: Template) -> Template | None:
+    """Return the template for the times of the oldest samples behind `query`, which names its series itself.
+
+    As for other rules, the samples of one series name count: those of the first selector with
+    `.LabelMatchers`. Return None without such a selector, and for a template with actions.
+    """
+    if not query.is_plain() or not set(query.fields()) <= _USAGE_FIELDS:
+        return None
+    try:
+        node = promql.parse(query.render({"LabelMatchers": mergeable.MATCHERS_SLOT, "GroupBy": "object"}))
+    except (TemplateError, ValueError):
+        return None
+    for selector in _selectors(node):
+        names = [each.name for each in selector.matchers.matchers]
+        if (
+            _SLOT_LABEL in names
+            and not selector.matchers.or_matchers
+            and selector.at is None
+            and selector.offset is None
+        ):
+            return template.parse(f"min(timestamp({_selector_text(selector)})) by (<<.GroupBy>>)")
+    return None
+
+
+def _selectors(node: Any) -> Iterator[Any]:
+    """Yield the vector selectors of a query in the order in which they are written."""
+    match node:
+        case promql.VectorSelector():
+            yield node
+        case promql.MatrixSelector():
+            yield node.vector_selector
+        case promql.Call():
+            for argument in node.args:
+                yield from _selectors(argument)
+        case promql.BinaryExpr():
+            yield from _selectors(node.lhs)
+            yield from _selectors(node.rhs)
+        case promql.AggregateExpr() | promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
+            yield from _selectors(node.expr)
+        case _:
+            pass
+
+
+def _selector_text(node: Any) -> str:
+    texts = [
+        "<<.LabelMatchers>>"
+        if each.name == _SLOT_LABEL
+        else f"{each.name}{mergeable.OPERATORS[str(each.op)]}{quote(each.value)}"
+        for each in node.matchers.matchers
+    ]
+    return f"{node.name or ''}{{{','.join(texts)}}}"

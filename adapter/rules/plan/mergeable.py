@@ -1,12 +1,13 @@
-"""Whether the questions of a rule may be merged into one query, decided once per rule from its PromQL.
+"""Decides once per rule, from its PromQL, whether requests may be merged into one query.
 
-A query is *separable* when its answer for many objects, split by the object's label, equals the answers for each object
-asked alone. The law: every part of the expression keeps objects apart. `analyse` walks the parsed query, refuses with a
-sentence the first part that does not, and prints on the way the *joined* form, in which the namespace label stands in
-every grouping so that objects of many namespaces can share a query. Nothing is asked here and no names are known here:
-names and selectors enter through a placeholder matcher.
+A query is separable if its answer for many objects, split by the object's label, equals the answers for each
+object alone: every part of the expression keeps objects apart. `analyse` walks the parsed query and refuses
+the first part that does not, with the reason. On the way it prints the joined form, which has the namespace
+label in every grouping, so that objects of many namespaces can share a query. Names and selectors are not
+known here; a placeholder matcher replaces them.
 
-The printer is ours: promql-parser's nodes cannot be given another grouping, and its own text does not escape strings.
+promql-parser cannot print the joined form: the grouping of its nodes cannot be changed, and its text does not
+escape strings.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from adapter.model.go_text import quote
 from adapter.rules import matchers
 from adapter.rules.template.template import Template
 
-# What stands for the series name and for `.LabelMatchers` in the text that is analysed.
+# Placeholders for the series name and for `.LabelMatchers` in the analyzed query.
 SERIES_SLOT = "fastpath_series_slot"
 MATCHERS_SLOT = 'fastpath_matchers_slot="1"'
 _SLOT_LABEL, _SLOT_VALUE = "fastpath_matchers_slot", "1"
@@ -30,30 +31,33 @@ _SLOT_LABEL, _SLOT_VALUE = "fastpath_matchers_slot", "1"
 _FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _AGGREGATIONS = frozenset({"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", "quantile"})
 _SET_OPERATORS = frozenset({"and", "or", "unless"})
-# Functions that work series by series, or, for histogram_*, group by all labels but `le`.
+# Functions that work series by series, or group by all labels but `le` (histogram_*).
 SERIES_FUNCTIONS = frozenset({
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh",
     "avg_over_time", "ceil", "changes", "clamp", "clamp_max", "clamp_min", "cos",
     "cosh", "count_over_time", "day_of_month", "day_of_week", "day_of_year", "days_in_month", "deg",
     "delta", "deriv", "double_exponential_smoothing", "exp", "first_over_time", "floor", "histogram_avg",
-    "histogram_count", "histogram_fraction", "histogram_quantile", "histogram_stddev", "histogram_stdvar", "histogram_sum", "hour",
+    "histogram_count", "histogram_fraction", "histogram_quantile", "histogram_stddev", "histogram_stdvar",
+    "histogram_sum", "hour",
     "idelta", "increase", "irate", "last_over_time", "ln", "log10", "log2",
-    "mad_over_time", "max_over_time", "min_over_time", "minute", "month", "predict_linear", "present_over_time",
+    "mad_over_time", "max_over_time", "min_over_time", "minute", "month", "predict_linear",
+    "present_over_time",
     "quantile_over_time", "rad", "rate", "resets", "round", "sgn", "sin",
     "sinh", "sqrt", "stddev_over_time", "stdvar_over_time", "sum_over_time", "tan", "tanh",
     "timestamp", "year",
 })  # fmt: skip
 _SCALAR_FUNCTIONS = frozenset({"pi", "time"})
-# Labels that functions take away without saying so.
+# Labels that functions drop implicitly.
 _FLEETING = frozenset({"__name__", "le"})
 
 
 @dataclass(frozen=True, slots=True)
 class Separability:
-    """The verdict on one query for one kind of object.
+    """Whether requests for one kind of object may share a query.
 
-    `reason` says why the questions of this rule are asked alone; empty when they may be merged. `joined` is the query with the namespace
-    label in every grouping and the two slots still in it; empty when namespaces may not share a query, and then `join_reason` says why.
+    `reason` says why they may not; it is empty if they may. `joined` is the query with the namespace label in
+    every grouping and with both placeholders. It is empty if namespaces may not share a query; `join_reason`
+    says why.
     """
 
     reason: str = ""
@@ -62,12 +66,12 @@ class Separability:
 
     @property
     def separable(self) -> bool:
-        """Whether questions of one namespace may be merged."""
+        """Whether requests for one namespace may be merged."""
         return not self.reason
 
 
 class _Part(NamedTuple):
-    """A part of the query: its joined text, whether it is a scalar, and whether its result has the namespace label only in the joined form."""
+    """The joined text of a part, and whether only the joined form of its result has the namespace label."""
 
     text: str
     scalar: bool = False
@@ -77,9 +81,9 @@ class _Part(NamedTuple):
 def analyse(
     template: Template, object_label: str, namespace_label: str, part_label: str | None = None
 ) -> Separability:
-    """Decide for the objects named by `object_label`; `namespace_label` is "" for objects without a namespace.
+    """Decide for the objects named by `object_label`; `namespace_label` is "" for cluster-scoped objects.
 
-    `part_label` stands beside the object's in `.GroupBy`, where objects have parts.
+    `part_label` is in `.GroupBy` beside the object's label, if objects have parts.
     """
     if not template.is_plain():
         return Separability(reason="the template has actions other than a plain variable")
@@ -109,7 +113,7 @@ def analyse(
 
 
 class _Walk:
-    """One pass over a query: refuses what mixes objects, prints the joined form, remembers why namespaces may not be joined."""
+    """One pass over a query: refuses what mixes objects, and prints the joined form."""
 
     def __init__(self, object_label: str, namespace_label: str) -> None:
         self.object_label = object_label
@@ -118,7 +122,7 @@ class _Walk:
         self.join_fault = ""
 
     def visit(self, node: Any) -> _Part:
-        """Return the joined text of `node` and what its result carries; raise NotSeparableError with a sentence."""
+        """Return the joined text of `node`. Raises NotSeparableError with the reason."""
         visitor = _VISITORS.get(type(node))
         if visitor is None:
             raise NotSeparableError("a text stands where a value is expected")
@@ -212,7 +216,7 @@ class _Walk:
         return self._matched_on(left, right, f"{operator}{returns_bool}", operator, modifier)
 
     def _matched_on(self, left: _Part, right: _Part, shown: str, operator: str, modifier: Any) -> _Part:
-        """Join two vectors matched with on(...): the object's label must be among the labels; the namespace's is added."""
+        """Join two vectors with on(...), which must have the object's label; the namespace's is added."""
         labels = list(modifier.matching.labels)
         if self.object_label not in labels:
             raise NotSeparableError(f"on ({', '.join(labels)}) does not name {self.object_label}")
@@ -240,9 +244,9 @@ class _Walk:
         )
 
     def _selector_text(self, node: Any) -> str:
-        """Return the selector; it must hold the whole of `.LabelMatchers` and no matcher of its own on our labels.
+        """Return the selector. It must have `.LabelMatchers` once, and no matcher of its own on our labels.
 
-        That a label of ours is there may be said again: `.LabelMatchers` says it of every question.
+        A matcher that requires one of our labels to exist is allowed: `.LabelMatchers` does too.
         """
         if node.matchers.or_matchers:
             raise NotSeparableError("a selector joins matchers with or")
@@ -295,7 +299,7 @@ def _number(value: float) -> str:
 
 
 def _label(name: str) -> str:
-    """Return a label name as it stands in a grouping or matcher; names outside the classic set are quoted."""
+    """Return a label name for a grouping or matcher; UTF-8 names are quoted."""
     if SERIES_SLOT in name:
         raise NotSeparableError("<<.Series>> is part of a label's name")
     return matchers.write_label(name)

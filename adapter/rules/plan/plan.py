@@ -1,7 +1,24 @@
-"""Which questions share a query, how that query is written, and which sample answers which question. Pure: nothing is asked here.
+"""Plans queries: which requests share one, how it is written, and which sample belongs to which object.
 
-The law: a planned answer equals the answer of each question asked alone. Questions come with one `MetricQuery` (equal
-metric and equal metric selector); what may be merged is `rules.plan.mergeable`'s verdict.
+HorizontalPodAutoscalers ask for the same metric of different objects, each with a request of its own. One
+query can answer many of them, if it gives each object the same samples as a query for that object alone. It
+does under these conditions:
+
+1. The requests have one `MetricQuery`: the same rule, series and metric selector, and the same kind of
+object. The queries
+   then differ only in the matchers that name objects. 2. The query is separable (`mergeable`): every
+   operation in it works series by series, or groups by labels that include the object's. Each selector has
+   all of `.LabelMatchers`, so series of other objects have no part in an object's result. Then a query with
+   ``pod=~"a|b"`` returns the union of what ``pod="a"`` and ``pod="b"`` return, and the object's label says
+   which sample belongs to whom. A query with ``topk`` or without a grouping, for example, is never merged. 3.
+   Objects of several namespaces share a query only if the namespace's label can be added to every grouping
+   (the joined form), because two namespaces may have objects of one name. The combination of namespaces and
+   names may match objects that no request named; their samples are ignored. Otherwise each namespace has a
+   query of its own.
+
+Names are escaped in a merged query, so that a dot matches only a dot; a query for one object is written as
+upstream writes it. A query with many names is split at `MAX_QUERY_LENGTH`. A sweep has no names: its matchers
+only require that the labels of the namespace and of the object exist.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,26 +30,26 @@ from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import MetricQuery
 
-# Longest query that a list of names may make: VictoriaMetrics refuses more than 16 KiB.
+# Bound on a query with a list of names: VictoriaMetrics refuses more than 16 KiB.
 MAX_QUERY_LENGTH = 15_000
 
-_OBJECTS_BYTES, _NAME_BYTES = 250, 60  # what a question takes, and each name beside its text
+_OBJECTS_BYTES, _NAME_BYTES = 250, 60  # estimated bytes of a request, and of each name beside its text
 
 
 class Objects(NamedTuple):
-    """The objects of one question, at least one; `namespace` is None for kinds without one."""
+    """The objects of one request, at least one; `namespace` is None for cluster-scoped kinds."""
 
     namespace: str | None
     names: tuple[str, ...]
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes it takes in memory."""
+        """Estimated bytes."""
         return _OBJECTS_BYTES + _NAME_BYTES * len(self.names) + len("".join(self.names))
 
 
-class Kind(StrEnum):
-    """How a query came about: one question, several, or every object of the metric."""
+class QueryKind(StrEnum):
+    """Whether a query answers one request, several, or all requests for the metric."""
 
     ALONE = "alone"
     MERGED = "merged"
@@ -40,38 +57,41 @@ class Kind(StrEnum):
 
 
 class PlannedQuery(NamedTuple):
-    """One query to send. `namespace` is where all its objects live, None when the samples say it themselves (or have none)."""
+    """One query to send. `namespace` is that of all its objects, None if it is cluster-scoped or joined."""
 
     promql: str
-    kind: Kind
+    kind: QueryKind
     namespace: str | None
     joined: bool
 
 
-# Where a sample belongs: namespace ("" for kinds without one) and object name.
+# Namespace ("" for cluster-scoped kinds) and name of the object that a sample belongs to.
 Place = tuple[str, str]
 
 
 def ask_alone(query: MetricQuery, objects: Objects) -> PlannedQuery:
-    """Return the query of one question as upstream sends it."""
+    """Return the query for one request as upstream sends it."""
     return PlannedQuery(
-        query.render(objects.namespace, objects.names), Kind.ALONE, objects.namespace, joined=False
+        query.render(objects.namespace, objects.names), QueryKind.ALONE, objects.namespace, joined=False
     )
 
 
 def merge(
-    query: MetricQuery, questions: Sequence[Objects], limit: int = MAX_QUERY_LENGTH
+    query: MetricQuery, requests: Sequence[Objects], limit: int = MAX_QUERY_LENGTH
 ) -> Iterator[PlannedQuery]:
-    """Yield the queries that together answer `questions`, of a query that is separable; lists of names over `limit` are split."""
-    if len(questions) == 1:
-        alone = ask_alone(query, questions[0])
+    """Yield the queries that together answer `requests`. The query must be separable.
+
+    Lists of names that make a query longer than `limit` are split.
+    """
+    if len(requests) == 1:
+        alone = ask_alone(query, requests[0])
         if len(alone.promql) <= limit:
             yield alone
             return
-    kind = Kind.MERGED if len(questions) > 1 else Kind.ALONE
+    kind = QueryKind.MERGED if len(requests) > 1 else QueryKind.ALONE
     wanted: dict[str | None, dict[str, None]] = {}
-    for question in questions:
-        wanted.setdefault(question.namespace, {}).update(dict.fromkeys(question.names))
+    for request in requests:
+        wanted.setdefault(request.namespace, {}).update(dict.fromkeys(request.names))
     room = _room(query, limit)
     if len(wanted) == 1 or not query.separability.joined:
         for namespace, names in wanted.items():
@@ -83,18 +103,18 @@ def merge(
 
 
 def sweep(query: MetricQuery) -> PlannedQuery:
-    """Return the query for every object of the metric; never with empty matchers."""
+    """Return the query for every object of the metric; its matchers are never empty."""
     present = [matchers.present(label) for label in (query.namespace_label, query.object_label) if label]
     parts = [*query.selector, *present]
     if not query.namespace_label:
-        return PlannedQuery(query.render_with(parts), Kind.SWEEP, None, joined=False)
-    return PlannedQuery(query.render_joined(parts), Kind.SWEEP, None, joined=True)
+        return PlannedQuery(query.render_with(parts), QueryKind.SWEEP, None, joined=False)
+    return PlannedQuery(query.render_joined(parts), QueryKind.SWEEP, None, joined=True)
 
 
 def may_sweep(query: MetricQuery) -> bool:
-    """Whether one query can be asked for all objects of all namespaces."""
-    verdict = query.separability
-    return verdict.separable and (not query.namespace_label or bool(verdict.joined))
+    """Whether one query can answer for all objects of all namespaces."""
+    separability = query.separability
+    return separability.separable and (not query.namespace_label or bool(separability.joined))
 
 
 def place_samples(
@@ -113,7 +133,7 @@ def place_samples(
 
 
 def _in_namespace(
-    query: MetricQuery, namespace: str | None, names: Sequence[str], kind: Kind
+    query: MetricQuery, namespace: str | None, names: Sequence[str], kind: QueryKind
 ) -> PlannedQuery:
     parts = list(query.selector)
     if query.namespace_label and namespace is not None:
@@ -125,7 +145,7 @@ def _in_namespace(
 def _across(query: MetricQuery, wanted: dict[str | None, list[str]]) -> PlannedQuery:
     if len(wanted) == 1:
         ((namespace, listed),) = wanted.items()
-        return _in_namespace(query, namespace, listed, Kind.MERGED)
+        return _in_namespace(query, namespace, listed, QueryKind.MERGED)
     namespaces = sorted(namespace for namespace in wanted if namespace is not None)
     names = dict.fromkeys(name for each in wanted.values() for name in each)
     parts = [
@@ -133,11 +153,11 @@ def _across(query: MetricQuery, wanted: dict[str | None, list[str]]) -> PlannedQ
         matchers.for_any_of(query.namespace_label, namespaces),
         matchers.for_any_of(query.object_label, names),
     ]
-    return PlannedQuery(query.render_joined(parts), Kind.MERGED, None, joined=True)
+    return PlannedQuery(query.render_joined(parts), QueryKind.MERGED, None, joined=True)
 
 
 def _room(query: MetricQuery, limit: int) -> int:
-    """Return how many characters of names a query of `limit` has room for: every selector repeats the names."""
+    """Return for how many characters of names a query has room: every selector repeats the names."""
     slots = query.rule.query.text.count(".LabelMatchers")
     parts = [Matcher(label, "=~", "") for label in (query.namespace_label, query.object_label) if label]
     base = len(query.render_with([*query.selector, *parts]))
@@ -147,7 +167,7 @@ def _room(query: MetricQuery, limit: int) -> int:
 
 
 def _chunks(names: Iterable[str], room: int) -> Iterator[list[str]]:
-    """Yield runs of names that fit a query; always at least one name."""
+    """Yield lists of names that fit a query; each has at least one name."""
     chunk: list[str] = []
     used = 0
     for name in names:
@@ -161,7 +181,7 @@ def _chunks(names: Iterable[str], room: int) -> Iterator[list[str]]:
 
 
 def _packs(wanted: dict[str | None, dict[str, None]], room: int) -> Iterator[dict[str | None, list[str]]]:
-    """Yield namespaces with runs of their names that fit a query together."""
+    """Yield namespaces with lists of their names that fit a query together."""
     pack: dict[str | None, list[str]] = {}
     used = 0
     for namespace, names in wanted.items():
@@ -180,28 +200,28 @@ def _cost(name: str) -> int:
     return len(name) + 2 * name.count(".") + 1
 
 
-def companions(
-    query: MetricQuery, wanted: Sequence[Objects], standing: Iterable[Objects], limit: int = MAX_QUERY_LENGTH
+def prefetch(
+    query: MetricQuery, wanted: Sequence[Objects], recent: Iterable[Objects], limit: int = MAX_QUERY_LENGTH
 ) -> list[Objects]:
-    """Return the standing questions, in their order, that the last query of `wanted` still has room for.
+    """Return the recent requests, in their order, for which the last query of `wanted` has room left.
 
-    Where namespaces cannot share a query, only questions of a namespace that is asked anyway ride along.
+    If namespaces cannot share a query, only requests for a namespace of `wanted` are returned.
     """
     room = _room(query, limit)
-    namespaces = {question.namespace for question in wanted}
+    namespaces = {request.namespace for request in wanted}
     anywhere = may_sweep(query)
     used = sum(map(_weight, wanted)) % room
     taken = []
-    for question in standing:
-        if not anywhere and question.namespace not in namespaces:
+    for request in recent:
+        if not anywhere and request.namespace not in namespaces:
             continue
-        used += _weight(question)
+        used += _weight(request)
         if used > room:
             break
-        taken.append(question)
+        taken.append(request)
     return taken
 
 
-def _weight(question: Objects) -> int:
-    joined = "".join(question.names)  # at once: there may be thousands
-    return _cost(question.namespace or "") + _cost(joined) - 1 + len(question.names)
+def _weight(request: Objects) -> int:
+    joined = "".join(request.names)  # at once: there may be thousands
+    return _cost(request.namespace or "") + _cost(joined) - 1 + len(request.names)

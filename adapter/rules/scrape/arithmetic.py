@@ -1,6 +1,7 @@
-"""PromQL's arithmetic, which is that of IEEE 754 where Python's raises, and the aggregations and functions of single values.
+"""PromQL's arithmetic, aggregations and functions of single values.
 
-The law: every function takes any float and returns one, NaN and infinities included; none raises.
+As in IEEE 754, every function takes and returns any float, NaN and infinities included; none raises as
+Python's do.
 """
 
 import math
@@ -10,7 +11,7 @@ from types import MappingProxyType
 
 
 def _divide(left: float, right: float) -> float:
-    """Divide as floats of IEEE 754 do, which Python does not."""
+    """Divide as IEEE 754 does."""
     if right:
         return left / right
     if left == 0 or math.isnan(left):
@@ -36,13 +37,13 @@ def _power(left: float, right: float) -> float:
 
 
 def _add(values: Sequence[float]) -> float:
-    """Add with the compensation that Prometheus adds with (Kahan and Neumaier); infinities and NaN as floats add."""
+    """Add without rounding errors, as Prometheus does with Kahan's and Neumaier's compensation."""
     total = sum(values)
     if not math.isfinite(total):
         return total
     try:
         return math.fsum(values)
-    except OverflowError:  # what is lost in rounding would be too much
+    except OverflowError:  # an intermediate sum is beyond all floats
         return total
 
 
@@ -54,7 +55,7 @@ def _average(values: Sequence[float]) -> float:
 
 
 def _extreme(pick: Callable[[Sequence[float]], float]) -> Callable[[Sequence[float]], float]:
-    """Return max or min over the values that are numbers; NaN only where none is."""
+    """Return max or min of the values that are not NaN; NaN only without such values."""
 
     def found(values: Sequence[float]) -> float:
         numbers = [value for value in values if not math.isnan(value)]

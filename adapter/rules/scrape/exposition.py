@@ -1,12 +1,12 @@
 """The samples of a few wanted series in a body of Prometheus' text format or of OpenMetrics.
 
-A body has hundreds of lines and one wanted family: names are searched for as bytes at the beginnings of
-lines, and only lines that bear one are read. Faults in other lines are not noticed; a fault in a line that is
-read makes the whole body unreadable, as it does in Prometheus.
+A body has hundreds of lines and one wanted family. Therefore names are searched as bytes at the beginnings of
+lines, and only lines with a wanted name are parsed. Errors in other lines are not noticed; an error in a
+parsed line makes the whole body unreadable, as in Prometheus.
 
-What `prometheus_client` and Prometheus both read is read to the same values; anything else is an
-`ExpositionError` and never another exception. Labels stay bytes until they are needed. The pod chooses how
-large its body is, so a body is read in steps between which other work can run.
+What `prometheus_client` and Prometheus both accept has the same values here; anything else is an
+`ExpositionError`. Labels stay bytes until they are needed. The pod chooses how large its body is, so a body
+is read in steps between which other tasks can run.
 """
 
 import math
@@ -18,15 +18,15 @@ import msgspec
 from adapter.errors import ExpositionError, ExposureLimitError
 from adapter.rules import matchers
 
-# Possessive throughout: whoever wrote the body does not choose how long it is looked at.
+# Possessive quantifiers throughout: no body makes the matching take long.
 _QUOTED = rb'"(?:[^"\\\n]++|\\.)*+"'
-# What follows a name: labels in braces, a value, perhaps a time. A value ends where white space does.
+# After a name: labels in braces, a value without white space, and an optional time.
 _HEAD = rb'(?:[ \t]*+\{([^"}\n]*+(?:' + _QUOTED + rb'[^"}\n]*+)*+)\})?+[ \t]*+([^ \t\n{]++)'
 _TEXT_SAMPLE = re.compile(_HEAD + rb"(?:[ \t]++(-?[0-9]{1,18}+))?[ \t\r]*+$", re.MULTILINE)
 _OPENMETRICS_SAMPLE = re.compile(
     _HEAD + rb"(?:[ \t]++([^ \t\n#]++))?(?: # \{[^\n]*+)?[ \t\r]*+$", re.MULTILINE
 )
-# Lines that begin with white space or with a brace (a name in quotes, inside the braces): legal and rare.
+# Lines that begin with white space, or with a brace (a quoted name inside the braces): legal and rare.
 _ODD_LINE = re.compile(rb"\n[ \t{]")
 _INDENT = re.compile(rb"\n[ \t]+")
 _END = b"# EOF"
@@ -44,22 +44,22 @@ _UNESCAPED = {"\\": "\\", "n": "\n", '"': '"'}
 
 
 MAX_SAMPLES = 2000
-"""Samples that are taken of one body unless told otherwise."""
+"""Default bound on the samples of one body."""
 
 MAX_LINE_BYTES = 16 * 1024
-"""Bytes that the line of a wanted sample may have behind the name."""
+"""Bound on the line of a wanted sample after its name."""
 
 STEP_BYTES = 64 * 1024
 STEP_SAMPLES = 200
 STEP_LABEL_BYTES = 16 * 1024
-"""What a step reads before it ends: bytes of a body, wanted samples, bytes of labels that are parsed."""
+"""What a step reads: bytes of a body, wanted samples, bytes of parsed labels."""
 
 
 class Exposed(msgspec.Struct, frozen=True, gc=False):
-    """One sample as it was exposed.
+    """One sample as exposed.
 
-    `labels` are as they stand between the braces; `time` is what the sample itself gives (epoch seconds),
-    None for the time of the scrape. The value may be NaN or infinite.
+    `labels` is the text between the braces; `time` is the sample's own (epoch seconds), None for the time
+    of the scrape. The value may be NaN or infinite.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Exposed(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_openmetrics(content_type: str) -> bool:
-    """Whether a Content-Type is that of OpenMetrics; everything else is read as the text format, as Prometheus 2 does."""
+    """Whether a Content-Type is that of OpenMetrics; any other is the text format, as in Prometheus 2."""
     return content_type.partition(";")[0].strip().lower() == "application/openmetrics-text"
 
 
@@ -78,32 +78,31 @@ def parse(
 ) -> list[Exposed]:
     """Return the samples of the series called `names`; the samples of one name are in the order of the body.
 
-    A series that stands twice is returned twice. Raises ExpositionError for a line that is wanted and cannot
-    be read, for more than `limit` of them, and for a body of OpenMetrics without its end mark, which was cut
-    short.
+    A series that occurs twice is returned twice. Raises ExpositionError for a wanted line that cannot be
+    read, for more than `limit` samples, and for a truncated body of OpenMetrics, without its end mark.
     """
-    found: list[Exposed] = []
-    for _ in read(body, names, found, openmetrics=openmetrics, limit=limit):
+    samples: list[Exposed] = []
+    for _ in read(body, names, samples, openmetrics=openmetrics, limit=limit):
         pass
-    return found
+    return samples
 
 
 def read(
     body: bytes,
     names: Collection[str],
-    found: list[Exposed],
+    samples: list[Exposed],
     *,
     openmetrics: bool = False,
     limit: int = MAX_SAMPLES,
 ) -> Generator[None, None, None]:
-    """Add to `found` what `parse` returns; yield after each step, which is about a millisecond's work at most."""
+    """Add to `samples` what `parse` returns; yield after each step of at most about a millisecond."""
     end = _find_end(body) if openmetrics else len(body)
     pattern = _OPENMETRICS_SAMPLE if openmetrics else _TEXT_SAMPLE
     start = 0
     while start < end:
         stop = end if end - start <= STEP_BYTES else body.find(b"\n", start + STEP_BYTES, end)
         stop = end if stop < 0 else stop
-        part = _Part(body, start, b"\n" + body[start:stop], pattern, found, limit, openmetrics=openmetrics)
+        part = _Part(body, start, b"\n" + body[start:stop], pattern, samples, limit, openmetrics=openmetrics)
         if _ODD_LINE.search(part.text):
             part.text = _INDENT.sub(b"\n", part.text)
             yield from part.find_quoted(names)
@@ -114,7 +113,7 @@ def read(
 
 
 class _Part:
-    """A part of a body, from the beginning of a line to the end of one. `text` begins with a line break."""
+    """Some complete lines of a body. `text` begins with a line break."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class _Part:
         start: int,
         text: bytes,
         pattern: re.Pattern[bytes],
-        found: list[Exposed],
+        samples: list[Exposed],
         limit: int,
         *,
         openmetrics: bool,
@@ -131,7 +130,7 @@ class _Part:
         self._body = body
         self._start = start
         self._pattern = pattern
-        self._found = found
+        self._samples = samples
         self._limit = limit
         self._openmetrics = openmetrics
 
@@ -146,12 +145,12 @@ class _Part:
             if text[after : after + 1] in _AFTER:
                 sample = self._match(after, at)
                 after = self._take(sample, name, sample[1] or b"")
-                if len(self._found) % STEP_SAMPLES == 0:
+                if len(self._samples) % STEP_SAMPLES == 0:
                     yield
             at = text.find(needle, after)
 
     def find_quoted(self, names: Collection[str]) -> Generator[None, None, None]:
-        """Add the samples whose names stand in quotes inside the braces."""
+        """Add the samples whose names are quoted inside the braces."""
         at = self.text.find(b"\n{")
         since = lines = 0
         while at >= 0:
@@ -167,7 +166,7 @@ class _Part:
             at = self.text.find(b"\n{", after)
 
     def _match(self, after: int, at: int) -> re.Match[bytes]:
-        """Return the sample that goes on at `after`, in the line that begins behind `at`."""
+        """Match the rest of a sample at `after`, in the line that begins after the line break `at`."""
         if (
             self.text.find(b"\n", after, after + MAX_LINE_BYTES) < 0
             and len(self.text) - after > MAX_LINE_BYTES
@@ -182,8 +181,8 @@ class _Part:
 
     def _take(self, sample: re.Match[bytes], name: str, labels: bytes) -> int:
         """Add a sample; return where it ends."""
-        self._found.append(Exposed(name, labels, self._value(sample), self._time(sample)))
-        if len(self._found) > self._limit:
+        self._samples.append(Exposed(name, labels, self._value(sample), self._time(sample)))
+        if len(self._samples) > self._limit:
             raise ExposureLimitError(f"there are more than {self._limit} samples of {name}")
         return sample.end()
 
@@ -197,7 +196,7 @@ class _Part:
         raise self._unreadable(sample.start(), "not a value")
 
     def _time(self, sample: re.Match[bytes]) -> float | None:
-        """Return the time of a sample in seconds; the text format has milliseconds."""
+        """Return the time of a sample in seconds; in the text format it is in milliseconds."""
         written = sample[3]
         if written is None:
             return None
@@ -212,7 +211,7 @@ class _Part:
         raise self._unreadable(sample.start(), "not a time")
 
     def _unreadable(self, at: int, what: str) -> ExpositionError:
-        """Return the error about the line that begins behind the line break `at` or in which `at` lies."""
+        """Return the error about the line at `at`, which may be the line break before it."""
         text = self.text
         start = at if text[at : at + 1] == b"\n" else text.rfind(b"\n", 0, at)
         end = text.find(b"\n", start + 1)
@@ -222,7 +221,7 @@ class _Part:
 
 
 def parse_labels(labels: bytes) -> dict[str, str]:
-    """Return the labels that stand between braces, empty values included; a name in quotes among them is the series' and left out.
+    """Return the labels between the braces, empty values included, without a quoted series name.
 
     Raises ExpositionError.
     """
@@ -230,23 +229,23 @@ def parse_labels(labels: bytes) -> dict[str, str]:
 
 
 def _terms(labels: bytes) -> tuple[str | None, dict[str, str]]:
-    """Return the name among the labels, None where there is none, and the labels."""
+    """Return the quoted series name, if any, and the labels."""
     name = None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     at = 0
     while not _REST.match(labels, at):
         term = _TERM.match(labels, at)
         if term is None or (term[1] is not None and term[3] is None):
             raise ExpositionError(f"labels cannot be read: {_shown(labels)}")
         key = term[1].decode("ascii") if term[1] is not None else _unquote(term[2])
-        if term[3] is not None and key not in found and key != "__name__":
-            found[key] = _unquote(term[3])
+        if term[3] is not None and key not in values and key != "__name__":
+            values[key] = _unquote(term[3])
         elif term[3] is None and name is None:
             name = key
         else:
             raise ExpositionError(f"a label is given twice: {_shown(labels)}")
         at = term.end()
-    return name, found
+    return name, values
 
 
 def _unquote(quoted: bytes) -> str:
@@ -258,10 +257,10 @@ def _unquote(quoted: bytes) -> str:
 
 
 def _find_end(body: bytes) -> int:
-    """Return where an OpenMetrics body ends: at its end mark, which has to be its last line."""
+    """Return the offset of the end mark of an OpenMetrics body, which must be its last line."""
     end = len(body) - body.endswith(b"\n") - len(_END)
     if end < 0 or not body.startswith(_END, end) or (end and body[end - 1 : end] != b"\n"):
-        raise ExpositionError("the body does not end with # EOF: it was cut short")
+        raise ExpositionError("the body does not end with # EOF: it is truncated")
     return end
 
 

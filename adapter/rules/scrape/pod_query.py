@@ -1,11 +1,12 @@
 """A rule's query for one pod, evaluated from the series of that pod alone, or the reason why it cannot be.
 
-`compile_query` reads the rule's PromQL once; `PodQuery.evaluate` gives the value of a pod. What Prometheus gives for the same series is
-what comes out, up to when the samples were taken: rates are over the rule's `window` and divided by the time between its first and last
-sample, everything else is of the last scrape.
+`compile_query` compiles the rule's PromQL once; `PodQuery.evaluate` returns the value of a pod. The value is
+that of Prometheus for the same series, except for the time of the samples: rates are over the rule's `window`
+and divided by the time between its first and last sample, and everything else is of the last scrape.
 
-The law: what cannot be evaluated exactly is refused with a sentence, never approximated; a pod without a series that matches has no
-value. The labels that name pod and namespace are those of the scraped pod, whatever a series says.
+A query that cannot be evaluated exactly is refused with the reason, never approximated. A pod without a
+matching series has no value. The labels of pod and namespace are those of the scraped pod, whatever a series
+says.
 """
 
 import math
@@ -18,32 +19,31 @@ from typing import Any, NamedTuple, TypeVar
 import promql_parser as promql
 
 from adapter.errors import TemplateError, UnscrapableError
-from adapter.rules import matchers
+from adapter.rules import matchers, matching
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import mergeable
-from adapter.rules.scrape import arithmetic, series_match
+from adapter.rules.scrape import arithmetic
 from adapter.rules.scrape.series import PodSeries, Selections, Track
-from adapter.rules.scrape.series_match import Labelled
 from adapter.rules.template.template import Template
 
-# A value with the labels of its series as they were shown; those that name the pod are in the scope.
-_Element = tuple[Labelled, float]
-_Found = Generator[None, None, list[_Element]]
-"""An evaluation in steps, and what it comes to."""
+# A value with the exposed labels of its series; the labels of the pod are in the scope.
+_Element = tuple[matching.HasLabels, float]
+_Elements = Generator[None, None, list[_Element]]
+"""An evaluation in steps, which returns the elements."""
 
 _NO_LABELS: Mapping[str, str] = {}
 _STEP_TESTS = 2000
-"""How many series and matchers a step of an evaluation looks at."""
+"""How many series and matchers a step looks at."""
 
 _T = TypeVar("_T")
 _FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _SLOT_LABEL = mergeable.MATCHERS_SLOT.partition("=")[0]
-# Prometheus writes these two itself, over whatever the pod shows.
+# Prometheus sets these two itself, whatever the pod exposes.
 _TARGET_LABELS = frozenset({"job", "instance"})
 
 
-class Identity(NamedTuple):
-    """The scraped pod, and the labels that the rule finds pods and namespaces in; the latter is "" where it has none."""
+class PodIdentity(NamedTuple):
+    """The scraped pod, and the rule's labels of namespaces ("" if it has none) and pods."""
 
     namespace: str
     name: str
@@ -57,7 +57,7 @@ class Identity(NamedTuple):
 
 
 class PodValue(NamedTuple):
-    """The value of a pod, which may be NaN or infinite, and when it was measured: the time of the oldest of the newest samples."""
+    """The value of a pod, which may be NaN or infinite, and the time of the oldest of the newest samples."""
 
     value: float
     time: float
@@ -65,9 +65,10 @@ class PodValue(NamedTuple):
 
 @dataclass(slots=True)
 class _Scope:
-    """What an evaluation is made from. `selector` are the matchers of the metric selector.
+    """The input of an evaluation. `selector` has the matchers of the metric selector.
 
-    `oldest` is the time of what it has come upon in the last scrape, `gone` of what only earlier ones had.
+    `oldest` is the oldest time of the series used from the last scrape, `gone` of those that only earlier
+    scrapes had.
     """
 
     series: str
@@ -78,8 +79,8 @@ class _Scope:
     oldest: float = math.inf
     gone: float = math.inf
 
-    def came_upon(self, track: Track) -> None:
-        """Note a series that gave a value. One that the last scrape did not show says nothing of the age of the others."""
+    def note(self, track: Track) -> None:
+        """Note the time of a series in use; one that the last scrape lacks does not make the others older."""
         if track.scrape == self.pod.scrapes:
             self.oldest = min(self.oldest, track.times[-1])
         else:
@@ -87,62 +88,61 @@ class _Scope:
 
 
 class _Node(NamedTuple):
-    """A part of a query: how it is evaluated, and what tells its results apart: None for all labels of a series, () for a scalar."""
+    """A part of a query. `grouping` has the labels of its results: None for all, empty for a scalar."""
 
-    evaluate: Callable[[_Scope], _Found]
+    evaluate: Callable[[_Scope], _Elements]
     grouping: frozenset[str] | None
     scalar: bool = False
 
     def number(self) -> float:
-        """Return the value of a scalar."""
         return _finish(self.evaluate(_NO_SCOPE))[0][1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodQuery:
-    """A query that can be evaluated for one pod. `names` have a slot where the name of the rule's series stands."""
+    """A query that can be evaluated for one pod. `names` have a placeholder for the rule's series."""
 
     names: tuple[str, ...]
     counts: bool
-    """Whether it needs more than the last scrape."""
+    """Whether it uses more than the last scrape, as rates do."""
     selections: tuple[tuple[str, tuple[Matcher, ...]], ...]
-    """The names again, each with the query's own matchers on labels that series show."""
+    """The names with the query's own matchers on exposed labels."""
     _root: _Node
 
     def select(self, series: str) -> Selections:
-        """Return the series to keep, where the rule is about `series`."""
-        found: dict[str, frozenset[tuple[Matcher, ...]]] = {}
+        """Return the series to keep for the rule's `series`."""
+        selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
         for name, group in self.selections:
             full = name.replace(mergeable.SERIES_SLOT, series)
-            found[full] = found.get(full, frozenset()) | {group}
-        return found
+            selections[full] = selections.get(full, frozenset()) | {group}
+        return selections
 
     def series_names(self, series: str) -> frozenset[str]:
-        """Return the names of the series to read, where the rule is about `series`."""
+        """Return the names to read for the rule's `series`."""
         return frozenset(name.replace(mergeable.SERIES_SLOT, series) for name in self.names)
 
     def evaluate(
-        self, pod: PodSeries, series: str, identity: Identity, selector: Sequence[Matcher], window: float
+        self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
     ) -> PodValue | None:
-        """Return the pod's value, None where no series gives one.
+        """Return the pod's value, None without a matching series.
 
-        `selector` are the matchers of the metric selector, `window` the seconds that rates are taken over.
+        `selector` has the matchers of the metric selector, `window` the seconds of rates.
         """
         return _finish(self.steps(pod, series, identity, selector, window))
 
     def steps(
-        self, pod: PodSeries, series: str, identity: Identity, selector: Sequence[Matcher], window: float
+        self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
     ) -> Generator[None, None, PodValue | None]:
-        """Evaluate in steps of about a millisecond, between which `pod` must not change; return what `evaluate` does."""
+        """Do as `evaluate`, in steps of about a millisecond, between which `pod` must not change."""
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
-        found = yield from self._root.evaluate(scope)
-        return (
-            PodValue(found[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest) if found else None
-        )
+        elements = yield from self._root.evaluate(scope)
+        if not elements:
+            return None
+        return PodValue(elements[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest)
 
 
 def compile_query(template: Template, pod_label: str, namespace_label: str) -> PodQuery:
-    """Return the query of a rule whose pods are named by `pod_label`. Raises UnscrapableError with the reason."""
+    """Compile the query of a rule. Raises UnscrapableError with the reason."""
     if not template.is_plain():
         raise UnscrapableError("the template has actions other than a plain variable")
     foreign = sorted(set(template.fields()) - _FIELDS)
@@ -165,7 +165,8 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
         raise UnscrapableError("the query is a number")
     if root.grouping is None:
         raise UnscrapableError(
-            "without an aggregation a pod would have a value for each of its series: write sum(...) by (<<.GroupBy>>)"
+            "without an aggregation a pod would have a value for each of its series: "
+            "write sum(...) by (<<.GroupBy>>)"
         )
     if extra := sorted(root.grouping - compiler.own_labels):
         raise UnscrapableError(f"grouped by {extra[0]} too, a pod would have several values")
@@ -175,7 +176,7 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
 
 
 class _Compiler:
-    """One pass over a query; refuses the first part that is not the pod's own business."""
+    """One pass over a query; refuses the first part that needs more than the series of one pod."""
 
     def __init__(self, pod_label: str, namespace_label: str) -> None:
         self.pod_label = pod_label
@@ -184,7 +185,6 @@ class _Compiler:
         self.counts = False
 
     def visit(self, node: Any) -> _Node:
-        """Return how a part is evaluated."""
         visitor = _VISITORS.get(type(node))
         if visitor is None:
             raise UnscrapableError("a text or a subquery stands where the series of one scrape are expected")
@@ -201,7 +201,7 @@ class _Compiler:
         return _map(self.visit(node.expr), operator.neg)
 
     def selector(self, node: Any) -> _Node:
-        """Return the last values of the series that the last scrape showed."""
+        """Return the values of the series of the last scrape."""
         return self._series(node, lambda track, scope: _last(track, scope.pod))
 
     def call(self, node: Any) -> _Node:
@@ -211,16 +211,15 @@ class _Compiler:
             return _map(self.visit(arguments[0]), arithmetic.PER_VALUE[name])
         if name in arithmetic.WITH_BOUND:
             bound = self.visit(arguments[1])
-            assert bound.scalar, "the parser takes nothing else, and what makes scalars of series is refused"
+            assert bound.scalar, "the parser accepts nothing else, and scalar() is refused"
             limit, pick = bound.number(), arithmetic.WITH_BOUND[name]
             return _map(
                 self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit)
             )
         reading = _READINGS.get(name)
         if reading is None:
-            raise UnscrapableError(
-                f"{name}() cannot be taken from scrapes, only {', '.join((*_READINGS, *arithmetic.PER_VALUE, *arithmetic.WITH_BOUND))}"
-            )
+            known = ", ".join((*_READINGS, *arithmetic.PER_VALUE, *arithmetic.WITH_BOUND))
+            raise UnscrapableError(f"{name}() cannot be taken from scrapes, only {known}")
         matrix = arguments[0]
         if not isinstance(matrix, promql.MatrixSelector):
             raise UnscrapableError(f"{name}() of something other than plain series")
@@ -244,12 +243,12 @@ class _Compiler:
 
         others = tuple(label for label in labels if label not in self.own_labels)
 
-        def evaluate(scope: _Scope) -> _Found:
-            found = yield from inner.evaluate(scope)
+        def evaluate(scope: _Scope) -> _Elements:
+            elements = yield from inner.evaluate(scope)
             if not others:  # one group, as in nearly every query
-                return [(_NO_LABELS, function([value for _, value in found]))] if found else []
+                return [(_NO_LABELS, function([value for _, value in elements]))] if elements else []
             groups: dict[tuple[str, ...], list[float]] = {}
-            for carried, value in found:
+            for carried, value in elements:
                 groups.setdefault(tuple(carried.get(label, "") for label in others), []).append(value)
             return [(dict(zip(others, key, strict=True)), function(values)) for key, values in groups.items()]
 
@@ -272,7 +271,7 @@ class _Compiler:
             return _map(right, lambda value: function(bound, value))
         self._check_matching(name, left, right, node.modifier)
 
-        def evaluate(scope: _Scope) -> _Found:
+        def evaluate(scope: _Scope) -> _Elements:
             ones = yield from left.evaluate(scope)
             others = yield from right.evaluate(scope)
             return [(ones[0][0], function(ones[0][1], others[0][1]))] if ones and others else []
@@ -280,7 +279,7 @@ class _Compiler:
         return _Node(evaluate, left.grouping)
 
     def _check_matching(self, name: str, left: _Node, right: _Node, modifier: Any) -> None:
-        """Refuse two vectors that are not one value of the pod each, or that Prometheus would not match with each other."""
+        """Refuse two vectors unless each is one value of the pod and Prometheus would match them."""
         if (
             left.grouping is None
             or right.grouping is None
@@ -304,7 +303,7 @@ class _Compiler:
             raise UnscrapableError(f"{name} matches on labels that one side has lost")
 
     def _series(self, node: Any, read: Callable[[Track, _Scope], float | None]) -> _Node:
-        """Return the values that `read` gives for the series of a selector, those without one left out."""
+        """Return the values that `read` gives for the series of a selector."""
         shown = node.name or "{...}"
         if not node.name:
             raise UnscrapableError("a selector without the name of a series")
@@ -313,47 +312,50 @@ class _Compiler:
         if node.matchers.or_matchers:
             raise UnscrapableError(f"{_plain(shown)} joins matchers with or")
         own = self._own_matchers(node, _plain(shown))
-        self.selections.append((shown, tuple(each for each in own if each.label not in self.own_labels)))
+        self.selections.append(
+            (shown, tuple(matcher for matcher in own if matcher.label not in self.own_labels))
+        )
 
-        def evaluate(scope: _Scope) -> _Found:
-            found: list[_Element] = []
-            asked = [*own, *scope.selector]
-            about_pod = [each for each in asked if each.label in scope.identity]
-            if not all(series_match.build_test(each)(scope.identity) for each in about_pod):
-                return found
-            tests = [series_match.build_test(each) for each in asked if each.label not in scope.identity]
+        def evaluate(scope: _Scope) -> _Elements:
+            elements: list[_Element] = []
+            selector = [*own, *scope.selector]
+            about_pod = [matcher for matcher in selector if matcher.label in scope.identity]
+            about_series = [matcher for matcher in selector if matcher.label not in scope.identity]
+            if not all(matching.build_test(matcher)(scope.identity) for matcher in about_pod):
+                return elements
+            tests = [matching.build_test(matcher) for matcher in about_series]
             work = 0
             for track in scope.pod.tracks(shown.replace(mergeable.SERIES_SLOT, scope.series)):
                 if not tests or all(test(track) for test in tests):
                     value = read(track, scope)
                     if value is not None:
-                        found.append((track, value))
-                        scope.came_upon(track)
+                        elements.append((track, value))
+                        scope.note(track)
                 work += 1 + len(tests)
                 if work >= _STEP_TESTS:
                     work = 0
                     yield
-            return found
+            return elements
 
         return _Node(evaluate, None)
 
     def _own_matchers(self, node: Any, shown: str) -> tuple[Matcher, ...]:
         slots = 0
-        found = []
-        for each in node.matchers.matchers:
-            if each.name == _SLOT_LABEL:
+        own = []
+        for matcher in node.matchers.matchers:
+            if matcher.name == _SLOT_LABEL:
                 slots += 1
-            elif each.name in _TARGET_LABELS - self.own_labels:
+            elif matcher.name in _TARGET_LABELS - self.own_labels:
                 raise UnscrapableError(
-                    f"{shown} is selected by {each.name}, which Prometheus adds and no pod shows"
+                    f"{shown} is selected by {matcher.name}, which Prometheus adds and no pod shows"
                 )
-            elif mergeable.SERIES_SLOT in each.name or mergeable.SERIES_SLOT in each.value:
+            elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
-                found.append(Matcher(each.name, _OPERATORS[str(each.op)], each.value))
+                own.append(Matcher(matcher.name, _OPERATORS[str(matcher.op)], matcher.value))
         if slots != 1:
             raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
-        return tuple(found)
+        return tuple(own)
 
 
 def _plain(name: str) -> str:
@@ -361,17 +363,17 @@ def _plain(name: str) -> str:
 
 
 def _finish(steps: Generator[None, None, _T]) -> _T:
-    """Return what steps come to, all in one go."""
+    """Run steps to their end and return the result."""
     while True:
         try:
             next(steps)
         except StopIteration as ended:
-            found: _T = ended.value
-            return found
+            result: _T = ended.value
+            return result
 
 
 def _scalar(value: float) -> _Node:
-    def evaluate(_: _Scope) -> _Found:
+    def evaluate(_: _Scope) -> _Elements:
         yield from ()
         return [(_NO_LABELS, value)]
 
@@ -382,9 +384,9 @@ def _map(inner: _Node, function: Callable[[float], float]) -> _Node:
     if inner.scalar:
         return _scalar(function(inner.number()))
 
-    def evaluate(scope: _Scope) -> _Found:
-        found = yield from inner.evaluate(scope)
-        return [(labels, function(value)) for labels, value in found]
+    def evaluate(scope: _Scope) -> _Elements:
+        elements = yield from inner.evaluate(scope)
+        return [(labels, function(value)) for labels, value in elements]
 
     return _Node(evaluate, inner.grouping)
 
@@ -398,7 +400,7 @@ def _rate(track: Track, scope: _Scope, _: float) -> float | None:
 
 
 def _increase(track: Track, scope: _Scope, seconds: float) -> float | None:
-    """Return the rate over our window, as the increase over the time that the query names."""
+    """Return the rate over our window as the increase over the range in the query."""
     rate = track.rate(scope.pod.time, scope.window)
     return None if rate is None else rate * seconds
 

@@ -1,11 +1,11 @@
-"""What the scrapes of one pod have shown so far: the last value of every wanted series, and of counters those within a window.
+"""The series of one scraped pod: the last value of each, and the samples of counters within a window.
 
-A series counts for the scraped pod, whatever its labels say; one that the last scrape did not show has no
-last value; nothing is made up between scrapes. Times are seconds of a monotonic clock.
+A series belongs to the scraped pod, whatever its labels say. A series that the last scrape lacks has no last
+value; nothing is interpolated between scrapes. Times are seconds of a monotonic clock.
 
-The pod chooses how many series it shows and how long their labels are. Therefore a scrape is recorded in
-small steps, labels and series have limits, and `size` says how many bytes are kept. A scrape that exceeds a
-limit is refused as a whole: a series that is left out of a sum would make the pod's value too small.
+The pod chooses how many series it exposes and how long their labels are. Therefore a scrape is recorded in
+small steps, labels and series have limits, and `size` estimates the bytes that are kept. A scrape that
+exceeds a limit is refused as a whole, because a sum without one of its series would be too small.
 """
 
 import sys
@@ -16,34 +16,34 @@ from typing import TypeVar
 import msgspec
 
 from adapter.errors import ExposureLimitError
-from adapter.rules import matchers
+from adapter.rules import matchers, matching
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import exposition, series_match
+from adapter.rules.scrape import exposition
 from adapter.rules.scrape.exposition import Exposed
 
 _LATE = 1.05
-"""By how much a window is exceeded: scrapes are never quite on time, and one at its very beginning counts."""
+"""Factor of a window: scrapes are never quite on time, and one at its very beginning counts."""
 
 MAX_LABELS = 64
 MAX_LABEL_BYTES = 8 * 1024
-"""What one series may have: labels, and bytes between the braces."""
+"""Bounds on the labels of one series, and on their bytes between the braces."""
 
 KEPT_SERIES = 2
-"""How many times the series of one scrape a pod may have within the window: all may be replaced once."""
+"""A pod may have so many times the series of one scrape within a window: all may be replaced once."""
 
 _STEP_WORK = 300
-"""The work of a step: a known series is one unit, a new one as many more as 64 bytes go into its labels."""
+"""Units of work in a step: one for a series, and for a new one another for each 64 bytes of labels."""
 _TRACK_BYTES = 640
 _SAMPLE_BYTES = 18
 _TEXT_BYTES = 136
-"""Estimated memory of a series without its labels, of a sample, and of a spelling without its bytes."""
+"""Estimated bytes of a series without its labels, of a sample, and of a spelling without its text."""
 
 _FORGET_STEP = 2000
 _SAMPLED = 500
-"""How many entries a step of tidying looks at, and how many series the label of a refusal is looked for in."""
+"""How many entries a step of `_forget` looks at, and how many series an error message is based on."""
 
 Labels = tuple[str, ...]
-"""Names and values by turns, sorted by name, without empty values."""
+"""Names and values in turn, sorted by name, without empty values."""
 
 Selections = Mapping[str, frozenset[tuple[Matcher, ...]]]
 """The wanted series by name: all that match every matcher of one of the groups."""
@@ -52,8 +52,8 @@ Selections = Mapping[str, frozenset[tuple[Matcher, ...]]]
 class Track(msgspec.Struct, gc=False, eq=False):
     """One series: its labels, and its samples, oldest first.
 
-    `scrape` is the number of the last scrape that showed it, -1 for none; `stamp` is the time that its last
-    sample gave itself. There may be 100,000 of them, so the garbage collector does not look at them.
+    `scrape` is the number of the last scrape that had it, -1 without one; `stamp` is the own time of its last
+    sample. There may be 100,000 series, so the garbage collector does not track them.
     """
 
     flat: Labels = ()
@@ -64,11 +64,9 @@ class Track(msgspec.Struct, gc=False, eq=False):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels by name."""
         return dict(zip(self.flat[::2], self.flat[1::2], strict=True))
 
     def get(self, label: str, default: str = "") -> str:
-        """Return the value of a label."""
         flat = self.flat
         for at in range(0, len(flat), 2):
             if flat[at] == label:
@@ -76,7 +74,7 @@ class Track(msgspec.Struct, gc=False, eq=False):
         return default
 
     def add(self, time: float, value: float, stamp: float | None = None) -> None:
-        """Take a sample in; one that is not newer than the last, or bears the same time of its own, is the last one again."""
+        """Add a sample, unless it is the last one again: not newer, or with the same time of its own."""
         if self.times and (time <= self.times[-1] or (stamp is not None and stamp == self.stamp)):
             return
         self.stamp = stamp
@@ -84,7 +82,7 @@ class Track(msgspec.Struct, gc=False, eq=False):
         self.values.append(value)
 
     def forget(self, before: float) -> None:
-        """Drop samples from before a time, but never the last one."""
+        """Drop samples older than a time, but never the last one."""
         kept = 0
         last = len(self.times) - 1
         while kept < last and self.times[kept] < before:
@@ -93,11 +91,11 @@ class Track(msgspec.Struct, gc=False, eq=False):
             del self.times[:kept], self.values[:kept]
 
     def rate(self, now: float, window: float) -> float | None:
-        """Return the increase for each second within `window` seconds before `now`, None where too little is known.
+        """Return the increase per second within `window` seconds before `now`, None if too little is known.
 
-        A smaller value than the one before is a counter that began again at zero. It takes two samples with
-        at least half the window between first and last; the increase is divided by the time between these
-        two.
+        A smaller value than the one before means that the counter was reset to zero. There must be at least
+        half the window between the first and the last sample; the increase is divided by the time between
+        them.
         """
         times, values = self.times, self.values
         first = self._first_since(now - window * _LATE)
@@ -112,7 +110,7 @@ class Track(msgspec.Struct, gc=False, eq=False):
         return increase / span
 
     def last_rate(self, now: float, window: float) -> float | None:
-        """Return the increase for each second between the last two samples, both within the window; None without two."""
+        """Return the increase per second between the last two samples, both within the window, else None."""
         last = len(self.times) - 1
         if self._first_since(now - window * _LATE) >= last:
             return None
@@ -121,7 +119,7 @@ class Track(msgspec.Struct, gc=False, eq=False):
         return (value if value < before else value - before) / span
 
     def _first_since(self, time: float) -> int:
-        """Return the place of the first sample at `time` or later, which may be one behind the end."""
+        """Return the index of the first sample at `time` or later; the length if there is no such sample."""
         first, end = 0, len(self.times)
         while first < end and self.times[first] < time:
             first += 1
@@ -134,24 +132,24 @@ _V = TypeVar("_V")
 
 
 class PodSeries:
-    """The wanted series of one pod."""
+    """The wanted series of one pod, recorded scrape by scrape."""
 
     def __init__(self) -> None:
         self.scrapes = 0
-        """Number of scrapes taken in: what is made from them is good until it changes."""
+        """Number of recorded scrapes; results are valid until it changes."""
         self.time = 0.0
-        """When the last of them was made."""
+        """Time of the last one."""
         self.size = 0
-        """Estimated bytes that are kept, those of a scrape that is being recorded included."""
+        """Estimated bytes, those of a scrape that is being recorded included."""
         self.count = 0
-        """Number of series that are kept."""
+        """Number of series."""
         self._by_name: dict[str, dict[Labels, Track]] = {}
         self._written: dict[str, dict[bytes, Track | None]] = {}  # None for a series that no query selects
         self.selections: Selections | None = None
-        """Which series are kept, None for all."""
+        """The series to keep, None for all."""
 
     def record(self, samples: Sequence[Exposed], time: float, wall: float, keep: float) -> None:
-        """Take in a scrape in one go; see `record_steps`."""
+        """Record a scrape at once; see `record_steps`."""
         for _ in self.record_steps(samples, time, wall, keep):
             pass
 
@@ -165,13 +163,12 @@ class PodSeries:
         most: int = KEPT_SERIES * exposition.MAX_SAMPLES,
         selections: Selections | None = None,
     ) -> Generator[None, None, None]:
-        """Take in a scrape made at `time`, which the time of day calls `wall`, in steps.
+        """Record a scrape in steps; `time` is its monotonic time, `wall` its epoch time.
 
         Raises ExpositionError before anything of the scrape counts; ExposureLimitError if more than `most`
-        series would be kept. Samples are kept for `keep` seconds, 0 for the last alone. A sample with a time
-        of its own has that time, but none later than the scrape; of a series shown twice the first counts. Of
-        the series only those in `selections` are kept, None for all. Between the steps nothing may be read
-        but `size`.
+        series would be kept. Samples are kept for `keep` seconds, 0 for the last alone. A sample's own time
+        counts, but none later than the scrape; of a series that occurs twice the first sample counts. Only
+        the series in `selections` are kept, None for all. Between the steps only `size` may be read.
         """
         if selections != self.selections:
             self.selections = selections
@@ -189,21 +186,21 @@ class PodSeries:
         yield from self._commit(read, new, samples, time, wall, time - keep * _LATE)
 
     def tracks(self, name: str) -> Collection[Track]:
-        """Return the series of one name that the last scrape showed, or one within the time that is kept."""
+        """Return the series of one name from the last scrape, and from those within the kept time."""
         return self._by_name.get(name, {}).values()
 
     def shows(self, names: Iterable[str]) -> bool:
-        """Whether the last scrape showed a series of one of these names."""
+        """Whether the last scrape had a series of one of these names."""
         return any(track.scrape == self.scrapes for name in names for track in self.tracks(name))
 
     def known(self, name: str, flat: Labels) -> Track | None:
-        """Return a series that is kept."""
+        """Return a recorded series."""
         return self._by_name.get(name, {}).get(flat)
 
     def _find(
         self, samples: Sequence[Exposed], read: list[tuple[Track, Exposed]], new: "_New"
     ) -> Generator[None, None, None]:
-        """Add the series of each sample to `read`; those that are not known yet are in `new`, and nothing is changed."""
+        """Add the series of each sample to `read`, and new ones to `new`; change nothing else."""
         work = 0
         nothing: dict[bytes, Track | None] = {}
         for sample in samples:
@@ -250,7 +247,7 @@ class PodSeries:
             yield from self._forget(before, samples)
 
     def _forget(self, before: float, samples: Sequence[Exposed]) -> Generator[None, None, None]:
-        """Drop series that neither the last scrape nor the time that is kept has, and spellings that the last scrape had not."""
+        """Drop series that are neither in the last scrape nor in the kept time, and unused spellings."""
         shown: dict[str, set[bytes]] = {}
         for sample in samples:
             shown.setdefault(sample.name, set()).add(sample.labels)
@@ -288,7 +285,7 @@ def _find_keys(entries: Mapping[_K, _V], test: Callable[[_K, _V], bool]) -> Gene
 
 
 class _New:
-    """The series and spellings of a scrape that are not known yet. `size` is what they take."""
+    """New series and spellings of a scrape. `size` is in estimated bytes."""
 
     def __init__(self, pod: PodSeries, most: int, keep: float) -> None:
         self.tracks: dict[str, dict[Labels, Track]] = {}
@@ -300,7 +297,7 @@ class _New:
         self._left = most - pod.count
 
     def track(self, sample: Exposed) -> Track | None:
-        """Return the series of a sample whose spelling is not known, None for one that is not wanted."""
+        """Return the series of a sample with a new spelling, None for a series that is not wanted."""
         written = self.written.setdefault(sample.name, {})
         if sample.labels in written:
             return written[sample.labels]
@@ -327,7 +324,7 @@ class _New:
             return True
         track = Track(flat)
         return any(
-            all(series_match.build_test(each)(track) for each in group) for group in selections.get(name, ())
+            all(matching.build_test(each)(track) for each in group) for group in selections.get(name, ())
         )
 
     def _grow(self, size: int) -> None:
@@ -335,7 +332,7 @@ class _New:
         self._pod.size += size
 
     def _sentence(self, name: str) -> str:
-        """Return what is too much, and the label whose values differ most among the newest series."""
+        """Return the error message, with the label that has the most values among the newest series."""
         newest = [*self._pod.tracks(name), *self.tracks[name].values()][-_SAMPLED:]
         values: dict[str, set[str]] = {}
         for track in newest:
@@ -343,14 +340,15 @@ class _New:
                 values.setdefault(label, set()).add(value)
         label = max(values, key=lambda each: len(values[each]), default="")
         return (
-            f"more than {self._most} series of {matchers.shorten(name)} within {self._keep:g} s: of the newest "
-            f"{len(newest)} the label {matchers.shorten(ascii(label)[1:-1])} has {len(values.get(label, ()))} values; "
+            f"more than {self._most} series of {matchers.shorten(name)} within {self._keep:g} s: of the "
+            f"newest {len(newest)} the label {matchers.shorten(ascii(label)[1:-1])} has "
+            f"{len(values.get(label, ()))} values; "
             "drop that label in the program, or select fewer series in metricsQuery"
         )
 
 
 def _read_labels(sample: Exposed) -> Labels:
-    """Return the labels of a sample. Raises ExpositionError."""
+    """Parse the labels of a sample. Raises ExpositionError."""
     if len(sample.labels) > MAX_LABEL_BYTES:
         raise ExposureLimitError(
             f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABEL_BYTES} bytes of labels"
@@ -364,5 +362,5 @@ def _read_labels(sample: Exposed) -> Labels:
 
 
 def _weigh(flat: Labels) -> int:
-    """Return the estimated memory of a series with these labels."""
+    """Return the estimated bytes of a series with these labels."""
     return _TRACK_BYTES + 8 * len(flat) + sum(map(sys.getsizeof, flat[1::2]))

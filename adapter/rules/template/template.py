@@ -1,7 +1,7 @@
 """Query and label templates: a part of Go's ``text/template`` with the delimiters ``<<`` and ``>>``.
 
-A template is parsed once, by `syntax`, and rendered here to the same text as in Go: a missing map entry is nil and
-prints as ``<no value>``, and an unknown field of the template's variables is an error.
+A template is parsed once, by `syntax`, and rendered here to the same text as in Go: a missing map entry is
+nil and prints as ``<no value>``, and an unknown field of the template's variables is an error.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ def sentence(
     ruleset = compile_text(rules)
     lists = {selector: _list(known.get(selector, ())) for selector in ruleset.selectors()}
     traces = trace.trace_rules(ruleset, lists, metric)
-    memory: dict[str, tuple[registry.Known, ...]] = {}
+    memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
     for selector, answer in lists.items():
         if not isinstance(answer, PrometheusError):
             memory = registry.remember(memory, selector, answer)

@@ -97,7 +97,10 @@ JOINED = {
         "sum by (pod) (x{@}) * on (pod) group_right () y{@}",
         "sum by (pod, namespace) (x{@}) * on (pod, namespace) group_right () y{@}",
     ),
-    "and": ("x{@} and on (pod) sum by (pod) (y{@})", "x{@} and on (pod, namespace) sum by (pod, namespace) (y{@})"),
+    "and": (
+        "x{@} and on (pod) sum by (pod) (y{@})",
+        "x{@} and on (pod, namespace) sum by (pod, namespace) (y{@})",
+    ),
     "or": ("x{@} or on (pod) y{@}", "x{@} or on (pod, namespace) y{@}"),
     "unless": ("x{@} unless y{@}", "x{@} unless y{@}"),
     "an unadded namespace behind an added one": (

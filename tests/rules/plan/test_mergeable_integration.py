@@ -23,7 +23,10 @@ def server(module_prometheus: PrometheusFactory) -> PrometheusServer:
 
 
 def ask(server: PrometheusServer, promql: str, namespace: str | None) -> Answers:
-    """Return values by namespace and pod; a later sample of one pod replaces an earlier one. NaN is no value."""
+    """Return values by namespace and pod; a later sample of one pod replaces an earlier one.
+
+    NaN is no value.
+    """
     return {
         (namespace or sample["metric"].get("namespace", ""), sample["metric"].get("pod", "")): float(
             sample["value"][1]

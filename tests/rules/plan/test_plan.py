@@ -10,7 +10,7 @@ from adapter.model.metrics import Sample
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Kind, Objects, PlannedQuery
+from adapter.rules.plan.plan import Objects, PlannedQuery, QueryKind
 from adapter.rules.query import MetricQuery
 from tests.support.world import compile_rule
 
@@ -31,7 +31,7 @@ ROOT = metric_query(namespace_label="")
 def test_alone_is_as_upstream_sends_it() -> None:
     planned = plan.ask_alone(metric_query(selector="a=1"), Objects("web", ("p.1", "q")))
     assert planned == PlannedQuery(
-        'sum(x{a="1",ns="web",pod=~"p.1|q"}) by (pod)', Kind.ALONE, "web", joined=False
+        'sum(x{a="1",ns="web",pod=~"p.1|q"}) by (pod)', QueryKind.ALONE, "web", joined=False
     )
 
 
@@ -39,22 +39,30 @@ MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
     "one question is not merged": (
         metric_query(),
         [Objects("web", ("p.1", "q"))],
-        [PlannedQuery('sum(x{ns="web",pod=~"p.1|q"}) by (pod)', Kind.ALONE, "web", joined=False)],
+        [PlannedQuery('sum(x{ns="web",pod=~"p.1|q"}) by (pod)', QueryKind.ALONE, "web", joined=False)],
     ),
     "one namespace, names once each, dots escaped": (
         metric_query(selector="a=1"),
         [Objects("web", ("p.1", "q")), Objects("web", ("q", "r"))],
-        [PlannedQuery(r'sum(x{a="1",ns="web",pod=~"p\\.1|q|r"}) by (pod)', Kind.MERGED, "web", joined=False)],
+        [
+            PlannedQuery(
+                r'sum(x{a="1",ns="web",pod=~"p\\.1|q|r"}) by (pod)', QueryKind.MERGED, "web", joined=False
+            )
+        ],
     ),
     "several questions for one object": (
         metric_query(),
         [Objects("web", ("p",)), Objects("web", ("p", "p"))],
-        [PlannedQuery('sum(x{ns="web",pod="p"}) by (pod)', Kind.MERGED, "web", joined=False)],
+        [PlannedQuery('sum(x{ns="web",pod="p"}) by (pod)', QueryKind.MERGED, "web", joined=False)],
     ),
     "namespaces": (
         metric_query(selector="a=1"),
         [Objects("web", ("p", "q")), Objects("db", ("q",))],
-        [PlannedQuery('sum by (pod, ns) (x{a="1",ns=~"db|web",pod=~"p|q"})', Kind.MERGED, None, joined=True)],
+        [
+            PlannedQuery(
+                'sum by (pod, ns) (x{a="1",ns=~"db|web",pod=~"p|q"})', QueryKind.MERGED, None, joined=True
+            )
+        ],
     ),
     "namespaces that cannot share a query": (
         metric_query(HALF),
@@ -62,13 +70,13 @@ MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
         [
             PlannedQuery(
                 'x{ns="web",pod=~"p|r"} * on (ns, pod) sum by (pod) (y{ns="web",pod=~"p|r"})',
-                Kind.MERGED,
+                QueryKind.MERGED,
                 "web",
                 joined=False,
             ),
             PlannedQuery(
                 'x{ns="db",pod="q"} * on (ns, pod) sum by (pod) (y{ns="db",pod="q"})',
-                Kind.MERGED,
+                QueryKind.MERGED,
                 "db",
                 joined=False,
             ),
@@ -77,7 +85,7 @@ MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
     "kinds without a namespace": (
         ROOT,
         [Objects(None, ("n1",)), Objects(None, ("n2",))],
-        [PlannedQuery('sum(x{node=~"n1|n2"}) by (node)', Kind.MERGED, None, joined=False)],
+        [PlannedQuery('sum(x{node=~"n1|n2"}) by (node)', QueryKind.MERGED, None, joined=False)],
     ),
 }
 
@@ -90,9 +98,9 @@ def test_merge(query: MetricQuery, questions: list[Objects], expected: list[Plan
 SWEPT = {
     "namespaced": (
         metric_query(selector="a=1"),
-        PlannedQuery('sum by (pod, ns) (x{a="1",ns!="",pod!=""})', Kind.SWEEP, None, joined=True),
+        PlannedQuery('sum by (pod, ns) (x{a="1",ns!="",pod!=""})', QueryKind.SWEEP, None, joined=True),
     ),
-    "root": (ROOT, PlannedQuery('sum(x{node!=""}) by (node)', Kind.SWEEP, None, joined=False)),
+    "root": (ROOT, PlannedQuery('sum(x{node!=""}) by (node)', QueryKind.SWEEP, None, joined=False)),
 }
 
 
@@ -141,7 +149,7 @@ def test_a_long_list_is_split_at_the_limit_and_answers_all() -> None:
     planned = list(plan.merge(metric_query(), [Objects("web", LONG)], limit=1000))
     assert len(planned) > 1
     assert all(len(one.promql) <= 1000 for one in planned)
-    assert all(one.kind is Kind.ALONE and one.namespace == "web" for one in planned)
+    assert all(one.kind is QueryKind.ALONE and one.namespace == "web" for one in planned)
     assert [name for one in planned for name in LONG if name.replace(".", r"\\.") in one.promql] == list(LONG)
 
 
@@ -203,7 +211,7 @@ questions = st.lists(
     limit=st.sampled_from([60, 100, plan.MAX_QUERY_LENGTH]),
     template=st.sampled_from([SUM, HALF]),
 )
-def test_every_object_is_asked_for_exactly_once_or_in_a_query_that_tells_it_apart(
+def test_every_object_is_requested_exactly_once_or_in_a_query_that_tells_it_apart(
     asked: list[Objects], limit: int, template: str
 ) -> None:
     planned = list(plan.merge(metric_query(template), asked, limit))
@@ -218,19 +226,19 @@ def test_every_object_is_asked_for_exactly_once_or_in_a_query_that_tells_it_apar
 
 # What rides along.
 
-STANDING = [Objects("a", ("p1",)), Objects("b", ("p2",)), Objects("a", ("p3",))]
+RECENT = [Objects("a", ("p1",)), Objects("b", ("p2",)), Objects("a", ("p3",))]
 
 COMPANIONS = {
-    "all that fit": (metric_query(), plan.MAX_QUERY_LENGTH, STANDING),
-    "only of the same namespace": (metric_query(HALF), plan.MAX_QUERY_LENGTH, [STANDING[0], STANDING[2]]),
+    "all that fit": (metric_query(), plan.MAX_QUERY_LENGTH, RECENT),
+    "only of the same namespace": (metric_query(HALF), plan.MAX_QUERY_LENGTH, [RECENT[0], RECENT[2]]),
     "no room": (metric_query(), 1, []),
-    "room for one": (metric_query(), 48, STANDING[:1]),
+    "room for one": (metric_query(), 48, RECENT[:1]),
 }
 
 
 @pytest.mark.parametrize(("query", "limit", "expected"), COMPANIONS.values(), ids=COMPANIONS)
 def test_companions(query: MetricQuery, limit: int, expected: list[Objects]) -> None:
-    assert plan.companions(query, [Objects("a", ("p",))], STANDING, limit) == expected
+    assert plan.prefetch(query, [Objects("a", ("p",))], RECENT, limit) == expected
 
 
 def test_a_question_weighs_what_its_names_cost() -> None:
@@ -239,5 +247,5 @@ def test_a_question_weighs_what_its_names_cost() -> None:
 
 
 def test_companions_of_a_kind_without_a_namespace() -> None:
-    standing = [Objects(None, ("n2",))]
-    assert plan.companions(ROOT, [Objects(None, ("n1",))], standing) == standing
+    recent = [Objects(None, ("n2",))]
+    assert plan.prefetch(ROOT, [Objects(None, ("n1",))], recent) == recent

@@ -76,7 +76,7 @@ def test_only_the_wanted_names_in_the_order_they_are_asked_for() -> None:
     assert read('{"a",n="1"} 1\n{"b"} 2\nb 3', "b") == [("b", {}, 2, None), ("b", {}, 3, None)]
 
 
-def test_lines_that_nobody_asked_for_may_be_anything() -> None:
+def test_unwanted_lines_may_be_anything() -> None:
     assert read("x 1\ny{{{ what\n\xff\xfe z\nx 2\n", "x") == [("x", {}, 1, None), ("x", {}, 2, None)]
 
 
@@ -146,11 +146,11 @@ def test_openmetrics(body: str, found: tuple[float, float | None]) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        pytest.param("x 1\n", "the body does not end with # EOF: it was cut short", id="no end"),
+        pytest.param("x 1\n", "the body does not end with # EOF: it is truncated", id="no end"),
         pytest.param(
-            "x 1\n# EOF\n\n", "the body does not end with # EOF: it was cut short", id="more after the end"
+            "x 1\n# EOF\n\n", "the body does not end with # EOF: it is truncated", id="more after the end"
         ),
-        pytest.param("", "the body does not end with # EOF: it was cut short", id="nothing"),
+        pytest.param("", "the body does not end with # EOF: it is truncated", id="nothing"),
         pytest.param("x 1 soon\n# EOF\n", "line 1: not a time: x 1 soon", id="time"),
         pytest.param("x 1 NaN\n# EOF\n", "line 1: not a time: x 1 NaN", id="time not a number"),
         pytest.param("x 1 1_0\n# EOF\n", "line 1: not a time: x 1 1_0", id="time with an underscore"),
@@ -218,7 +218,7 @@ def test_many_labels_are_read_in_a_time_that_grows_with_their_number() -> None:
     assert len(parse_labels(labels.encode())) == 100_000
 
 
-# --- against prometheus_client ------------------------------------------------------------------------------------------
+# --- against prometheus_client --------------------------------------------------------------------
 
 
 class Line(NamedTuple):
@@ -330,7 +330,8 @@ def test_openmetrics_is_read_as_prometheus_client_reads_it(
 
     ours = _ours("\n".join([*written, "# EOF"]) + end, wanted, openmetrics=True)
 
-    # sample by sample: whole families there come with rules about order and duplicates that say nothing of the reading
+    # sample by sample: whole families there come with rules about order and duplicates that say nothing of
+    # the reading
     samples = [_as_openmetrics(line) for line in written]
     theirs = [sample for name in wanted for sample in samples if sample[0] == name]
     assert ours == theirs
@@ -407,7 +408,7 @@ def test_samples_with_quoted_names_are_limited_too() -> None:
         parse(body, ["x"], limit=5)
 
 
-# --- steps --------------------------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
 def _long_body(lines: int) -> bytes:

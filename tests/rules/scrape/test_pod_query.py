@@ -8,13 +8,13 @@ from adapter.errors import UnscrapableError
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
-from adapter.rules.scrape.pod_query import Identity, PodQuery, compile_query
+from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 
 SERIES = "jobs"
 NAMES = ("jobs", "jobs_sum", "jobs_count", "other")
-POD = Identity("shop", "web-0", "namespace", "pod")
+POD = PodIdentity("shop", "web-0", "namespace", "pod")
 WINDOW = 5.0
 
 
@@ -167,7 +167,8 @@ def test_a_series_that_has_just_gone_has_a_rate_and_no_last_value() -> None:
 
 def test_a_ratio_of_two_series() -> None:
     query = compiled(
-        "sum(rate(<<.Series>>_sum{<<.LabelMatchers>>}[1m])) by pod / sum(rate(<<.Series>>_count{<<.LabelMatchers>>}[1m])) by pod"
+        "sum(rate(<<.Series>>_sum{<<.LabelMatchers>>}[1m])) by pod / "
+        "sum(rate(<<.Series>>_count{<<.LabelMatchers>>}[1m])) by pod"
     )
     bodies = [f"jobs_sum {time * 3}\njobs_count {time * 2}" for time in range(6)]
 
@@ -219,7 +220,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         template.parse('sum(<<.Series>>{<<.LabelMatchers>>,namespace="n"}) by (<<.GroupBy>>)'), "pod", ""
     )
     found = query.evaluate(
-        pod('jobs{namespace="n"} 4'), SERIES, Identity("shop", "web-0", "", "pod"), (), WINDOW
+        pod('jobs{namespace="n"} 4'), SERIES, PodIdentity("shop", "web-0", "", "pod"), (), WINDOW
     )
 
     assert found is not None
@@ -237,7 +238,8 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         pytest.param("1 + 1", "the query is a number", id="number"),
         pytest.param(
             "rate(S{}[1m])",
-            "without an aggregation a pod would have a value for each of its series: write sum(...) by (<<.GroupBy>>)",
+            "without an aggregation a pod would have a value for each of its series: write sum(...) by "
+            "(<<.GroupBy>>)",
             id="no aggregation",
         ),
         pytest.param(
@@ -272,12 +274,14 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "sum(avg_over_time(S{}[1m])) by pod",
-            "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
+            "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "abs, ceil, floor, clamp_min, clamp_max",
             id="function",
         ),
         pytest.param(
             "max_over_time(sum(S{}) by pod[5m:1m])",
-            "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
+            "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "abs, ceil, floor, clamp_min, clamp_max",
             id="function of a subquery",
         ),
         pytest.param(

@@ -209,7 +209,7 @@ def test_a_spelling_that_comes_again_is_the_same_series() -> None:
     assert sorted(len(track.times) for track in series.tracks("x")) == [1, 5]
 
 
-# --- limits -------------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 def body(*labels: str) -> str:
@@ -323,7 +323,7 @@ def test_the_size_is_that_of_the_memory(labels: int) -> None:
 
 
 def test_a_step_does_little_work() -> None:
-    """Counted in new series, whose labels have to be parsed: a step has some of them, however many there are."""
+    """Counted in new series, whose labels have to be parsed: a step has a bounded number of them."""
     series = PodSeries()
     samples = exposition.parse(body(*(f'n="{number}"' for number in range(2000))).encode(), ("x",))
     sizes = [0, *(series.size for _ in series.record_steps(samples, 0, WALL, 5))]

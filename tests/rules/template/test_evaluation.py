@@ -1,4 +1,7 @@
-"""What templates render to. Every output below is what Go's ``text/template`` prints for the same template and variables."""
+"""What templates render to.
+
+Every output below is what Go's ``text/template`` prints for the same template and variables.
+"""
 
 import pytest
 
@@ -42,7 +45,10 @@ RENDERED = [
     ("<<(.LabelValuesByName.missing).deeper>>", "<no value>"),
     (
         "<<.>>",
-        '{http_requests_total namespace="web",pod=~"a|b" map[empty: namespace:web pod:a|b] pod,container [pod container]}',
+        (
+            '{http_requests_total namespace="web",pod=~"a|b" map[empty: namespace:web pod:a|b] pod,container '
+            "[pod container]}"
+        ),
     ),
     ("<<true>> <<false>> <<1>> <<`r`>>", "true false 1 r"),
     ("<<and nil 1>>", "<no value>"),
@@ -93,7 +99,10 @@ def test_render(text: str, output: str) -> None:
 REFUSED = [
     (
         "<<.Nope>>",
-        "1:3: unknown variable .Nope, expected one of .Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice",
+        (
+            "1:3: unknown variable .Nope, expected one of .Series, .LabelMatchers, .LabelValuesByName, "
+            ".GroupBy, .GroupBySlice"
+        ),
     ),
     ("a\n  <<$.Nope.x>>", "2:5: unknown variable .Nope, expected one of "),
     ("<<.LabelMatchersByName>>", "1:3: unknown variable .LabelMatchersByName"),

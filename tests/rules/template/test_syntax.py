@@ -1,4 +1,7 @@
-"""What templates may look like. All that is refused here Go refuses too; where, what and what was expected is said in our words."""
+"""What templates may look like. All that is refused here Go refuses too.
+
+Where, what and what was expected is said in our words.
+"""
 
 import pytest
 from hypothesis import given
@@ -70,7 +73,10 @@ REFUSED = [
     ("<<.a²>>", '1:5: unexpected "²" right after ".a", expected a blank'),
     (
         "<<foo>>",
-        '1:3: unknown function "foo", expected one of and, eq, ge, gt, index, le, len, lt, ne, not, or, print, ',
+        (
+            '1:3: unknown function "foo", expected one of and, eq, ge, gt, index, le, len, lt, ne, not, or, '
+            "print, "
+        ),
     ),
     ("<<true.x>>", '1:7: unexpected ".x", expected a blank between operands'),
     ("<<nil.x>>", '1:6: unexpected ".x", expected a blank between operands'),

@@ -76,7 +76,8 @@ def test_an_unknown_variable_fails_when_rendered() -> None:
     with pytest.raises(errors.TemplateError) as caught:
         parsed.render(VARIABLES)
     assert str(caught.value) == (
-        "2:3: unknown variable .Serie, expected one of .Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
+        "2:3: unknown variable .Serie, expected one of .Series, .LabelMatchers, .LabelValuesByName, "
+        ".GroupBy, .GroupBySlice"
     )
 
 
@@ -108,7 +109,7 @@ def test_repr_shows_the_text() -> None:
     assert repr(template.parse("<<.Series>>")) == "Template('<<.Series>>')"
 
 
-# --- label templates -------------------------------------------------------------------------------------------------
+# --- label templates ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

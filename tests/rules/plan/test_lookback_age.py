@@ -2,7 +2,7 @@ import pytest
 
 from adapter.model.metrics import Sample
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import age
+from adapter.rules.plan import lookback
 from adapter.rules.template import template
 
 PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]
@@ -50,7 +50,7 @@ QUERIES = {
 
 @pytest.mark.parametrize(("query", "companion", "labels"), QUERIES.values(), ids=QUERIES)
 def test_companion(query: str, companion: str, labels: tuple[str, ...] | None) -> None:
-    assert age.age_query(query, "lag", PARTS) == age.AgeQuery(companion, labels)
+    assert lookback.age_query(query, "lag", PARTS) == lookback.AgeQuery(companion, labels)
 
 
 def sample(value: float, **labels: str) -> Sample:
@@ -59,39 +59,47 @@ def sample(value: float, **labels: str) -> Sample:
 
 def test_items_are_told_apart_by_the_labels_of_the_grouping() -> None:
     young, old, unknown = sample(1, a="x"), sample(2, a="y"), sample(3, a="z")
-    companion = age.age_query(f"sum by (a) ({SELECTOR})", "lag", PARTS)
+    companion = lookback.age_query(f"sum by (a) ({SELECTOR})", "lag", PARTS)
     fresh = companion.fresh([young, old, unknown], [sample(970, a="x"), sample(969.9, a="y")], 970)
     assert fresh == [young]
 
 
 def test_without_grouping_by_all_labels_but_the_name() -> None:
     young, old = sample(1, __name__="lag", a="x", b="1"), sample(2, __name__="lag", a="x", b="2")
-    companion = age.age_query(SELECTOR, "lag", PARTS)
+    companion = lookback.age_query(SELECTOR, "lag", PARTS)
     assert companion.fresh([young, old], [sample(970, a="x", b="1"), sample(1, a="x", b="2")], 970) == [young]
 
 
 @pytest.mark.parametrize(("oldest", "kept"), [(970.0, 2), (960.0, 0)])
 def test_the_oldest_counts_for_all_where_items_cannot_be_told_apart(oldest: float, kept: int) -> None:
-    companion = age.age_query(f"topk(2, {SELECTOR})", "lag", PARTS)
+    companion = lookback.age_query(f"topk(2, {SELECTOR})", "lag", PARTS)
     assert len(companion.fresh([sample(1, a="x"), sample(2, a="y")], [sample(oldest)], 970)) == kept
 
 
 def test_a_time_that_is_no_number_is_too_old() -> None:
-    companion = age.age_query(f"sum({SELECTOR})", "lag", PARTS)
+    companion = lookback.age_query(f"sum({SELECTOR})", "lag", PARTS)
     assert companion.fresh([sample(1)], [sample(float("nan"))], 970) == []
 
 
 USAGES = {
     "cadvisor": (
-        'sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by (<<.GroupBy>>)',
+        ('sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by '
+        '(<<.GroupBy>>)'),
         'container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}',
     ),
-    "matchers elsewhere": ('avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})', 'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}'),
+    "matchers elsewhere": (
+        'avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})',
+        'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}',
+    ),
     "the first that is selected by the object": (
-        'sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) info:{<<.LabelMatchers>>})',
+        ('sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) '
+        'info:{<<.LabelMatchers>>})'),
         "info:{<<.LabelMatchers>>}",
     ),
-    "two": ("sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "a{<<.LabelMatchers>>}"),
+    "two": (
+        "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+        "a{<<.LabelMatchers>>}",
+    ),
     "a subquery": ("max_over_time((-m{<<.LabelMatchers>>})[5m:1m])", "m{<<.LabelMatchers>>}"),
     "of another time": ("sum(m{<<.LabelMatchers>>} offset 5m) by (<<.GroupBy>>)", None),
     "at a time": ("sum(m{<<.LabelMatchers>>} @ 5) by (<<.GroupBy>>)", None),
@@ -106,7 +114,7 @@ USAGES = {
 
 @pytest.mark.parametrize(("query", "selector"), USAGES.values(), ids=USAGES)
 def test_the_companion_of_a_usage(query: str, selector: str | None) -> None:
-    companion = age.usage_age(template.parse(query))
+    companion = lookback.usage_age(template.parse(query))
     if selector is None:
         assert companion is None
     else:
@@ -115,7 +123,7 @@ def test_the_companion_of_a_usage(query: str, selector: str | None) -> None:
 
 
 def test_the_oldest_of_items() -> None:
-    companion = age.age_query(f"sum({SELECTOR}) by (q)", "lag", PARTS)
+    companion = lookback.age_query(f"sum({SELECTOR}) by (q)", "lag", PARTS)
 
     def series(queue: str, value: float) -> Sample:
         return Sample({"q": queue}, value, 0.0)

@@ -1,13 +1,13 @@
-"""Bodies within a budget."""
+"""BodyBudget within a budget."""
 
 import pytest
 
 from adapter.errors import ScrapeError
-from adapter.scrape.bodies import Bodies, Buffer
+from adapter.scrape.http import BodyBudget, BodyBuffer
 
 
 def test_parts_become_one_body() -> None:
-    buffer = Buffer()
+    buffer = BodyBuffer()
     buffer.add(b"one ")
     buffer.add(b"two")
 
@@ -16,7 +16,7 @@ def test_parts_become_one_body() -> None:
 
 
 def test_a_body_is_charged_until_it_is_closed() -> None:
-    bodies = Bodies(100, 60)
+    bodies = BodyBudget(100, 60)
     buffer = bodies.open("a")
     buffer.add(b"x" * 30)
     buffer.add(b"x" * 20)
@@ -30,7 +30,7 @@ def test_a_body_is_charged_until_it_is_closed() -> None:
 
 
 def test_a_namespace_that_exceeds_its_part_loses_and_others_do_not() -> None:
-    bodies = Bodies(100, 60)
+    bodies = BodyBudget(100, 60)
     mine, large, small = bodies.open("mine"), bodies.open("hostile"), bodies.open("hostile")
     mine.add(b"x" * 40)
     large.add(b"x" * 40)
@@ -49,7 +49,7 @@ def test_a_namespace_that_exceeds_its_part_loses_and_others_do_not() -> None:
 
 
 def test_where_all_exceed_the_budget_the_largest_namespace_loses_its_largest_body() -> None:
-    bodies = Bodies(100, 60)
+    bodies = BodyBudget(100, 60)
     hostile, mine, last = bodies.open("hostile"), bodies.open("mine"), bodies.open("last")
     hostile.add(b"x" * 55)
     mine.add(b"x" * 40)
@@ -62,8 +62,8 @@ def test_where_all_exceed_the_budget_the_largest_namespace_loses_its_largest_bod
         hostile.content()
 
 
-def test_a_body_that_loses_while_it_grows_is_told_so() -> None:
-    bodies = Bodies(100, 60)
+def test_a_body_that_exceeds_the_budget_while_it_grows_fails() -> None:
+    bodies = BodyBudget(100, 60)
     buffer = bodies.open("hostile")
     buffer.add(b"x" * 60)
     with pytest.raises(ScrapeError, match="take more than 60 bytes"):

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.prometheus import splitter
-from adapter.prometheus.splitter import Cutter, Shape
+from adapter.prometheus import response
+from adapter.prometheus.response import ArrayShape, Splitter
 
 SIZE = 64
 
 
-def cut(shape: Shape, body: bytes, chunk: int, size: int = SIZE) -> tuple[list[bytes], bytes]:
-    cutter = Cutter(shape, size)
+def cut(shape: ArrayShape, body: bytes, chunk: int, size: int = SIZE) -> tuple[list[bytes], bytes]:
+    cutter = Splitter(shape, size)
     found = []
     for start in range(0, len(body), chunk):
         cutter.feed(body[start : start + chunk])
@@ -40,7 +40,7 @@ ANY_NAMES = NAMES | NASTY
 
 @given(series=st.lists(st.dictionaries(ANY_NAMES, NASTY, min_size=1), max_size=30), chunk=st.integers(1, 200))
 def test_series_are_the_same_in_pieces_as_whole(series: list[dict[str, str]], chunk: int) -> None:
-    found, rest = cut(splitter.SERIES, series_body(series), chunk)
+    found, rest = cut(response.SERIES, series_body(series), chunk)
     read = [each for piece in found for each in json.loads(piece)] + json.loads(rest)["data"]
     assert read == series
 
@@ -53,14 +53,14 @@ def test_series_are_the_same_in_pieces_as_whole(series: list[dict[str, str]], ch
     chunk=st.integers(1, 200),
 )
 def test_vectors_are_the_same_in_pieces_as_whole(elements: list[dict[str, object]], chunk: int) -> None:
-    found, rest = cut(splitter.VECTOR, vector_body(elements), chunk)
+    found, rest = cut(response.VECTOR, vector_body(elements), chunk)
     read = [each for piece in found for each in json.loads(piece)] + json.loads(rest)["data"]["result"]
     assert read == elements
 
 
-def test_long_answers_are_cut_and_no_piece_is_much_longer_than_asked() -> None:
+def test_long_answers_are_split_and_no_piece_is_much_too_long() -> None:
     series = [{"__name__": f"m{number}", "pod": "p"} for number in range(100)]
-    found, rest = cut(splitter.SERIES, series_body(series), 1000)
+    found, rest = cut(response.SERIES, series_body(series), 1000)
     assert len(found) > 20
     assert max(map(len, found)) <= 2 * SIZE + 2
     assert len(rest) < 2 * SIZE + 30
@@ -68,13 +68,13 @@ def test_long_answers_are_cut_and_no_piece_is_much_longer_than_asked() -> None:
 
 def test_what_follows_the_array_is_kept_for_the_end() -> None:
     series = [{"__name__": f"m{number}", "pod": "p"} for number in range(20)]
-    _, rest = cut(splitter.SERIES, series_body(series, tail=',"warnings":["partial"]'), 50)
+    _, rest = cut(response.SERIES, series_body(series, tail=',"warnings":["partial"]'), 50)
     assert json.loads(rest)["warnings"] == ["partial"]
 
 
 def test_flags_before_the_data_are_no_hindrance() -> None:
     series = [{"__name__": f"m{number}", "pod": "p"} for number in range(20)]
-    found, _ = cut(splitter.SERIES, series_body(series, head='"isPartial":false,'), 50)
+    found, _ = cut(response.SERIES, series_body(series, head='"isPartial":false,'), 50)
     assert found
 
 
@@ -90,11 +90,11 @@ def test_flags_before_the_data_are_no_hindrance() -> None:
     ],
     ids=["order", "blanks", "error", "null", "page", "empty"],
 )
-def test_an_answer_of_another_form_comes_back_whole(body: bytes) -> None:
-    assert cut(splitter.SERIES, body, 7) == ([], body)
+def test_an_answer_of_another_form_is_returned_whole(body: bytes) -> None:
+    assert cut(response.SERIES, body, 7) == ([], body)
 
 
-def test_an_element_longer_than_a_piece_is_waited_for() -> None:
+def test_an_element_longer_than_a_piece_is_one_piece() -> None:
     series = [{"__name__": "a", "long": "x" * 1000}, {"__name__": "b"}, {"__name__": "c", "long": "y" * 1000}]
-    found, rest = cut(splitter.SERIES, series_body(series), 100)
+    found, rest = cut(response.SERIES, series_body(series), 100)
     assert [each for piece in found for each in json.loads(piece)] + json.loads(rest)["data"] == series
