@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from adapter.cli.deploy import certs
-from adapter.config import flags, rules_file
+from adapter.config import rules_file
+from adapter.config.options import SERVE
 from adapter.model import apiservices
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
@@ -68,7 +69,7 @@ def overlay(tmp_path: Path) -> Path:
 
 def test_the_kustomization_of_the_page(overlay: Path) -> None:
     objects = rendered.render(overlay)
-    options, notices = flags.parse_flags(objects.container["args"])
+    options, notices = SERVE.parse(objects.container["args"])
     assert notices == ()
     assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
     assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"
@@ -88,7 +89,7 @@ def test_the_same_kustomization_with_the_scaler(overlay: Path) -> None:
     path.write_text(yaml.safe_dump(document))
     objects = rendered.render(overlay)
     for name in ("fastpath", "fastpath-scaler"):
-        options, _ = flags.parse_flags(objects.of(name).container["args"])
+        options, _ = SERVE.parse(objects.of(name).container["args"])
         assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
         assert objects.of(name).container["image"] == "registry.example.com/fastpath:0.1.0"
 
@@ -102,7 +103,7 @@ def test_cpu_and_memory(overlay: Path) -> None:
     path = overlay / "kustomization.yaml"
     path.write_text(path.read_text().replace("  - certs #", f"{lines}  - certs #"))
     objects = rendered.render(overlay)
-    options, _ = flags.parse_flags(objects.container["args"])
+    options, _ = SERVE.parse(objects.container["args"])
     assert "metrics.k8s.io" in options.serve_groups
     assert {each["metadata"]["name"] for each in objects.all("APIService")} == set(
         apiservices.names_of(options.serve_groups)

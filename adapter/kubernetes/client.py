@@ -309,14 +309,16 @@ async def connect(
     random: Callable[[], float],
     timeout: float = 30.0,  # noqa: ASYNC109 - bounds each later call, not this one
     flag: str = credentials.FLAG,
+    impersonate: str = "",
 ) -> KubernetesClient:
     """Return a client for what `credentials` loaded; no request is sent yet.
 
-    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` that names `flag` if certificates
+    `random` gives numbers in [0, 1) that spread retries. `impersonate` is the user to act as, "" for none. `errors.InputError` that names `flag` if certificates
     cannot be used.
     """
     return KubernetesClient(
-        open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout
+        open_sender(configuration, sleep=sleep, random=random, flag=flag, impersonate=impersonate),
+        timeout=timeout,
     )
 
 

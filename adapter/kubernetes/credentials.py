@@ -67,11 +67,16 @@ kube_config.FileOrData._create_temp_file_with_content = _write_temporary_file  #
 
 
 async def load_configuration(
-    kubeconfig: Path | None, clock: Clock, faults: ProblemLog, *, flag: str = FLAG
+    kubeconfig: Path | None,
+    clock: Clock,
+    faults: ProblemLog,
+    *,
+    flag: str = FLAG,
+    context: str | None = None,
 ) -> Configuration:
     """Return how to reach the API server: from the file `kubeconfig`, or from the pod we run in if that is None.
 
-    Raise `errors.InputError` naming `flag`, which the file was given with, if neither gives an answer.
+    `context` names a context of the file, None for its current one. Raise `errors.InputError` naming `flag`, which the file was given with, if neither gives an answer.
     """
     configuration = _new_configuration()
     if kubeconfig is None:
@@ -84,20 +89,23 @@ async def load_configuration(
             service_account.load_and_set(configuration)
         except (ConfigException, OSError) as error:
             raise _refuse(
-                flag, "", f"a kubeconfig file, or to run in a pod of the cluster ({_sentence(error)})"
+                flag,
+                "",
+                f"expected a kubeconfig file, or to run in a pod of the cluster ({_sentence(error)})"
+                + ("; set KUBECONFIG or --kubeconfig" if flag == "--kubeconfig" else ""),
             ) from error
         configuration.refresh_api_key_hook = _Renewal(service_account.load_and_set, clock, faults)
         return configuration
     if not await asyncio.to_thread(kubeconfig.is_file):
-        raise _refuse(flag, str(kubeconfig), "a kubeconfig file; there is no such file")
+        raise _refuse(flag, str(kubeconfig), "expected a kubeconfig file: there is no such file")
     try:
         # tokens that are renewed stay with us: the file may be a mounted secret, and is nobody's to rewrite but its owner's
         loader = await config.load_kube_config(
-            str(kubeconfig), client_configuration=configuration, persist_config=False
+            str(kubeconfig), context=context, client_configuration=configuration, persist_config=False
         )
     except _UNUSABLE as error:
         raise _refuse(
-            flag, str(kubeconfig), f"a kubeconfig file that can be used ({_sentence(error)})"
+            flag, str(kubeconfig), f"expected a kubeconfig file that can be used ({_sentence(error)})"
         ) from error
     configuration.refresh_api_key_hook = _Renewal(loader.load_and_set, clock, faults)
     return configuration

@@ -205,6 +205,7 @@ def open_sender(
     sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
     flag: str,
+    impersonate: str = "",
 ) -> Sender:
     """Return what sends to the server that `credentials` loaded; within an event loop. `errors.InputError` if certificates cannot be used."""
     try:
@@ -222,7 +223,8 @@ def open_sender(
         raise errors.InputError([fault]) from error
     library = session.pool_manager
     # the library's own session looks for a .netrc in a thread before each request, which takes longer than the request
-    own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES)
+    headers = {"Impersonate-User": impersonate} if impersonate else None
+    own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES, headers=headers)
     library.detach()
     session.proxy = session.proxy or _proxy_of(configuration.host or "")
     session.pool_manager = _Straight(own)  # type: ignore[assignment]  # all that the library calls

@@ -127,7 +127,8 @@ async def test_neither_file_nor_cluster(
     with pytest.raises(errors.InputError) as raised:
         await credentials.load_configuration(None, clock, faults)
     assert str(raised.value) == (
-        "--lister-kubeconfig: a kubeconfig file, or to run in a pod of the cluster (Service host/port is not set)"
+        "--lister-kubeconfig: expected a kubeconfig file, or to run in a pod of the cluster "
+        "(Service host/port is not set)"
     )
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.cli import main
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.objects import timestamp
 from adapter.sandbox.apiserver.workloads import Workloads, deployment

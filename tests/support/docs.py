@@ -1,15 +1,17 @@
 """The pages of docs/reference that are generated from code. ``python -m tests.support.docs`` writes them."""
 
-import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from adapter.cli import convert, explain
-from adapter.cli.boost import command
-from adapter.cli.check import flags as checkflags
-from adapter.cli.deploy import flags as deployflags
-from adapter.cli.doctor import flags as doctorflags
-from adapter.config import flags
+from adapter.cli import convert, demo, explain
+from adapter.cli.boost import command as boost
+from adapter.cli.check import options as checkoptions
+from adapter.cli.deploy import certs, preflight
+from adapter.cli.doctor import options as doctoroptions
+from adapter.cli.evaluate import command as evaluate
+from adapter.config import options
+from adapter.config.flags import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
@@ -57,53 +59,59 @@ the rules from the cluster. Without `--prometheus-url` it does not ask Prometheu
 _WITHOUT_EFFECT = "`fastpath serve` accepts these so that prometheus-adapter's command line works.\n"
 
 
+COMMANDS: tuple[Command[Any], ...] = (
+    options.SERVE,
+    options.SCALE,
+    checkoptions.COMMAND,
+    doctoroptions.COMMAND,
+    explain.COMMAND,
+    evaluate.COMMAND,
+    boost.COMMAND,
+    convert.COMMAND,
+    certs.COMMAND,
+    preflight.COMMAND,
+    demo.COMMAND,
+)
+"""The command line of every verb."""
+
+_WITHOUT_EFFECT = "Flags of `fastpath serve` and `fastpath scale` that are accepted without effect"
+
+
 def render_flags() -> str:
-    """Return docs/reference/flags.md: the flags of every command."""
-    used, _, unused = flags.render_markdown().partition(_UNUSED)
-    sections = {
-        "`fastpath serve`": (_SERVE, used),
-        "`fastpath check`": (_CHECK, flags.render_markdown(checkflags.OWN)),
-        "`fastpath certs`": (flags.render_markdown(deployflags.CERTS),),
-        "`fastpath preflight`": (flags.render_markdown(deployflags.PREFLIGHT),),
-        "`fastpath explain`": (_EXPLAIN, *_render_actions(explain_flags())),
-        "`fastpath boost`": (_BOOST, *_render_actions(boost_flags())),
-        "`fastpath convert`": (_CONVERT, *_render_actions(convert_flags())),
-        "`fastpath doctor`": (_DOCTOR, flags.render_markdown(doctorflags.OWN)),
-        "Flags without effect": (_WITHOUT_EFFECT, _UNUSED + unused),
-    }
-    parts = [_HEAD]
-    for title, lines in sections.items():
-        parts += [f"# {title}", "", *lines]
-    return "\n".join(parts)
+    """Return the page of all flags: of each verb those that no verb before it has with the same meaning."""
+    lines = [
+        "# Flags",
+        "",
+        "Flags are written `--name=value` or `--name value`, before or after other arguments; durations are Go's (`30s`, `1m30s`). An",
+        "unknown flag is refused with the nearest name. `fastpath VERB --help` lists the flags of a verb, `--help-all` those that it",
+        "accepts without effect as well.",
+        "",
+        "Exit status of every verb: 0 when it is done, 1 when a run failed, 2 when the command line or a file is wrong.",
+        "",
+    ]
+    for command in COMMANDS:
+        own = flags_of(command.options)
+        lines += [f"## `fastpath {command.verb} {command.usage}`", "", command.about.strip(), ""]
+        if command is options.SCALE:
+            continue
+        if command is not options.SERVE:
+            known = set(options.SERVE.table.values())
+            shared = [f"`--{name}`" for name, flag in own.items() if flag in known]
+            if shared:
+                lines += [f"As `fastpath serve`: {', '.join(shared)}.", ""]
+            own = {name: flag for name, flag in own.items() if flag not in known}
+        lines.append(render_markdown(own, level=3))
+        lines += _render_deprecated(command)
+    ignored = {flag.name: flag for flag in options.SERVE.ignored}
+    return "\n".join([*lines, f"## {_WITHOUT_EFFECT}", "", render_markdown(ignored, level=3)])
 
 
-def explain_flags() -> list[argparse.Action]:
-    """Return the flags of `fastpath explain`."""
-    return _flags_of(explain.build_parser())
-
-
-def boost_flags() -> list[argparse.Action]:
-    """Return the flags of `fastpath boost`."""
-    return _flags_of(command.build_parser())
-
-
-def convert_flags() -> list[argparse.Action]:
-    """Return the flags of `fastpath convert`."""
-    return _flags_of(convert.build_parser())
-
-
-def _flags_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    return [each for each in parser._actions if each.option_strings and each.dest != "help"]
-
-
-def _render_actions(actions: list[argparse.Action]) -> list[str]:
-    lines = ["| flag | default | meaning |", "| --- | --- | --- |"]
-    for each in actions:
-        kind = "" if each.nargs == 0 else " int" if each.type is int else " string"
-        names = ", ".join(f"`{name}{kind}`" for name in each.option_strings)
-        default = f"`{each.default}`" if each.default else ""
-        lines.append(f"| {names} | {default} | {each.help} |")
-    return [*lines, ""]
+def _render_deprecated(command: Command[Any]) -> list[str]:
+    lines = []
+    for flag in command.deprecated:
+        value = f"={flag.instead_value}" if flag.instead_value else ""
+        lines += [f"`--{flag.name}` is deprecated: use `--{flag.instead}{value}`.", ""]
+    return lines
 
 
 def render_metrics() -> str:

@@ -12,9 +12,10 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from adapter.cli.check import empty, faults, flags, inputs, lint, missing, report, resource_preview, why
-from adapter.cli.check.flags import CheckOptions
-from adapter.compose import app
+from adapter.cli import command_line
+from adapter.cli.check import empty, faults, inputs, lint, missing, report, resource_preview, why
+from adapter.cli.check.options import COMMAND, CheckOptions
+from adapter.compose.clock import SystemClock
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.rules import compile as compiler
@@ -32,32 +33,29 @@ _NO_SAMPLE = "the query has no sample now, so nothing is served: compare its ser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check files; see the exit statuses in `checkflags.render_help`."""
-    if flags.asks_for_help(arguments):
-        print(flags.render_help(), end="")
+    """Check files; `COMMAND` has the exit statuses."""
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
         return 0
-    options, notices = flags.parse_check(arguments)
-    for notice in notices:
-        print(f"fastpath check: {notice}", file=sys.stderr)
     if options.print_config:
-        print(inputs.render_config(options.files), end="")
+        print(inputs.render_config(options.config), end="")
         return 0
     question = why.parse_question(options) if options.why else None
-    logs.configure_logging(options.options.verbosity)
-    if options.options.verbosity < 6:
+    logs.configure_logging(options.verbosity)
+    if options.verbosity < 6:
         logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     return asyncio.run(_check(options, question))
 
 
 async def _check(options: CheckOptions, question: why.Question | None) -> int:
-    parsed = inputs.parse(options.files)
-    clock = app.SystemClock()
+    parsed = inputs.parse(options.config)
+    clock = SystemClock()
     own_metrics = Monitoring()
     fault_log = ProblemLog(own_metrics, clock)
     unreachable: list[str] = []
     absent = warned = False
     async with AsyncExitStack() as stack:
-        cluster = await inputs.open_cluster(options.options, clock, fault_log, stack)
+        cluster = await inputs.open_cluster(options, clock, fault_log, stack)
         catalogue, notes = inputs.assumed_catalogue(parsed.config)
         if cluster is not None:
             try:
@@ -69,8 +67,8 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         all_faults = faults.collect(parsed, catalogue)
         prometheus = None
-        if options.asks_prometheus:
-            prometheus = await inputs.open_prometheus(options.options, clock, own_metrics, fault_log, stack)
+        if options.prometheus_url:
+            prometheus = await inputs.open_prometheus(options, options, clock, own_metrics, fault_log, stack)
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = missing.rules_of(fault.path for fault in all_faults)

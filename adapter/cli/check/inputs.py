@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.cli.check.flags import STDIN
+from adapter.cli.command_line import STDIN
 from adapter.compose import providers
 from adapter.config import chart, rules_file
-from adapter.config.options import Options
+from adapter.config.options import ClusterOptions, PrometheusOptions, RulesOptions
 from adapter.config.rules_file import Parsed, RuleConfig, RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError
 from adapter.kubernetes import client as kubernetes
@@ -158,7 +158,7 @@ class Prometheus:
 
 
 async def open_cluster(
-    options: Options, clock: Clock, faults: ProblemLog, stack: AsyncExitStack
+    options: ClusterOptions, clock: Clock, faults: ProblemLog, stack: AsyncExitStack
 ) -> Cluster | None:
     """Return the API server of `--lister-kubeconfig`, None without that flag. InputError for a file that cannot be used."""
     if not options.lister_kubeconfig:
@@ -170,10 +170,15 @@ async def open_cluster(
 
 
 async def open_prometheus(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
+    connection: PrometheusOptions,
+    discovery: RulesOptions,
+    clock: Clock,
+    monitoring: Monitoring,
+    faults: ProblemLog,
+    stack: AsyncExitStack,
 ) -> Prometheus:
-    """Return the Prometheus of the connection flags. InputError for files that cannot be used."""
-    client = await PrometheusClient.open(providers.prometheus_settings(options), clock, monitoring, faults)
+    """Return the Prometheus of a connection. InputError for files that cannot be used."""
+    client = await PrometheusClient.open(providers.prometheus_settings(connection), clock, monitoring, faults)
     stack.push_async_callback(client.close)
-    lister = SeriesLister(client.origin, monitoring, faults, max_bytes=options.discovery_max_bytes)
-    return Prometheus(client, lister, clock.wall(), options.look_back)
+    lister = SeriesLister(client.origin, monitoring, faults, max_bytes=discovery.discovery_max_bytes)
+    return Prometheus(client, lister, clock.wall(), discovery.look_back)

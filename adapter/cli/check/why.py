@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from adapter.cli.check import empty, empty_external, missing, report, why_external, why_object
 from adapter.cli.check.empty import ALL, Wanted
-from adapter.cli.check.flags import CheckOptions
 from adapter.cli.check.inputs import Cluster, Prometheus
+from adapter.cli.check.options import CheckOptions
 from adapter.cli.check.session import Inquiry, Story
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
 from adapter.model.go_text import quote
@@ -43,7 +43,7 @@ class Question:
 def parse_question(options: CheckOptions) -> Question:
     """Return what the options ask. InputError for an object or a selector that cannot be read or answered."""
     wanted = empty.parse_wanted(options.object) if options.object else None
-    if wanted is not None and wanted.name == ALL and not options.options.lister_kubeconfig:
+    if wanted is not None and wanted.name == ALL and not options.lister_kubeconfig:
         expected = "expected --lister-kubeconfig too: the API server knows the objects"
         raise InputError([Fault("--object", options.object, expected)])
     objects = _selector("--selector", options.selector)

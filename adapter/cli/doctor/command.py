@@ -7,31 +7,27 @@ outside.
 
 import asyncio
 import logging
-import random
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-import msgspec
-
 from adapter.boost import model
+from adapter.cli import command_line, kubeconfig
 from adapter.cli.check import inputs
-from adapter.cli.deploy import preflight
-from adapter.cli.doctor import diagnosis, fast, flags, report
+from adapter.cli.doctor import diagnosis, fast, report
 from adapter.cli.doctor.cluster import Surroundings
 from adapter.cli.doctor.codec import FPA, HPA
 from adapter.cli.doctor.diagnosis import Examination
 from adapter.cli.doctor.facts import Boost, Facts, MetricFacts, Unread
 from adapter.cli.doctor.fast import FastExamination
-from adapter.cli.doctor.flags import DoctorOptions
+from adapter.cli.doctor.options import COMMAND, DoctorOptions
 from adapter.cli.doctor.read import GROUPS, Autoscalers, Workload
 from adapter.cli.doctor.sources import Sources
 from adapter.cli.doctor.stage import State
-from adapter.compose import app
+from adapter.compose.clock import SystemClock
+from adapter.config.options import RulesOptions
 from adapter.errors import InputError, KubernetesError, RunError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.hpas import TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import MetricSpec
@@ -60,10 +56,9 @@ class Found(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Examine; 0 without a fault, 1 for faults. KubernetesError when the autoscalers cannot be read, InputError for the command line."""
-    if flags.asks_for_help(arguments):
-        print(flags.render_help(), end="")
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
         return 0
-    options = flags.parse_doctor(arguments)
     logs.configure_logging(0)
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     found = asyncio.run(_run(options))
@@ -75,41 +70,40 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _render(options: DoctorOptions, found: Found) -> str:
-    if options.json:
+    namespace, name = options.target
+    if options.output == "json":
         documents = [*map(report.document, found.hpas), *map(fast.document, found.fpas)]
-        whole = documents[0] if options.name and len(documents) == 1 else documents
-        return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
-    if options.name:
+        whole = documents[0] if name and len(documents) == 1 else documents
+        return command_line.to_json(whole)
+    if name:
         return "\n".join([*map(report.render, found.hpas), *map(fast.render, found.fpas)])
     if not found.hpas and not found.fpas:
-        where = f"namespace {options.namespace}" if options.namespace else "the cluster"
+        where = f"namespace {namespace}" if namespace else "the cluster"
         return f"there are no {HPA_KIND}s and no {KIND}s in {where}\n"
     return report.render_table(found.hpas, found.fpas)
 
 
 async def _run(options: DoctorOptions) -> Found:
-    given = inputs.parse(options.files) if options.files else None
+    given = inputs.parse(options.config) if options.config else None
     if given is not None and given.fatal:
         raise InputError(given.fatal)
-    clock, own_metrics = app.SystemClock(), Monitoring()
+    clock, own_metrics = SystemClock(), Monitoring()
     faults = ProblemLog(own_metrics, clock)
-    kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
-    configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            await kubernetes.connect(
-                configuration, random=random.random, timeout=_SECONDS, flag="--kubeconfig"
-            )
+            kubeconfig.connect(options, clock, faults, request_timeout=_SECONDS)
         )
         prometheus = None
-        if options.asks_prometheus:
-            prometheus = await inputs.open_prometheus(options.options, clock, own_metrics, faults, stack)
-        around = Surroundings(client, clock, options.service, options.lease_name)
+        if options.prometheus_url:
+            prometheus = await inputs.open_prometheus(
+                options, RulesOptions(), clock, own_metrics, faults, stack
+            )
+        around = Surroundings(client, clock, options.reference, options.lease_name)
         doctor = Doctor(
             Autoscalers(client, clock, around), around, Sources(around, given, prometheus, clock), clock
         )
-        doctor.period = options.period
-        return await doctor.examine(options.namespace, options.name)
+        doctor.period = options.horizontal_pod_autoscaler_sync_period
+        return await doctor.examine(*options.target)
 
 
 class Doctor:
@@ -131,7 +125,9 @@ class Doctor:
             listed = await self._autoscalers.hpas(namespace)
         except KubernetesError as error:
             if error.status == 403 and not namespace:
-                raise RunError(f"name a namespace: {error.said or error}") from error
+                raise RunError(
+                    f"listing HPAs cluster-wide is forbidden; pass a namespace: {error.said or error}"
+                ) from error
             raise
         read = await self._autoscalers.fpas(namespace)
         unread = read.why if isinstance(read, Unread) else ""

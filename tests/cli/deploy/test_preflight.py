@@ -261,14 +261,14 @@ async def test_kubeconfigs_are_found_as_kubectl_finds_them(
 
     status, said = await run()
     assert status == 2
-    assert "--kubeconfig: a kubeconfig file, or to run in a pod of the cluster" in said
+    assert "--kubeconfig: expected a kubeconfig file, or to run in a pod of the cluster" in said
     (tmp_path / ".kube").mkdir()
     cluster.kubeconfig(tmp_path / ".kube" / "config")
     assert await run() == (0, "")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     status, said = await run()
     assert status == 2
-    assert "absent: a kubeconfig file; there is no such file" in said
+    assert "absent: expected a kubeconfig file: there is no such file" in said
     cluster.kubeconfig(tmp_path / "given")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "given"))
     assert await run() == (0, "")

@@ -10,7 +10,7 @@ from adapter.boost import model
 from adapter.boost.floor import Demotion, FloorEntry
 from adapter.cli import main
 from adapter.cli.doctor import diagnosis as finding
-from adapter.cli.doctor import flags, report, shared
+from adapter.cli.doctor import report, shared
 from adapter.cli.doctor.codec import HPA
 from adapter.cli.doctor.diagnosis import Examination
 from adapter.cli.doctor.facts import (
@@ -28,6 +28,7 @@ from adapter.cli.doctor.facts import (
     Target,
     Unread,
 )
+from adapter.cli.doctor.options import COMMAND
 from adapter.cli.doctor.stage import Hop, State, seconds
 from adapter.errors import InputError
 from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scalar
@@ -775,29 +776,31 @@ def test_seconds(value: float, text: str) -> None:
 
 
 def test_the_command_line() -> None:
-    options = flags.parse_doctor(
-        ["shop/web", "--prometheus-url=http://p:9090", "--config=a.yaml", "--config", "b.yaml", "--json"]
+    options, notices = COMMAND.parse(
+        ["shop/web", "--prometheus-url=http://p:9090", "--config=a.yaml", "--config", "b.yaml", "-o", "json"]
     )
-    assert (options.namespace, options.name, options.json) == ("shop", "web", True)
-    assert (options.files, options.asks_prometheus) == (("a.yaml", "b.yaml"), True)
-    assert options.options.prometheus_url == "http://p:9090"
-    everything = flags.parse_doctor([])
-    assert (everything.namespace, everything.name, everything.files, everything.asks_prometheus) == (
-        "",
-        "",
-        (),
-        False,
-    )
-    assert flags.parse_doctor(["shop"]).namespace == "shop"
+    assert (options.target, options.output) == (("shop", "web"), "json")
+    assert (options.config, options.prometheus_url) == (("a.yaml", "b.yaml"), "http://p:9090")
+    assert notices == ()
+    everything, _ = COMMAND.parse([])
+    assert (everything.target, everything.config, everything.prometheus_url) == (("", ""), (), "")
+    assert COMMAND.parse(["shop"])[0].target == ("shop", "")
+
+
+def test_the_former_flag_for_json_is_deprecated() -> None:
+    options, notices = COMMAND.parse(["--json"])
+    assert options.output == "json"
+    assert notices == ("Flag --json has been deprecated, use -o json",)
+    assert COMMAND.parse(["--json=false"])[0].output == "text"
 
 
 @pytest.mark.parametrize(
     ("argv", "place"),
     [
-        (["shop/"], "NS/NAME"),
-        (["/web"], "NS/NAME"),
-        (["a/b/c"], "NS/NAME"),
-        (["a/b", "c/d"], "NS/NAME"),
+        (["shop/"], "NAMESPACE/NAME"),
+        (["/web"], "NAMESPACE/NAME"),
+        (["a/b/c"], "NAMESPACE/NAME"),
+        (["a/b", "c/d"], "NAMESPACE/NAME"),
         (["--namespace="], "--namespace"),
         (["--horizontal-pod-autoscaler-sync-period=-1s"], "--horizontal-pod-autoscaler-sync-period"),
         (["--horizontal-pod-autoscaler-sync-period=x"], "--horizontal-pod-autoscaler-sync-period"),
@@ -807,7 +810,7 @@ def test_the_command_line() -> None:
 )
 def test_faults_of_the_command_line(argv: list[str], place: str) -> None:
     with pytest.raises(InputError) as raised:
-        flags.parse_doctor(argv)
+        COMMAND.parse(argv)
     assert [fault.path for fault in raised.value.faults] == [place]
 
 
@@ -818,4 +821,4 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(default https://localhost)" not in text
     assert "Without it the rules are read from the ConfigMap of the server behind the metrics APIs" in text
     assert "Without it Prometheus is not asked, and the hops scrape and engine stay unknown" in text
-    assert "A hop is unknown where its source is not given" in text
+    assert "A hop is unknown if its source is not given" in text

@@ -842,7 +842,9 @@ async def test_no_right_to_see_all_autoscalers(cluster: Cluster, run: Verb) -> N
     cluster.forbid("list", "horizontalpodautoscalers")
     finished = await run()
     assert finished.status == 1
-    assert finished.err.startswith("fastpath doctor: name a namespace: ")
+    assert finished.err.startswith(
+        "fastpath doctor: listing HPAs cluster-wide is forbidden; pass a namespace: "
+    )
 
 
 async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:

@@ -7,25 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import ciphers, flags, options, pflag, rules_file, scaler_flags
-from adapter.config.flag_table import TABLE
-from adapter.config.options import NamedPair, Options
-from adapter.config.pflag import Effect, Kind
+from adapter.config import checks, ciphers, flags, options, pflag, rules_file
+from adapter.config.ignored_flags import IGNORED
+from adapter.config.options import SERVE, Options
+from adapter.config.pflag import FlagType, NamedPair
 
 CONFIG = "--config=rules.yaml"
+TABLE = SERVE.table
 
 
 def parse(*argv: str) -> Options:
-    return flags.parse_flags([CONFIG, *argv])[0]
+    return SERVE.parse([CONFIG, *argv])[0]
 
 
 def notices(*argv: str) -> tuple[str, ...]:
-    return flags.parse_flags([CONFIG, *argv])[1]
+    return SERVE.parse([CONFIG, *argv])[1]
 
 
 def refused(*argv: str) -> list[str]:
     with pytest.raises(errors.InputError) as caught:
-        flags.parse_flags([CONFIG, *argv])
+        SERVE.parse([CONFIG, *argv])
     return [str(fault) for fault in caught.value.faults]
 
 
@@ -44,7 +45,7 @@ def test_defaults_of_the_table_are_those_of_options() -> None:
 def test_every_option_has_one_flag_and_every_other_flag_an_effect() -> None:
     fields = [flag.field for flag in TABLE.values() if flag.field]
     assert sorted(fields) == sorted(field.name for field in dataclasses.fields(Options))
-    assert all((flag.effect is Effect.USED) is bool(flag.field) for flag in TABLE.values())
+    assert {flag for flag in TABLE.values() if not flag.field} == set(IGNORED)
 
 
 def test_every_default_is_a_value_of_its_kind() -> None:
@@ -136,7 +137,7 @@ def test_every_upstream_flag_is_accepted(name: str) -> None:
 
 
 def test_the_charts_command_line() -> None:
-    found, said = flags.parse_flags(
+    found, said = SERVE.parse(
         [
             "/adapter",
             "--secure-port=6443",
@@ -215,7 +216,7 @@ def test_the_charts_command_line() -> None:
         (
             ["--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io"],
             "serve_groups",
-            options.SERVABLE_GROUPS,
+            checks.SERVABLE_GROUPS,
         ),
         ([], "access_log", ""),
         (["--access-log=stdout"], "access_log", "stdout"),
@@ -475,7 +476,7 @@ def test_what_is_refused_is_one_sentence(argv: list[str], said: str) -> None:
 
 def test_a_rules_file_is_required() -> None:
     with pytest.raises(errors.InputError) as caught:
-        flags.parse_flags([])
+        SERVE.parse([])
     assert str(caught.value) == "--config: expected the path of a rules file, or of a folder of them"
 
 
@@ -588,15 +589,15 @@ def test_nothing_is_said_about_what_works() -> None:
     ],
 )
 def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 - a table column
-    assert flags.asks_for_help(argv) is asked
+    assert (SERVE.help_for(argv) is not None) is asked
 
 
 def test_help_and_documentation_name_every_flag() -> None:
-    text, page = flags.render_help(), flags.render_markdown()
+    text, page = SERVE.render_help(everything=True), flags.render_markdown(TABLE)
     for flag in TABLE.values():
         assert f"--{flag.name}" in text
         assert f"--{flag.name}" in page
-        assert flag.help.endswith(".") or flag.effect is not Effect.USED
+        assert flag.help.endswith(".")
     assert "  -v, --v level\n        Log level" in text
     assert (
         "  --metrics-relist-interval duration\n        Time between two discoveries of series. (default 10m0s)"
@@ -659,28 +660,28 @@ TOKENS = st.sampled_from(
     st.lists(st.text(max_size=12) | TOKENS | st.tuples(TOKENS, st.text(max_size=8)).map("".join), max_size=8)
 )
 def test_any_command_line_gives_options_or_faults(argv: list[str]) -> None:
-    flags.asks_for_help(argv)
+    SERVE.help_for(argv)
     faults: tuple[errors.Fault, ...] = ()
     found = None
     try:
-        found, _ = flags.parse_flags(argv)
+        found, _ = SERVE.parse(argv)
     except errors.InputError as error:
         faults = error.faults
     assert bool(faults) is (found is None)
     assert all(len(str(fault).splitlines()) == 1 for fault in faults)
 
 
-@pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", list(FlagType), ids=lambda kind: kind.name)
 @given(
     text=st.text(max_size=20)
     | st.from_regex(r"[-+]?0?[xXbBoO_]?[0-9a-f_]{0,6}(MiB|k|s|,|:|=)?", fullmatch=True)
 )
-def test_any_value_is_read_or_refused(kind: Kind, text: str) -> None:
-    flag = pflag.Flag("x", kind, "", "", "")
+def test_any_value_is_read_or_refused(kind: FlagType, text: str) -> None:
+    flag = pflag.Flag(name="x", type=kind)
     try:
         pflag.read(flag, text)
     except ValueError:
-        assert kind not in {Kind.TEXT, Kind.ARRAY}
+        assert kind not in {FlagType.TEXT, FlagType.ARRAY}
 
 
 @pytest.mark.parametrize(
@@ -695,6 +696,6 @@ def test_any_value_is_read_or_refused(kind: Kind, text: str) -> None:
     ],
 )
 def test_bind_addresses_are_those_of_controller_runtime(text: str, expected: tuple[str, int] | None) -> None:
-    assert scaler_flags.split_bind_address(text) == expected
-    options, _ = flags.parse_flags(["--config=rules.yaml", f"--health-probe-bind-address={text}"])
+    assert checks.split_bind_address(text) == expected
+    options, _ = SERVE.parse(["--config=rules.yaml", f"--health-probe-bind-address={text}"])
     assert options.health_probe_bind_address == text
