@@ -60,7 +60,7 @@ def overlay(tmp_path: Path) -> Path:
     folder = tmp_path / "fastpath"
     groups = "--groups=custom.metrics.k8s.io,external.metrics.k8s.io"
     assert f"fastpath certs {groups} -o certs" in DEPLOY.read_text()
-    assert certs.main([groups, "-o", str(folder / "certs")]) == 0
+    assert certs.main([groups, "--out-dir", str(folder / "certs")]) == 0
     (folder / "rules.yaml").write_text(RULES)
     (folder / "kustomization.yaml").write_text(kustomization)
     (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)
@@ -118,8 +118,8 @@ def test_the_kustomization_of_the_readme(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     found = re.search(r"cat >kustomization.yaml <<'END'\n(.*?)^    END$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
-    folder = tmp_path / "fastpath"
-    assert certs.main(["-o", str(folder / "certs")]) == 0
+    folder = tmp_path / "mine"
+    assert certs.main(["--out-dir", str(folder / "certs")]) == 0
     (folder / "kustomization.yaml").write_text(textwrap.dedent(found[1]))
     (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)
     objects = rendered.render(folder)

@@ -111,6 +111,7 @@ OTHER_FLAGS = frozenset(
         "disable-pip",
         "dry-run",
         "ignore-not-found",
+        "patch-file",
         "provenance",
         "push",
         "require-hashes",

@@ -1,5 +1,6 @@
 """What the verbs do with their command lines: print the help, print notices, read input files."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,7 +73,7 @@ def name_of(file: str) -> str:
 
 def given_files(verb: str, files: Sequence[str]) -> Sequence[str]:
     """Return the files to read: standard input without any; a person at a terminal is told that the verb waits for it."""
-    if not files and sys.stdin.isatty():
+    if not files and os.isatty(0):
         print(f"fastpath {verb}: reading standard input; Ctrl-D ends it", file=sys.stderr)
     return files or (STDIN,)
 
@@ -90,8 +91,7 @@ def open_file(file: str) -> IO[bytes]:
 def read_source(file: str) -> Source:
     """Return the text of a file; InputError if it cannot be read or is not UTF-8."""
     try:
-        with open_file(file) as stream:
-            content = stream.read()
+        content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     except OSError as error:
         raise _unreadable(file, error) from error
     name = name_of(file)

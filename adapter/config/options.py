@@ -388,8 +388,9 @@ SERVE = Command(
     options=Options,
     usage="--config=PATH [flags]",
     about="""\
-Serves the custom, external and resource metrics APIs of Kubernetes from Prometheus, by the rules of a
-prometheus-adapter configuration, and with --scaler scales as well. It takes every prometheus-adapter flag.
+Serves the custom, external and resource metrics APIs of Kubernetes from Prometheus, by the rules
+of a prometheus-adapter configuration; with --scaler it scales as well. It takes every flag of
+prometheus-adapter.
 """,
     ignored=IGNORED,
     takes_any_argument=True,
@@ -400,8 +401,8 @@ SCALE = Command(
     options=Options,
     usage="--config=PATH [flags]",
     about="""\
-Scales alone: runs the scaler of `fastpath serve --scaler` without the metrics APIs. It takes every flag of
-`fastpath serve`. The flags about callers and certificates count for --metrics-bind-address.
+Scales alone: runs the scaler of `fastpath serve --scaler` without the metrics APIs. It takes every
+flag of `fastpath serve`. The flags about callers and certificates count for --metrics-bind-address.
 """,
     ignored=IGNORED,
     hidden=frozenset(

@@ -219,5 +219,6 @@ def test_back_needs_an_autoscaler_of_ours(
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main.main(["convert", str(tmp_path / "x.yaml")]) == 1
-    assert capsys.readouterr().err == f"fastpath convert: {tmp_path}/x.yaml: No such file or directory\n"
+    assert main.main(["convert", str(tmp_path / "x.yaml")]) == 2
+    said = f"fastpath convert: {tmp_path}/x.yaml: expected a readable file: No such file or directory\n"
+    assert capsys.readouterr().err == said

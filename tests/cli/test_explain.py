@@ -364,7 +364,7 @@ async def test_the_whole_command_in_words_and_as_json(
 
     assert await asyncio.to_thread(explain.main, given) == 0
     assert capsysbinary.readouterr().out.startswith(b"default/web (Auto) scales Deployment web\n")
-    assert await asyncio.to_thread(explain.main, [*given, "--json"]) == 0
+    assert await asyncio.to_thread(explain.main, [*given, "-o", "json"]) == 0
     assert msgspec.json.decode(capsysbinary.readouterr().out)["name"] == "web"
     assert scaler.tokens == ["Bearer secret"] * 2
 

@@ -221,7 +221,7 @@ class Doctor:
 
     async def hops(self, *arguments: str) -> dict[str, Any]:
         """Return the hops of shop/web by name."""
-        _, out = await self("shop/web", "--json", *arguments)
+        _, out = await self("shop/web", "-o", "json", *arguments)
         found = json.loads(out)
         [metric] = found["metrics"]
         return {each["hop"]: each for each in [*found["before"], *metric["hops"], *found["after"]]}

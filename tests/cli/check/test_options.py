@@ -81,7 +81,7 @@ def test_notices_are_those_of_serve() -> None:
             ["a", "--scrape-interval=1"],
             ['--scrape-interval: "1": expected a Go duration such as 30s or 1m30s'],
         ),
-        (["a", "--scrape-interval=0s"], ["--scrape-interval: expected a duration above 0"]),
+        (["a", "--scrape-interval=0s"], ['--scrape-interval: "0s": expected a duration above 0']),
         (["a", "--print-config=x"], ['--print-config: "x": expected true or false']),
         (["a", "--why=m"], ["--why: m: expected --prometheus-url too: the answer lies in Prometheus"]),
         (["a", "--object=x"], ["--object: x: expected --why METRIC too"]),
@@ -94,8 +94,8 @@ def test_notices_are_those_of_serve() -> None:
         (
             ["--prometheus-verb=PUT", "--object=x"],
             [
-                "FILE: missing: expected rules files, chart values, folders of them, or - for standard input",
                 '--prometheus-verb: "PUT": expected GET or POST',
+                "FILE: missing: expected rules files, chart values, folders of them, or - for standard input",
                 "--object: x: expected --why METRIC too",
             ],
         ),

@@ -180,7 +180,7 @@ def test_a_folder_holds_the_same_for_its_owner_alone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "new" / "certs"
-    assert certs.main(["-o", str(folder)]) == 0
+    assert certs.main(["--out-dir", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "secret.yaml holds the private key" in said
     assert "PRIVATE" not in said
@@ -198,10 +198,10 @@ def test_a_folder_holds_the_same_for_its_owner_alone(
 
 
 def test_a_key_in_use_is_never_overwritten(tmp_path: Path) -> None:
-    assert certs.main(["-o", str(tmp_path)]) == 0
+    assert certs.main(["--out-dir", str(tmp_path)]) == 0
     before = (tmp_path / "secret.yaml").read_bytes()
-    with pytest.raises(InputError, match=r"--output: .*: is there already: expected a new folder"):
-        certs.main(["-o", str(tmp_path)])
+    with pytest.raises(InputError, match=r"--out-dir: .*: exists: expected a new folder"):
+        certs.main(["--out-dir", str(tmp_path)])
     assert (tmp_path / "secret.yaml").read_bytes() == before
 
 
@@ -227,7 +227,7 @@ def test_what_cannot_be_used_is_one_line_and_status_2(
 
 def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert main.main(["certs", "-o", str(tmp_path / "file" / "certs")]) == 2
+    assert main.main(["certs", "--out-dir", str(tmp_path / "file" / "certs")]) == 2
     assert "expected a folder to write into: Not a directory" in capsys.readouterr().err
 
 
@@ -241,7 +241,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_the_folder_is_a_component_of_the_manifests(tmp_path: Path) -> None:
-    assert certs.main(["-o", str(tmp_path / "certs")]) == 0
+    assert certs.main(["--out-dir", str(tmp_path / "certs")]) == 0
     overlay = rendered.write_overlay(tmp_path / "overlay", ["external", tmp_path / "certs"])
     objects = rendered.render(overlay)
     authority = objects.one("Secret", "fastpath-serving")["data"]["ca.crt"]
