@@ -9,13 +9,13 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from adapter.cli import command_line
 from adapter.cli.check import empty, faults, inputs, lint, missing, report, resource_preview, why
 from adapter.cli.check.options import COMMAND, CheckOptions
-from adapter.compose.clock import SystemClock
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.rules import compile as compiler
@@ -24,8 +24,9 @@ from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.preview import Sketch
 from adapter.rules.trace import Lists
 from adapter.telemetry import logs
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import Prometheus
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
@@ -49,13 +50,14 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _check(options: CheckOptions, question: why.Question | None) -> int:
     parsed = inputs.parse(options.config)
-    clock = SystemClock()
-    own_metrics = Monitoring()
-    fault_log = ProblemLog(own_metrics, clock)
     unreachable: list[str] = []
     absent = warned = False
     async with AsyncExitStack() as stack:
-        cluster = await inputs.open_cluster(options, clock, fault_log, stack)
+        cluster, prometheus = None, None
+        if options.lister_kubeconfig or options.prometheus_url:
+            from adapter.cli.check import servers  # noqa: PLC0415 - importing it takes most of a second
+
+            cluster, prometheus = await servers.open_servers(options, stack)
         catalogue, notes = inputs.assumed_catalogue(parsed.config)
         if cluster is not None:
             try:
@@ -66,9 +68,6 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
                 )
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         all_faults = faults.collect(parsed, catalogue)
-        prometheus = None
-        if options.prometheus_url:
-            prometheus = await inputs.open_prometheus(options, options, clock, own_metrics, fault_log, stack)
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = missing.rules_of(fault.path for fault in all_faults)
@@ -104,7 +103,7 @@ def _general(config: RulesConfig, found: Sequence[Fault]) -> list[Fault]:
 
 
 async def _reports(
-    options: CheckOptions, ruleset: Ruleset, prometheus: inputs.Prometheus | None, notes: Sequence[Fault]
+    options: CheckOptions, ruleset: Ruleset, prometheus: "Prometheus | None", notes: Sequence[Fault]
 ) -> tuple[list[report.RuleReport], list[str]]:
     """Return the report on each rule, and what could not be asked."""
     lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
@@ -132,7 +131,7 @@ async def _reports(
 
 
 async def _resource_reports(
-    ruleset: Ruleset, prometheus: inputs.Prometheus | None
+    ruleset: Ruleset, prometheus: "Prometheus | None"
 ) -> tuple[list[report.ResourceReport], list[str]]:
     """Return the report on each query of the resource rules, and what could not be asked."""
     if ruleset.resource is None:
@@ -170,7 +169,7 @@ def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:
     return preview.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
 
 
-async def _ask_example(made: Sketch, prometheus: inputs.Prometheus) -> report.Answer | None:
+async def _ask_example(made: Sketch, prometheus: "Prometheus") -> report.Answer | None:
     """Ask for all objects of the main example, if there are series to ask for, and not too many."""
     if made.main is None or not made.main.promql or not made.series:
         return None

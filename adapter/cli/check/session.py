@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.cli.check import empty, report
-from adapter.cli.check.inputs import Cluster, Prometheus
 from adapter.errors import PrometheusError
 from adapter.model import durations
 from adapter.model.metrics import QueryResult, Sample
 from adapter.rules import trace
 from adapter.rules.trace import Lists, counted, listed
+
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import Cluster, Prometheus
 
 SHOWN_VALUES = 5
 
@@ -51,8 +53,8 @@ class Story:
 class Inquiry:
     """One look at one metric. `lists` are the series of every rule's selector; `cluster` is None where there is none to ask."""
 
-    prometheus: Prometheus
-    cluster: Cluster | None
+    prometheus: "Prometheus"
+    cluster: "Cluster | None"
     story: Story
     lists: Lists
 

@@ -6,10 +6,10 @@ Asks what the way needs, one step after the other; each step is told, and the la
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from adapter.cli.check import empty, empty_external, missing, report, why_external, why_object
 from adapter.cli.check.empty import ALL, Wanted
-from adapter.cli.check.inputs import Cluster, Prometheus
 from adapter.cli.check.options import CheckOptions
 from adapter.cli.check.session import Inquiry, Story
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
@@ -21,6 +21,9 @@ from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import Registry
 from adapter.rules.trace import RuleTrace, counted, listed
+
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import Cluster, Prometheus
 
 # With more rules than this, those that have nothing to do with the metric are counted, not told.
 _TOLD_RULES = 5
@@ -74,8 +77,8 @@ def _matchers(flag: str, selector: LabelSelector) -> tuple[Matcher, ...]:
 
 async def explain(
     question: Question,
-    prometheus: Prometheus,
-    cluster: Cluster | None,
+    prometheus: "Prometheus",
+    cluster: "Cluster | None",
     catalogue: Catalogue,
     ruleset: Ruleset,
     left_out: Sequence[str],

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from adapter.boost import model
 from adapter.cli import command_line, kubeconfig
-from adapter.cli.check import inputs
+from adapter.cli.check import inputs, servers
 from adapter.cli.doctor import diagnosis, fast, report
 from adapter.cli.doctor.cluster import Surroundings
 from adapter.cli.doctor.codec import FPA, HPA
@@ -95,7 +95,7 @@ async def _run(options: DoctorOptions) -> Found:
         )
         prometheus = None
         if options.prometheus_url:
-            prometheus = await inputs.open_prometheus(
+            prometheus = await servers.open_prometheus(
                 options, RulesOptions(), clock, own_metrics, faults, stack
             )
         around = Surroundings(client, clock, options.reference, options.lease_name)

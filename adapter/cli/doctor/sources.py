@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import promql_parser as promql
 
-from adapter.cli.check import empty, inputs
+from adapter.cli.check import empty
 from adapter.cli.check.empty import Wanted
+from adapter.cli.check.servers import Prometheus
 from adapter.cli.doctor.cluster import Surroundings
 from adapter.cli.doctor.facts import Scraped, Series, Source, Unread
 from adapter.cli.doctor.read import GROUPS
@@ -58,7 +59,7 @@ class Sources:
     """The rules, and Prometheus where there is an address of it."""
 
     def __init__(
-        self, around: Surroundings, given: Parsed | None, prometheus: inputs.Prometheus | None, clock: Clock
+        self, around: Surroundings, given: Parsed | None, prometheus: Prometheus | None, clock: Clock
     ) -> None:
         """`given` are rules from files; with None they are read from the cluster."""
         self._around = around

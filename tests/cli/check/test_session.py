@@ -1,6 +1,6 @@
 from typing import cast
 
-from adapter.cli.check.inputs import Prometheus
+from adapter.cli.check.servers import Prometheus
 from adapter.cli.check.session import Inquiry, Story
 from adapter.errors import PrometheusError
 from adapter.prometheus.series import SeriesLister
