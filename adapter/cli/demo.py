@@ -1,6 +1,7 @@
 """`fastpath demo`: everything in one process on an embedded cluster, live in the terminal."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from adapter.cli.version import version
 from adapter.config import checks
 from adapter.config.flags import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
+from adapter.errors import RunError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,5 +53,10 @@ def main(arguments: Sequence[str]) -> int:
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     seconds = options.length or None
-    asyncio.run(run.run(version(), seconds=seconds, port=options.port, console=Console()))
+    try:
+        asyncio.run(run.run(version(), seconds=seconds, port=options.port, console=Console()))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise RunError(f"--port: {error.strerror}") from error
     return 0

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import re
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -10,10 +11,12 @@ from adapter.cli import command_line
 from adapter.cli.version import version
 from adapter.config.flags import Command
 from adapter.config.options import SERVE, Options
+from adapter.errors import RunError
 from adapter.net.event_loop import Loop
 from adapter.telemetry import logs
 
 _log = logging.getLogger(__name__)
+_BOUND = re.compile(r"bind on address \(.*?, ([0-9]+)")  # asyncio's words
 
 Run = Callable[[Options, str, asyncio.Event], Awaitable[None]]
 
@@ -42,6 +45,24 @@ def run_until_signal(command: Command[Options], arguments: Sequence[str], run: R
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await run(options, version(), stop)
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(until_signal())
+    try:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(until_signal())
+    except OSError as error:
+        if flag := _flag_of_address(options, str(error)):
+            raise RunError(f"{flag}: {error.strerror or error}") from error
+        raise
     return 0
+
+
+def _flag_of_address(options: Options, text: str) -> str:
+    """Return the flag of the address that could not be bound, "" if the text of the error is about something else."""
+    bound = _BOUND.search(text)
+    addresses = {
+        "--secure-port": str(options.secure_port),
+        "--local-address": options.local_address,
+        "--health-probe-bind-address": options.health_probe_bind_address,
+        "--metrics-bind-address": options.metrics_bind_address,
+    }
+    matching = (flag for flag, text in addresses.items() if bound and text.rpartition(":")[2] == bound[1])
+    return next(matching, "")

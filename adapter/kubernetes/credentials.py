@@ -165,7 +165,7 @@ class _Renewal:
 
 
 def _sentence(error: BaseException) -> str:
-    text = connect_errors.describe(error).strip().rstrip(".")
+    text = " ".join(connect_errors.describe(error).split()).rstrip(".")  # a YAML error has several lines
     return (text or type(error).__name__)[:500]
 
 

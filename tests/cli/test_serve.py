@@ -194,7 +194,7 @@ async def test_a_taken_port_is_one_clear_line(tmp_path: Path, rules: Path, unuse
             assert second.process.returncode == 1
             assert err.decode().splitlines() == [
                 (
-                    "fastpath serve: error while attempting to bind on address "
+                    "fastpath serve: --secure-port: error while attempting to bind on address "
                     f"('127.0.0.1', {unused_tcp_port}): address already in use"
                 )
             ]

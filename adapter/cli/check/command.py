@@ -85,7 +85,7 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             unreachable += failures
             general = _general(parsed.config, all_faults)
             document = report.build_document(reports, resource, general, all_faults)
-            text = report.render_text(reports, resource, general)
+            text = report.render_text(reports, resource, general, all_faults)
             warned = report.count_warnings(reports, resource, general) > 0
             print(_encode(document) if options.output == "json" else report.printable(text), end="")
     for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):

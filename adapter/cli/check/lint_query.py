@@ -5,6 +5,7 @@ A query is judged by its examples, with stand-ins for series and objects. Findin
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import promql_parser as promql
@@ -19,6 +20,7 @@ SCRAPES_IN_WINDOW = 4
 
 _RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv"})
 _LIKE_AN_EXPRESSION = re.compile(r"^\^|\$$|\.[*+]")
+_BARE_WINDOW = re.compile(r"\[\s*([0-9]+(?:\.[0-9]+)?)\s*\]")
 _LEADING_COMMA = re.compile(r"[{,]\s*,")
 
 Finding = tuple[str, str, str]
@@ -48,7 +50,7 @@ def check(made: Sketch, scrape_interval: float) -> Iterator[Finding]:
             )
             return
         yield from _check_expressions(parsed, "metricsQuery")
-        yield from _check_windows(parsed, scrape_interval)
+        yield from _check_windows(example.promql, parsed, scrape_interval)
         yield from _check_result(made, example, parsed)
 
 
@@ -125,7 +127,7 @@ def _check_expressions(parsed: Any, path: str) -> Iterator[Finding]:
 _TEXT_OPERATORS = ((promql.MatchOp.Equal, "=", "=~"), (promql.MatchOp.NotEqual, "!=", "!~"))
 
 
-def _check_windows(parsed: Any, scrape_interval: float) -> Iterator[Finding]:
+def _check_windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[Finding]:
     found: dict[str, None] = {}
 
     def look(node: Any) -> bool:
@@ -135,13 +137,19 @@ def _check_windows(parsed: Any, scrape_interval: float) -> Iterator[Finding]:
                     isinstance(argument, promql.MatrixSelector)
                     and argument.range.total_seconds() < SCRAPES_IN_WINDOW * scrape_interval
                 ):
-                    found[promql.display_duration(argument.range)] = None
+                    found[_window(text, argument.range.total_seconds())] = None
         return True
 
     promql.walk(parsed, look)
     for window in found:
         sentence = f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the value is gone"
         yield "metricsQuery", f"[{window}]", sentence
+
+
+def _window(text: str, seconds: float) -> str:
+    """Return a window as the query has it: a bare number of seconds stays one."""
+    bare = next((number for number in _BARE_WINDOW.findall(text) if float(number) == seconds), "")
+    return bare or promql.display_duration(timedelta(seconds=seconds))
 
 
 def _check_result(made: Sketch, example: Example, parsed: Any) -> Iterator[Finding]:

@@ -50,11 +50,14 @@ def count_warnings(
 
 
 def render_text(
-    reports: Sequence[RuleReport], resource: Sequence[ResourceReport], general: Sequence[Fault] = ()
+    reports: Sequence[RuleReport],
+    resource: Sequence[ResourceReport],
+    general: Sequence[Fault] = (),
+    faults: Sequence[Fault] = (),
 ) -> str:
     """Return the report for people: a block for each rule and for each query of the resource rules, and a line that counts.
 
-    `general` are the warnings about all files together.
+    `general` are the warnings about all files together; `faults` are only counted.
     """
     blocks = ["\n".join(_block(report)) for report in reports]
     blocks += ["\n".join(_resource_block(report)) for report in resource]
@@ -67,7 +70,10 @@ def render_text(
     if resource:
         counts.append(counted(len(resource), "resource query", "resource queries"))
     warnings = count_warnings(reports, resource, general)
-    blocks.append(", ".join((*counts, counted(warnings, "warning", "warnings"))))
+    counts.append(counted(warnings, "warning", "warnings"))
+    if faults:
+        counts.append(counted(len(faults), "fault", "faults"))
+    blocks.append(", ".join(counts))
     return "\n\n".join(blocks) + "\n"
 
 

@@ -170,7 +170,7 @@ def test_standard_input_that_is_no_text(
     assert main.main(["check", "-", "external.yaml"]) == 2
     captured = capsys.readouterr()
     assert captured.err == "fastpath check: <stdin>: expected a readable file: it is not UTF-8 text\n"
-    assert captured.out == _expected("external", ".out")
+    assert captured.out == _expected("external", ".out").removesuffix("\n") + ", 1 fault\n"
 
 
 def test_several_files_are_one_configuration(capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,7 +284,7 @@ def test_resource_rules_that_serve_nothing(tmp_path: Path, capsys: pytest.Captur
     path.write_text(text.replace("by (<<.GroupBy>>)", "by (<<.GroupBy", 1))
     assert main.main(["check", str(path)]) == 2
     captured = capsys.readouterr()
-    assert captured.out == "0 rules, 0 external rules, 0 warnings\n"
+    assert captured.out == "0 rules, 0 external rules, 0 warnings, 1 fault\n"
     assert "resourceRules.cpu.containerQuery: " in captured.err
 
 
