@@ -12,7 +12,8 @@ HEAVY = ("aiohttp", "kubernetes_asyncio", "prometheus_api_client", "requests", "
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    "module", ["main", "check.command", "convert", "deploy.certs", "evaluate.command", "boost.command", "demo"]
+    "module",
+    ["main", "check.command", "convert", "deploy.certs", "evaluate.command", "boost.command", "demo"],
 )
 async def test_no_heavy_package_is_imported(module: str) -> None:
     script = f"import sys, adapter.cli.{module}; print(*sys.modules)"

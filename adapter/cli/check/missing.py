@@ -1,7 +1,7 @@
 """Why a metric that is in Prometheus is not in the API: one sentence that names the cause and the remedy.
 
-Judged from what the rules make of their series (`trace`) and from whether the series exist at all. Why a metric that is served has no
-value for an object: `diagnosis`.
+Judged from what the rules make of their series (`trace`) and from whether the series exist at all. `empty` explains why
+a metric that is served has no value.
 """
 
 import difflib
@@ -22,7 +22,7 @@ _RULE = re.compile(r"^(.*?\[[0-9]+\])")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that is known of a metric that nobody finds.
+    """What is known of a metric that is not served.
 
     `probes` are the series lists of `probe_names`, by name; `left_out` the paths of rules with faults; `look_back` how far back
     series were looked for, as people write it.
@@ -37,7 +37,7 @@ class Case:
 
 
 def probe_names(metric: str, traces: Iterable[RuleTrace]) -> tuple[str, ...]:
-    """Return the series names to look for outside any rule: the metric's own, and those that a rule asked for in vain."""
+    """Return the series names to look for outside any rule: the metric's own, and those of rules that match nothing."""
     fixed = [
         name for traced in traces if not traced.matched and (name := traced.fixed_name(metric)) is not None
     ]
@@ -122,7 +122,7 @@ def _unread(case: Case) -> str:
         )
     for traced in case.traces:
         if traced.error and traced.rule.namer.may_give(case.metric):
-            return f"the series of {traced.place} could not be read ({traced.error}): mend its seriesQuery or the connection"
+            return f"the series of {traced.place} could not be read ({traced.error}): fix its seriesQuery or the connection"
     return ""
 
 
@@ -171,7 +171,7 @@ def _left_out(case: Case) -> str:
     if not case.left_out:
         return ""
     what = f"{listed(case.left_out)} {'is' if len(case.left_out) == 1 else 'are'}"
-    return f"no rule in force makes {case.metric}, and {what} left out because of a fault: mend that first"
+    return f"no rule in force makes {case.metric}, and {what} left out because of a fault: fix that first"
 
 
 def _unclaimed(case: Case) -> str:
@@ -188,7 +188,7 @@ def _unclaimed(case: Case) -> str:
             lacking.append(
                 (
                     len(demanded),
-                    f", {traced.place} for want of {_label(demanded)}: add that, or a rule for it",
+                    f", {traced.place} because it lacks {_label(demanded)}: add that, or a rule for it",
                 )
             )
     remedy = min(lacking)[1] if lacking else ": add a rule for it"

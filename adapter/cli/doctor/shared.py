@@ -59,7 +59,7 @@ def boost_hop(facts: Facts) -> Hop | None:
         return fault
     wishes = boost.wishes
     if wishes.faults:
-        return _hop(State.FAULT, wishes.faults[0], Change("mend the annotation"))
+        return _hop(State.FAULT, wishes.faults[0], Change("fix the annotation"))
     if not wishes.mode:
         text = f"spec.metrics has {METRIC} and no annotation asks for boosting: its floor is always 0"
         return _hop(

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import promql_parser as promql
 
-from adapter.cli.check import empty
-from adapter.cli.check.empty import Wanted
 from adapter.cli.check.servers import Prometheus
+from adapter.cli.check.wanted import Wanted, build_query, locate
 from adapter.cli.doctor.cluster import Surroundings
 from adapter.cli.doctor.facts import Scraped, Series, Source, Unread
 from adapter.cli.doctor.read import GROUPS
@@ -160,10 +159,10 @@ class Sources:
             identifier, wanted = metric.object.metric, place
         assert identifier is not None
         assert wanted is not None
-        entry = empty.locate(rules.known, await self._around.catalogue(), identifier.name, wanted)
+        entry = locate(rules.known, await self._around.catalogue(), identifier.name, wanted)
         if isinstance(entry, str):
             return Unread(f"no rule that was read makes {identifier.name} for {wanted.kind}")
-        query = empty.build_query(entry, wanted, _matchers(identifier))
+        query = build_query(entry, wanted, _matchers(identifier))
         if isinstance(query, str):
             return Unread(query)
         if metric.pods is None:

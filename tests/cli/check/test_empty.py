@@ -9,7 +9,8 @@ import pytest
 
 from adapter import errors
 from adapter.cli.check import empty
-from adapter.cli.check.empty import Nothing, Value, Wanted
+from adapter.cli.check.empty import Case, Value
+from adapter.cli.check.wanted import Wanted, build_query, locate, parse_wanted, wrong_api
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
@@ -42,7 +43,7 @@ def known() -> Registry:
 
 
 def entry(metric: str, wanted: str) -> CustomEntry:
-    found = empty.locate(known(), CATALOGUE, metric, empty.parse_wanted(wanted))
+    found = locate(known(), CATALOGUE, metric, parse_wanted(wanted))
     assert isinstance(found, CustomEntry)
     return found
 
@@ -57,14 +58,14 @@ def entry(metric: str, wanted: str) -> CustomEntry:
     ],
 )
 def test_parse_wanted(text: str, wanted: Wanted) -> None:
-    assert empty.parse_wanted(text) == wanted
+    assert parse_wanted(text) == wanted
     assert str(wanted) == text
 
 
 @pytest.mark.parametrize("text", ["", "/", "pod/", "pod//a", "pod/a/b/c"])
 def test_parse_wanted_refuses(text: str) -> None:
     with pytest.raises(errors.InputError, match="expected KIND/NAMESPACE/NAME"):
-        empty.parse_wanted(text)
+        parse_wanted(text)
 
 
 # Metric, object, and the kind and series found, or the sentence.
@@ -109,7 +110,7 @@ LOCATED = {
 
 @pytest.mark.parametrize(("metric", "wanted", "expected"), LOCATED.values(), ids=LOCATED)
 def test_locate(metric: str, wanted: str, expected: str) -> None:
-    found = empty.locate(known(), CATALOGUE, metric, empty.parse_wanted(wanted))
+    found = locate(known(), CATALOGUE, metric, parse_wanted(wanted))
     assert (found if isinstance(found, str) else str(found.resource.group_resource)) == expected
 
 
@@ -123,21 +124,19 @@ def test_locate(metric: str, wanted: str, expected: str) -> None:
 )
 def test_a_kind_that_does_not_exist(wanted: str, expected: str) -> None:
     with pytest.raises(errors.InputError) as refused:
-        empty.locate(known(), CATALOGUE, "load", empty.parse_wanted(wanted))
+        locate(known(), CATALOGUE, "load", parse_wanted(wanted))
     assert str(refused.value.faults[0]) == f"--object: {wanted}: expected a kind of object, {expected}"
 
 
 def test_wrong_api() -> None:
-    assert empty.wrong_api(known(), "anywhere") == (
+    assert wrong_api(known(), "anywhere") == (
         "anywhere is a custom metric of pods and not an external one: read it with a metric of type Pods or Object, or move the rule from "
         "rules to externalRules"
     )
 
 
 def query_of(metric: str, wanted: str) -> MetricQuery:
-    query = empty.build_query(
-        entry(metric, wanted), empty.parse_wanted(wanted), (Matcher("code", "=", "200"),)
-    )
+    query = build_query(entry(metric, wanted), parse_wanted(wanted), (Matcher("code", "=", "200"),))
     assert isinstance(query, MetricQuery)
     return query
 
@@ -149,7 +148,7 @@ def test_build_query() -> None:
 
 
 def test_build_query_without_a_label() -> None:
-    assert empty.build_query(entry("anywhere", "pod/shop/a"), empty.parse_wanted("pod/shop/a"), ()) == (
+    assert build_query(entry("anywhere", "pod/shop/a"), parse_wanted("pod/shop/a"), ()) == (
         "rules[1] has no label for namespaces (no generic resource label form specified for this metric), so nothing in a namespace can be "
         "asked for: add an override for namespace"
     )
@@ -187,7 +186,7 @@ def test_show_number(value: float, shown: str) -> None:
     ("kind", "sentence"),
     [
         ("type", "no, so every request fails: let metricsQuery give one sample for each object"),
-        ("query", "Prometheus refuses the query (no): mend metricsQuery, or what the selector puts into it"),
+        ("query", "Prometheus refuses the query (no): fix metricsQuery, or what the selector puts into it"),
         ("timeout", "Prometheus does not answer the query (no): check its address and its load"),
     ],
 )
@@ -376,29 +375,31 @@ def test_explain_nothing(
     exists: bool | None,
     sentence: str,
 ) -> None:
-    case = Nothing(
-        query_of("load", wanted),
-        empty.parse_wanted(wanted),
-        "a",
-        entry("load", wanted).resource,
+    query, sought = query_of("load", wanted), parse_wanted(wanted)
+    case = Case(
+        query.rule.path,
+        query.series,
+        query.namespace_label,
+        sought.namespace,
         [Sample(each, 1, 0) for each in named],
         [Sample(each, 1, 0) for each in around],
         frozenset(labels),
-        exists,
         "10m0s",
     )
-    assert empty.explain_nothing(case) == sentence
+    resource = entry("load", wanted).resource
+    found = empty.no_sample_of_object(case, sought, "a", query.object_label, resource, exists=exists)
+    assert found == sentence
 
 
 def test_no_sentence_ends_with_a_stop() -> None:
-    """They are the last line of a trace; whoever reads it should find one cause and one remedy."""
+    """They are the last line of a trace; it names one cause and one remedy."""
     sentences = [each[-1] for each in NOTHING.values()]
     assert all(re.search(r"[^.]$", str(each)) and ":" in str(each) for each in sentences)
 
 
 def test_an_answer_with_a_warning() -> None:
     assert empty.partial("store away") == (
-        "the answer has a warning (store away), so it may lack data and counts as a failed query: repair what it names, or set "
+        "the answer has a warning (store away), so it may lack data and counts as a failed query: fix what it names, or set "
         "onWarnings: accept on the rule"
     )
 

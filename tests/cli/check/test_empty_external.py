@@ -2,27 +2,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.cli.check import empty_external
-from adapter.cli.check.empty_external import Nothing
+from adapter.cli.check import empty
+from adapter.cli.check.empty import Case
 from adapter.model.metrics import Sample
 from adapter.rules.matchers import Matcher
-from adapter.rules.registry import ExternalEntry
-from tests.support.world import compile_rule
 
-ENTRY = ExternalEntry("queue", compile_rule("externalRules: [{seriesQuery: queue, metricsQuery: x}]"))
 SELECTOR = (Matcher("queue", "=", "mail"),)
 
 
 def test_followups() -> None:
-    assert empty_external.build_followups("queue", "ns", "shop", SELECTOR) == (
+    assert empty.external_followups("queue", "ns", "shop", SELECTOR) == (
         'count by (ns) (queue{queue="mail"})',
         'count (queue{ns="shop"})',
     )
-    assert empty_external.build_followups("queue", "k8s.ns", "shop", ()) == (
+    assert empty.external_followups("queue", "k8s.ns", "shop", ()) == (
         'count by ("k8s.ns") (queue{})',
         'count (queue{"k8s.ns"="shop"})',
     )
-    assert empty_external.build_followups("queue", "", "shop", ()) == (
+    assert empty.external_followups("queue", "", "shop", ()) == (
         "count by () (queue{})",
         "count (queue{})",
     )
@@ -88,17 +85,17 @@ def test_explain_nothing(
     labels: set[str],
     sentence: str,
 ) -> None:
-    case = Nothing(
-        ENTRY,
+    case = Case(
+        "externalRules[0]",
+        "queue",
         label,
         "shop",
-        selector,
         [Sample(each, 1, 0) for each in named],
         [Sample(each, 1, 0) for each in around],
         frozenset(labels),
         "10m0s",
     )
-    assert empty_external.explain_nothing(case) == sentence
+    assert empty.no_sample_of_external(case, selector) == sentence
 
 
 @pytest.mark.parametrize(
@@ -117,17 +114,17 @@ def test_explain_nothing(
     ],
 )
 def test_served(metric: str, number: int, sentence: str) -> None:
-    assert empty_external.served(metric, number) == sentence
+    assert empty.served(metric, number) == sentence
 
 
 def test_no_namespace_label() -> None:
-    assert empty_external.no_namespace_label("externalRules[0]") == (
+    assert empty.no_namespace_label("externalRules[0]") == (
         "externalRules[0] names no label for namespaces, so every request fails: add an override for namespace, or set "
         "resources.namespaced: false"
     )
 
 
 def test_an_external_metric_that_lacks_a_part() -> None:
-    assert empty_external.lacks_a_part("lag", 1, 3).startswith(
+    assert empty.lacks_a_part("lag", 1, 3).startswith(
         "1 of 3 values of lag are no number, so every request fails"
     )

@@ -121,7 +121,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"a": FAILED, "b": FAILED},
         {},
         (),
-        "the series of rules[1] could not be read (too slow): mend its seriesQuery or the connection",
+        "the series of rules[1] could not be read (too slow): fix its seriesQuery or the connection",
     ),
     "the series is gone": (
         HITS,
@@ -178,7 +178,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]",),
-        "no rule in force makes hits, and rules[3] is left out because of a fault: mend that first",
+        "no rule in force makes hits, and rules[3] is left out because of a fault: fix that first",
     ),
     "faulty rules": (
         "rules: []",
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]", "rules[4]"),
-        "no rule in force makes hits, and rules[3], rules[4] are left out because of a fault: mend that first",
+        "no rule in force makes hits, and rules[3], rules[4] are left out because of a fault: fix that first",
     ),
     "nobody asks for the series": (
         f"rules: [{{seriesQuery: misses, {POD}}}]",
@@ -205,7 +205,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {"hits": seen("hits", "pod")},
         (),
-        "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] for want of the label c: add that, or a rule for it",
+        "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] because it lacks the label c: add that, or a rule for it",
     ),
     "misspelt": (
         HITS,

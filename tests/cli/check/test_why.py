@@ -328,7 +328,7 @@ SENTENCES = {
             "return numbers, or set onNaN on the rule: zero serves NaN as 0, drop serves the rest"
         ),
     ),
-    "external, refused": ("broken --object=shop", "mend metricsQuery, or what the selector puts into it"),
+    "external, refused": ("broken --object=shop", "fix metricsQuery, or what the selector puts into it"),
     "external, template fails": (
         "misspelt --object=shop",
         (
@@ -537,7 +537,7 @@ async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> 
     assert "\n  rules[0]  left out because of a fault\n" in checked.out
     assert (
         checked.conclusion
-        == "no rule in force makes lo, and rules[0] is left out because of a fault: mend that first"
+        == "no rule in force makes lo, and rules[0] is left out because of a fault: fix that first"
     )
 
 

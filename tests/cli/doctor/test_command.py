@@ -498,7 +498,7 @@ def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
     wishes = model.wishes_of({"fastpath.io/mode": "boost", "fastpath.io/hold": "2h"})
     found = finding.examine(boosted(wishes=wishes))
     assert "fastpath.io/hold" in found.diagnosis
-    assert found.change == "mend the annotation"
+    assert found.change == "fix the annotation"
 
 
 def test_advice_is_no_boost() -> None:
