@@ -1,7 +1,6 @@
 """`fastpath check`: what a rules file would do, what is wrong with it, and why a metric is absent.
 
-The order of work, and what is printed where: the report on standard output, faults one a line on standard error. What rules mean
-is `rules`' business, asking that of `evidence`.
+The report goes to standard output, faults go one a line to standard error. `servers` asks Prometheus and the cluster.
 """
 
 import asyncio
@@ -16,6 +15,7 @@ import msgspec
 from adapter.cli import command_line
 from adapter.cli.check import empty, faults, inputs, lint, missing, report, resource_preview, why
 from adapter.cli.check.options import COMMAND, CheckOptions
+from adapter.cli.check.report import Report, Summary
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.rules import compile as compiler
@@ -79,15 +79,15 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             unreachable += story.unreachable
             absent = not story.served
         else:
-            reports, failures = await _reports(options, ruleset, prometheus, notes)
-            unreachable += failures
-            resource, failures = await _resource_reports(ruleset, prometheus)
-            unreachable += failures
-            general = _general(parsed.config, all_faults)
-            document = report.build_document(reports, resource, general, all_faults)
-            text = report.render_text(reports, resource, general, all_faults)
-            warned = report.count_warnings(reports, resource, general) > 0
-            print(_encode(document) if options.output == "json" else report.printable(text), end="")
+            rules, failures = await _rule_reports(options, ruleset, prometheus, notes)
+            resource, further = await _resource_reports(ruleset, prometheus)
+            unreachable += [*failures, *further]
+            summary = Summary([*rules, *resource], _general(parsed.config, all_faults), all_faults)
+            warned = summary.warning_count > 0
+            if options.output == "json":
+                print(_encode(summary.document()), end="")
+            else:
+                print(report.printable(summary.text()), end="")
     for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
         print(f"fastpath check: {line}", file=sys.stderr)
     if all_faults or (options.strict and warned):
@@ -102,9 +102,9 @@ def _general(config: RulesConfig, found: Sequence[Fault]) -> list[Fault]:
     return [Fault("rules", "", "the files have no rule, so nothing is served")]
 
 
-async def _reports(
+async def _rule_reports(
     options: CheckOptions, ruleset: Ruleset, prometheus: "Prometheus | None", notes: Sequence[Fault]
-) -> tuple[list[report.RuleReport], list[str]]:
+) -> tuple[list[Report], list[str]]:
     """Return the report on each rule, and what could not be asked."""
     lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
     made = [_sketch(rule, lists, external=False) for rule in ruleset.custom]
@@ -126,13 +126,13 @@ async def _reports(
             *_refusals(f"{config.path}.seriesQuery", answer, config.source, config.line),
             *_refusals(f"{config.path}.metricsQuery", asked, config.source, config.line),
         ]
-        reports.append(report.RuleReport(each, (*mine, *refused), unread, asked))
+        reports.append(report.of_rule(each, (*mine, *refused), asked, unread))
     return reports, failures
 
 
 async def _resource_reports(
     ruleset: Ruleset, prometheus: "Prometheus | None"
-) -> tuple[list[report.ResourceReport], list[str]]:
+) -> tuple[list[Report], list[str]]:
     """Return the report on each query of the resource rules, and what could not be asked."""
     if ruleset.resource is None:
         return [], []
@@ -144,7 +144,7 @@ async def _resource_reports(
         found = [*made.warnings, *_refusals(made.path, asked, config.source, config.line)]
         if asked is not None and not isinstance(asked, PrometheusError) and not asked.samples:
             found.append(Fault(made.path, "", _NO_SAMPLE, config.source, config.line))
-        reports.append(report.ResourceReport(made._replace(warnings=tuple(found)), config, asked))
+        reports.append(report.of_resource_query(made, config, found, asked))
     return reports, failures
 
 
