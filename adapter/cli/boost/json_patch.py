@@ -36,13 +36,18 @@ def _escape(name: str) -> str:
 
 def apply(document: Any, operations: Iterable[Operation]) -> Any:
     """Return a document after operations, each on what the one before it made. What is only tested is not looked at."""
-    result = _copied(document)
+    own = [operation._replace(value=_copied(operation.value)) for operation in operations]
+    return apply_to(_copied(document), own)
+
+
+def apply_to(result: Any, operations: Iterable[Operation]) -> Any:
+    """Apply operations to the document itself, and return it; their values become part of it."""
     for operation in operations:
         *above, name = operation.path
         place = result
         for step in above:
             place = place[int(step)] if isinstance(place, list) else place[step]
-        value = _copied(operation.value)
+        value = operation.value
         if operation.op == TEST:
             continue
         if isinstance(place, dict):

@@ -38,9 +38,9 @@ spec:
   # end of metrics
   behavior: {}
 --- # the other one
-{"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", "metadata": {"name": "api", "annotations": {"a": "b"}},
- "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}, "maxReplicas": 4,
-  "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}
+{"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", "metadata": {"name": "api", "annotations": {"a": "b"}}, \
+"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}, "maxReplicas": 4, \
+"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}
 ...
 # end
 """
@@ -122,7 +122,7 @@ def test_a_list() -> None:
             3,
             *([5] if "*" in form else []),
         ]
-        assert _changed(made.text, PLAIN) == alone
+        assert yaml.safe_load(_changed(made.text, PLAIN)) == yaml.safe_load(alone)
 
 
 def test_an_alias_is_written_out() -> None:
@@ -136,7 +136,9 @@ def test_an_alias_is_written_out() -> None:
     )
     made = manifest.change(text, "shop.yaml", BOOST)
     assert len(made.notes) == 1
-    assert made.notes[0].startswith("shop.yaml:9: HorizontalPodAutoscaler web: its document is written anew")
+    assert made.notes[0].startswith(
+        "shop.yaml:9: HorizontalPodAutoscaler web: its document is written as a whole"
+    )
     first = list(yaml.safe_load_all(made.text))[2]["metadata"]
     assert (first["annotations"], first["labels"]) == ({"c": "d", "fastpath.io/mode": "boost"}, {"c": "d"})
     assert _changed(made.text, BOOST) == made.text
@@ -199,8 +201,8 @@ FAULTS = {
         [
             'a:9: apiVersion: "autoscaling/v2beta1"',
             'a:27: apiVersion: "autoscaling/v2beta1"',
-            "a:33: not YAML",
-            "a:34: items[0]",
+            "a:31: not YAML",
+            "a:32: items[0]",
         ],
     ),
 }
@@ -306,7 +308,7 @@ def test_any_autoscaler(
     back = manifest.change(made.text, "a", PLAIN)
     if own and not handshakes and not mode:
         assert not made.notes or annotations
-        assert back.text == text
+        assert _values(back.text) == _values(text)
     _, plain = _values(back.text)
     assert plain["metadata"].get("annotations") == (annotations or None)
     assert plain["spec"]["metrics"] == kept
