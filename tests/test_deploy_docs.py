@@ -59,7 +59,7 @@ def overlay(tmp_path: Path) -> Path:
     (kustomization,) = _blocks(DEPLOY, "yaml")
     folder = tmp_path / "fastpath"
     groups = "--groups=custom.metrics.k8s.io,external.metrics.k8s.io"
-    assert f"fastpath certs {groups} -o certs" in DEPLOY.read_text()
+    assert f"fastpath certs {groups} --out-dir certs" in DEPLOY.read_text()
     assert certs.main([groups, "--out-dir", str(folder / "certs")]) == 0
     (folder / "rules.yaml").write_text(RULES)
     (folder / "kustomization.yaml").write_text(kustomization)

@@ -59,7 +59,7 @@ def to_json(document: object) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
-class Source(NamedTuple):
+class SourceText(NamedTuple):
     """The text of a file, and the file's name in messages."""
 
     text: str
@@ -88,7 +88,7 @@ def open_file(file: str) -> IO[bytes]:
         raise _unreadable(file, error) from error
 
 
-def read_source(file: str) -> Source:
+def read_source(file: str) -> SourceText:
     """Return the text of a file; InputError if it cannot be read or is not UTF-8."""
     try:
         content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
@@ -96,7 +96,7 @@ def read_source(file: str) -> Source:
         raise _unreadable(file, error) from error
     name = name_of(file)
     try:
-        return Source(content.decode(), name)
+        return SourceText(content.decode(), name)
     except UnicodeDecodeError as error:
         raise InputError([Fault("", "", f"not UTF-8: {error.reason} at byte {error.start}", name)]) from error
 

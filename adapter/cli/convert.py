@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _convert(source: command_line.Source, faults: list[Fault], *, back: bool) -> Iterator[str]:
+def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool) -> Iterator[str]:
     """Yield the autoscalers of a text as YAML. Objects of other kinds are named and left out; `faults` grows with what is wrong."""
     kinds = {KIND} if back else {HPA_KIND, KIND}
     for document in documents.read_documents(source.text, source.name):

@@ -13,14 +13,14 @@ END = "-"
 """The place after the last item of a list."""
 
 
-class Operation(NamedTuple):
+class PatchOperation(NamedTuple):
     """One step: what is done at which place; `value` is what stands there afterwards, or for `test` what has to stand there."""
 
     op: str
     path: tuple[str, ...]
     value: Any = None
 
-    def below(self, *names: str) -> "Operation":
+    def below(self, *names: str) -> "PatchOperation":
         """Return the same in a document that has this one below `names`."""
         return self._replace(path=(*names, *self.path))
 
@@ -34,13 +34,13 @@ def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def apply(document: Any, operations: Iterable[Operation]) -> Any:
+def apply(document: Any, operations: Iterable[PatchOperation]) -> Any:
     """Return a document after operations, each on what the one before it made. What is only tested is not looked at."""
     own = [operation._replace(value=_copied(operation.value)) for operation in operations]
     return apply_to(_copied(document), own)
 
 
-def apply_to(result: Any, operations: Iterable[Operation]) -> Any:
+def apply_to(result: Any, operations: Iterable[PatchOperation]) -> Any:
     """Apply operations to the document itself, and return it; their values become part of it."""
     for operation in operations:
         *above, name = operation.path

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from adapter.boost.model import MODE_ANNOTATION
 from adapter.cli.boost import patch, round_trip
-from adapter.cli.boost.json_patch import REMOVE, Operation
+from adapter.cli.boost.json_patch import REMOVE, PatchOperation
 from adapter.cli.boost.patch import Wish
 from adapter.cli.boost.round_trip import Edited
 from adapter.config.yaml import documents
@@ -31,7 +31,7 @@ class Manifest(NamedTuple):
     """What became of a text: itself, and the operations of each autoscaler in it. `notes` are lines that begin with a place."""
 
     text: str
-    patches: tuple[tuple[Operation, ...], ...]
+    patches: tuple[tuple[PatchOperation, ...], ...]
     notes: tuple[str, ...]
 
 
@@ -40,7 +40,7 @@ class _Planned(NamedTuple):
 
     place: str
     name: str
-    operations: tuple[Operation, ...]
+    operations: tuple[PatchOperation, ...]
     notes: tuple[str, ...]
 
 
@@ -51,7 +51,7 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
     """
     faults: list[Fault] = []
     pieces: list[str] = []
-    made: list[tuple[Operation, ...]] = []
+    made: list[tuple[PatchOperation, ...]] = []
     notes: list[str] = []
     lines_of: list[int] = []
     for lines, part in documents.split_documents(text):
@@ -101,19 +101,19 @@ def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) 
             yield _Planned(place.rstrip("."), tree["metadata"]["name"], planned.operations, planned.notes)
 
 
-def _in_list(planned: _Planned, operation: Operation) -> Operation:
+def _in_list(planned: _Planned, operation: PatchOperation) -> PatchOperation:
     """Return an operation on an autoscaler as one on its document: itself, or the List that has it as an item."""
     index = planned.place.removeprefix("items[").removesuffix("]")
     return operation.below("items", index) if index else operation
 
 
-def _for_an_object(operation: Operation) -> Operation:
+def _for_an_object(operation: PatchOperation) -> PatchOperation:
     """Return an operation as one on the object of a cluster, which may have annotations that its document does not."""
     is_all = operation.op == REMOVE and operation.path == ("metadata", "annotations")
     return operation._replace(path=(*operation.path, MODE_ANNOTATION)) if is_all else operation
 
 
-def _more(operations: tuple[Operation, ...], *, is_rewritten: bool, patches: bool) -> Iterator[str]:
+def _more(operations: tuple[PatchOperation, ...], *, is_rewritten: bool, patches: bool) -> Iterator[str]:
     """Yield what is to be said of the form that a change is given in."""
     if not patches:
         if is_rewritten:

@@ -12,7 +12,7 @@ import msgspec
 
 from adapter.boost import model
 from adapter.boost.model import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
-from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, Operation
+from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents, validation_errors
 from adapter.model.autoscaling.defaults import with_defaults
@@ -41,10 +41,10 @@ class Wish(NamedTuple):
     way: str = ""
 
 
-class Change(NamedTuple):
+class PatchPlan(NamedTuple):
     """What is done to a document. `notes` say to people what they may not expect, a sentence each without the final stop."""
 
-    operations: tuple[Operation, ...] = ()
+    operations: tuple[PatchOperation, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -56,7 +56,7 @@ def is_autoscaler(tree: object) -> bool:
     return not isinstance(version, str) or "/" not in version or version.startswith("autoscaling/")
 
 
-def plan(tree: dict[str, Any], wish: Wish) -> Change:
+def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
     """Return what makes a HorizontalPodAutoscaler's document what is wished for; InputError with all that is wrong in it.
 
     Operations come in an order in which each index is that of the document given.
@@ -78,7 +78,7 @@ def plan(tree: dict[str, Any], wish: Wish) -> Change:
         # nothing of the older version is in the way of an annotation
         notes = () if old else _without(read.spec)
         operations = (annotation, *(() if old else _drop(metrics)))
-        return Change(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
+        return PatchPlan(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
     way, notes = _way(name, wish.way)
     if old:
         operations = (annotation, *_convert(tree, metrics, model.handshake(name, way or EXTERNAL)))
@@ -87,7 +87,7 @@ def plan(tree: dict[str, Any], wish: Wish) -> Change:
         operations = (annotation, *_shake(name, metrics, way))
     if not any(not model.is_handshake(each) for each in metrics):
         notes = (*notes, f"it has no metrics, so that the API's default is written out: cpu at {_PERCENT} %")
-    return Change(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
+    return PatchPlan(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
 
 
 def _way(name: str, asked: str) -> tuple[str, tuple[str, ...]]:
@@ -104,42 +104,42 @@ def _hold_notes(tree: dict[str, Any], wish: Wish) -> tuple[str, ...]:
     return model.wishes_of(annotations | {MODE_ANNOTATION: wish.mode}).faults if wish.mode else ()
 
 
-def _annotate(annotations: dict[str, Any] | None, mode: str) -> Operation | None:
+def _annotate(annotations: dict[str, Any] | None, mode: str) -> PatchOperation | None:
     """Return what sets the annotation, or takes it away."""
     place = ("metadata", "annotations")
     if not mode:
         if not annotations or MODE_ANNOTATION not in annotations:
             return None
-        return Operation(REMOVE, place if len(annotations) == 1 else (*place, MODE_ANNOTATION))
+        return PatchOperation(REMOVE, place if len(annotations) == 1 else (*place, MODE_ANNOTATION))
     if annotations is None:
-        return Operation(ADD, place, {MODE_ANNOTATION: mode})
+        return PatchOperation(ADD, place, {MODE_ANNOTATION: mode})
     if annotations.get(MODE_ANNOTATION) == mode:
         return None
-    return Operation(REPLACE if MODE_ANNOTATION in annotations else ADD, (*place, MODE_ANNOTATION), mode)
+    return PatchOperation(REPLACE if MODE_ANNOTATION in annotations else ADD, (*place, MODE_ANNOTATION), mode)
 
 
 # --- the handshake ---------------------------------------------------------------------------------------------------
 
 
-def _shake(name: str, metrics: Sequence[MetricSpec], way: str) -> Iterator[Operation]:
+def _shake(name: str, metrics: Sequence[MetricSpec], way: str) -> Iterator[PatchOperation]:
     """Yield what leaves one handshake among metrics, and a metric beside it; `way` "" keeps one that is right."""
     place = ("spec", "metrics")
     found = [index for index, each in enumerate(metrics) if model.is_handshake(each)]
     made = _plain(model.handshake(name, way or EXTERNAL))
     if not metrics:
-        yield Operation(ADD, place, [_cpu(_PERCENT), made])
+        yield PatchOperation(ADD, place, [_cpu(_PERCENT), made])
         return
     if not found:
-        yield Operation(ADD, (*place, END), made)
+        yield PatchOperation(ADD, (*place, END), made)
         return
     right = [index for index in found if _is_right(name, metrics[index], way)]
     kept = (right or found)[0]
     if not right:
         yield from _sure(metrics, kept)
-        yield Operation(REPLACE, (*place, str(kept)), made)
+        yield PatchOperation(REPLACE, (*place, str(kept)), made)
     yield from _removed(metrics, [index for index in found if index != kept])
     if len(found) == len(metrics):
-        yield Operation(ADD, (*place, "0"), _cpu(_PERCENT))
+        yield PatchOperation(ADD, (*place, "0"), _cpu(_PERCENT))
 
 
 def _is_right(name: str, metric: MetricSpec, way: str) -> bool:
@@ -149,12 +149,12 @@ def _is_right(name: str, metric: MetricSpec, way: str) -> bool:
     return model.handshake_of(name, alone).holds and (not way or metric.type.lower() == way)
 
 
-def _drop(metrics: Sequence[MetricSpec]) -> Iterator[Operation]:
+def _drop(metrics: Sequence[MetricSpec]) -> Iterator[PatchOperation]:
     """Yield what takes every handshake away; where nothing else is there, the field, as the API server takes no empty list for one."""
     found = [index for index, each in enumerate(metrics) if model.is_handshake(each)]
     if found and len(found) == len(metrics):
         yield from _sure(metrics, 0)
-        yield Operation(REMOVE, ("spec", "metrics"))
+        yield PatchOperation(REMOVE, ("spec", "metrics"))
     else:
         yield from _removed(metrics, found)
 
@@ -178,17 +178,17 @@ def _without(spec: HorizontalPodAutoscalerSpec) -> tuple[str, ...]:
     return notes
 
 
-def _removed(metrics: Sequence[MetricSpec], found: list[int]) -> Iterator[Operation]:
+def _removed(metrics: Sequence[MetricSpec], found: list[int]) -> Iterator[PatchOperation]:
     for index in reversed(found):
         yield from _sure(metrics, index)
-        yield Operation(REMOVE, ("spec", "metrics", str(index)))
+        yield PatchOperation(REMOVE, ("spec", "metrics", str(index)))
 
 
-def _sure(metrics: Sequence[MetricSpec], index: int) -> Iterator[Operation]:
+def _sure(metrics: Sequence[MetricSpec], index: int) -> Iterator[PatchOperation]:
     """Yield the test that an index still means the handshake where the patch is applied."""
     metric = metrics[index]
     source = next(name for name in ("external", "object", "pods") if getattr(metric, name) is not None)
-    yield Operation(TEST, ("spec", "metrics", str(index), source, "metric", "name"), METRIC)
+    yield PatchOperation(TEST, ("spec", "metrics", str(index), source, "metric", "name"), METRIC)
 
 
 def _cpu(percent: int) -> dict[str, Any]:
@@ -236,13 +236,15 @@ def _converted(tree: dict[str, Any]) -> dict[str, Any]:
     return converted
 
 
-def _convert(tree: dict[str, Any], metrics: Sequence[MetricSpec], made: MetricSpec) -> Iterator[Operation]:
+def _convert(
+    tree: dict[str, Any], metrics: Sequence[MetricSpec], made: MetricSpec
+) -> Iterator[PatchOperation]:
     """Yield what makes autoscaling/v2 of a document with autoscaling/v1's target as `metrics`, and the handshake beside it."""
-    yield Operation(REPLACE, ("apiVersion",), HPA_API_VERSION)
+    yield PatchOperation(REPLACE, ("apiVersion",), HPA_API_VERSION)
     if _V1_TARGET in tree["spec"]:
-        yield Operation(REMOVE, ("spec", _V1_TARGET))
+        yield PatchOperation(REMOVE, ("spec", _V1_TARGET))
     own = [_plain(each) for each in metrics] or [_cpu(_PERCENT)]
-    yield Operation(ADD, ("spec", "metrics"), [*own, _plain(made)])
+    yield PatchOperation(ADD, ("spec", "metrics"), [*own, _plain(made)])
     status = tree.get("status")
     if isinstance(status, dict) and _V1_STATUS in status:
-        yield Operation(REMOVE, ("status",) if len(status) == 1 else ("status", _V1_STATUS))
+        yield PatchOperation(REMOVE, ("status",) if len(status) == 1 else ("status", _V1_STATUS))

@@ -24,7 +24,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ruamel.yaml.tokens import CommentToken
 
 from adapter.cli.boost import json_patch
-from adapter.cli.boost.json_patch import ADD, END, REMOVE, TEST, Operation
+from adapter.cli.boost.json_patch import ADD, END, REMOVE, TEST, PatchOperation
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 
@@ -63,7 +63,7 @@ class _TextResolver(VersionedResolver):
         return {"": [("tag:yaml.org,2002:null", re.compile(""))]}
 
 
-def edit(part: str, document: YAMLDocument, operations: Sequence[Operation]) -> Edited:
+def edit(part: str, document: YAMLDocument, operations: Sequence[PatchOperation]) -> Edited:
     """Return the text of a document after operations, each index of which is that of the document as given."""
     wanted = json_patch.apply(document.value, operations)
     start = _HEAD.match(part)
@@ -94,7 +94,7 @@ def _as_json(part: str, wanted: object) -> str:
     return text + part[len(part.rstrip()) :]
 
 
-def _edited(text: str, operations: Sequence[Operation]) -> str:
+def _edited(text: str, operations: Sequence[PatchOperation]) -> str:
     """Return a text after operations, "" if one of them reaches into an alias or a merge key."""
     round_trip = YAML(typ="rt", pure=True)
     round_trip.Resolver = _TextResolver
@@ -117,7 +117,7 @@ def _edited(text: str, operations: Sequence[Operation]) -> str:
     return dumped if text.endswith("\n") else dumped.rstrip("\r\n")
 
 
-def _apply(tree: Any, operation: Operation) -> None:
+def _apply(tree: Any, operation: PatchOperation) -> None:
     """Apply an operation; comments below an entry that is added to, replaced or removed stay where they are."""
     *above, name = operation.path
     place = tree

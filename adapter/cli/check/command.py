@@ -26,7 +26,7 @@ from adapter.rules.trace import Lists
 from adapter.telemetry import logs
 
 if TYPE_CHECKING:
-    from adapter.cli.check.servers import Prometheus
+    from adapter.cli.check.servers import PrometheusReader
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     return asyncio.run(_check(options, question))
 
 
-async def _check(options: CheckOptions, question: why.Question | None) -> int:
+async def _check(options: CheckOptions, question: why.WhyQuestion | None) -> int:
     parsed = inputs.parse(options.config)
     unreachable: list[str] = []
     absent = warned = False
@@ -103,7 +103,7 @@ def _general(config: RulesConfig, found: Sequence[Fault]) -> list[Fault]:
 
 
 async def _rule_reports(
-    options: CheckOptions, ruleset: Ruleset, prometheus: "Prometheus | None", notes: Sequence[Fault]
+    options: CheckOptions, ruleset: Ruleset, prometheus: "PrometheusReader | None", notes: Sequence[Fault]
 ) -> tuple[list[Report], list[str]]:
     """Return the report on each rule, and what could not be asked."""
     lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
@@ -131,7 +131,7 @@ async def _rule_reports(
 
 
 async def _resource_reports(
-    ruleset: Ruleset, prometheus: "Prometheus | None"
+    ruleset: Ruleset, prometheus: "PrometheusReader | None"
 ) -> tuple[list[Report], list[str]]:
     """Return the report on each query of the resource rules, and what could not be asked."""
     if ruleset.resource is None:
@@ -169,7 +169,7 @@ def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:
     return preview.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
 
 
-async def _ask_example(made: Sketch, prometheus: "Prometheus") -> report.Answer | None:
+async def _ask_example(made: Sketch, prometheus: "PrometheusReader") -> report.Answer | None:
     """Ask for all objects of the main example, if there are series to ask for, and not too many."""
     if made.main is None or not made.main.promql or not made.series:
         return None

@@ -142,7 +142,7 @@ def external_followups(series: str, label: str, namespace: str, selector: Sequen
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class EmptyCase:
     """A query without a sample of what was asked about, and what the follow-ups found.
 
     `place` is the path of the rule, `namespace_label` "" where the query has none, `labels` are those of the series.
@@ -169,7 +169,7 @@ class Case:
 
 
 def no_sample_of_object(
-    case: Case, wanted: Wanted, name: str, label: str, resource: APIResource, *, exists: bool | None
+    case: EmptyCase, wanted: Wanted, name: str, label: str, resource: APIResource, *, exists: bool | None
 ) -> str:
     """Return the sentence for an object without a sample.
 
@@ -200,7 +200,7 @@ def no_sample_of_object(
     return f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its targets are up{also}"
 
 
-def no_sample_of_external(case: Case, selector: str) -> str:
+def no_sample_of_external(case: EmptyCase, selector: str) -> str:
     """Return the sentence for an external metric without a sample that passes `selector`."""
     if case.is_there:
         return query_gives_nothing(case.place, case.series)

@@ -54,7 +54,7 @@ async def follow_external(
     named = await inquiry.follow(lines, followups.named)
     around = await inquiry.follow(lines, followups.around)
     labels = inquiry.labels(rule.config.series_query, entry.series)
-    case = empty.Case(place, entry.series, label, namespace, named, around, labels, inquiry.look_back)
+    case = empty.EmptyCase(place, entry.series, label, namespace, named, around, labels, inquiry.look_back)
     return empty.no_sample_of_external(case, join(selector))
 
 
@@ -153,7 +153,7 @@ class _Answer:
         named = await self.inquiry.follow(self.lines, followups.named)
         around = await self.inquiry.follow(self.lines, followups.around)
         labels = self.inquiry.labels(self.entry.rule.config.series_query, self.entry.series)
-        case = empty.Case(
+        case = empty.EmptyCase(
             self.query.rule.path,
             self.query.series,
             self.query.namespace_label,

@@ -21,7 +21,7 @@ _RULE = re.compile(r"^(.*?\[[0-9]+\])")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class MissingCase:
     """What is known of a metric that is not served.
 
     `probes` are the series lists of `probe_names`, by name; `left_out` the paths of rules with faults; `look_back` how far back
@@ -51,12 +51,12 @@ def rules_of(paths: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def explain(case: Case) -> str:
+def explain(case: MissingCase) -> str:
     """Return the sentence for a metric that is not served."""
     return next(sentence for judge in _JUDGES if (sentence := judge(case)))
 
 
-def _unmapped(case: Case) -> str:
+def _unmapped(case: MissingCase) -> str:
     """Judge series that become the metric and name no object."""
     for traced in case.traces:
         if traced.gives and not traced.external and not traced.mapped:
@@ -86,7 +86,7 @@ def guess_overrides(labels: Iterable[str]) -> list[str]:
     return list(guesses.values())
 
 
-def _dropped(case: Case) -> str:
+def _dropped(case: MissingCase) -> str:
     """Judge a filter that takes away the series that would become the metric, or the one that has its name."""
     for traced in case.traces:
         for rejected in traced.rejected:
@@ -104,7 +104,7 @@ def _dropped(case: Case) -> str:
     return ""
 
 
-def _renamed(case: Case) -> str:
+def _renamed(case: MissingCase) -> str:
     """Judge a metric that is the name of a series which a rule serves under another."""
     for traced in case.traces:
         for name, series in traced.others.items():
@@ -113,7 +113,7 @@ def _renamed(case: Case) -> str:
     return ""
 
 
-def _unread(case: Case) -> str:
+def _unread(case: MissingCase) -> str:
     """Judge a rule that could give the metric and whose series were not read."""
     reasons = {traced.error for traced in case.traces}
     if len(case.traces) > 1 and len(reasons) == 1 and "" not in reasons:
@@ -126,7 +126,7 @@ def _unread(case: Case) -> str:
     return ""
 
 
-def _missing(case: Case) -> str:
+def _missing(case: MissingCase) -> str:
     """Judge a rule that makes the metric of one series name and matches none now."""
     for traced in case.traces:
         name = None if traced.matched else traced.fixed_name(case.metric)
@@ -156,7 +156,7 @@ def _label(names: Sequence[str]) -> str:
     return f"the label{'s' if len(names) > 1 else ''} {listed(names)}"
 
 
-def _other_case(case: Case) -> str:
+def _other_case(case: MissingCase) -> str:
     """Judge an external metric with capitals, which autoscalers ask for in lower case."""
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
@@ -167,14 +167,14 @@ def _other_case(case: Case) -> str:
     return ""
 
 
-def _left_out(case: Case) -> str:
+def _left_out(case: MissingCase) -> str:
     if not case.left_out:
         return ""
     what = f"{listed(case.left_out)} {'is' if len(case.left_out) == 1 else 'are'}"
     return f"no rule in force makes {case.metric}, and {what} left out because of a fault: fix that first"
 
 
-def _unclaimed(case: Case) -> str:
+def _unclaimed(case: MissingCase) -> str:
     """Judge series of this very name that no rule asks for."""
     found = case.probes.get(case.metric, ())
     if isinstance(found, PrometheusError) or not found:
@@ -195,13 +195,13 @@ def _unclaimed(case: Case) -> str:
     return f"Prometheus has {case.metric} ({number}), and no rule's seriesQuery matches it{remedy}"
 
 
-def _misspelt(case: Case) -> str:
+def _misspelt(case: MissingCase) -> str:
     served = {key.metric for key in case.registry.custom} | case.registry.external.keys()
     close = difflib.get_close_matches(case.metric, sorted(served), n=1)
     return f"no rule makes {case.metric}: did you mean {close[0]}?" if close else ""
 
 
-def _unknown(case: Case) -> str:
+def _unknown(case: MissingCase) -> str:
     if not case.traces:
         return "the file has no rule: add one that asks for the series"
     return (
@@ -210,7 +210,7 @@ def _unknown(case: Case) -> str:
     )
 
 
-_JUDGES: tuple[Callable[[Case], str], ...] = (
+_JUDGES: tuple[Callable[[MissingCase], str], ...] = (
     _unmapped,
     _dropped,
     _renamed,

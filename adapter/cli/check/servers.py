@@ -28,7 +28,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
 
-class Cluster:
+class ClusterReader:
     """The API server, as far as `check` asks it. KubernetesError when it cannot be asked."""
 
     def __init__(self, client: KubernetesClient) -> None:
@@ -52,7 +52,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Prometheus:
+class PrometheusReader:
     """A Prometheus at one moment: `now` in epoch seconds, `look_back` how far back series are looked for."""
 
     client: Querier
@@ -78,12 +78,12 @@ class Prometheus:
 
 async def open_cluster(
     options: ClusterOptions, clock: Clock, faults: ProblemLog, stack: AsyncExitStack
-) -> Cluster | None:
+) -> ClusterReader | None:
     """Return the API server of `--lister-kubeconfig`, None without that flag. InputError for a file that cannot be used."""
     if not options.lister_kubeconfig:
         return None
     configuration = await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)
-    return Cluster(
+    return ClusterReader(
         await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
     )
 
@@ -95,17 +95,17 @@ async def open_prometheus(
     monitoring: Monitoring,
     faults: ProblemLog,
     stack: AsyncExitStack,
-) -> Prometheus:
+) -> PrometheusReader:
     """Return the Prometheus of a connection. InputError for files that cannot be used."""
     client = await PrometheusClient.open(providers.prometheus_settings(connection), clock, monitoring, faults)
     stack.push_async_callback(client.close)
     lister = SeriesLister(client.origin, monitoring, faults, max_bytes=discovery.discovery_max_bytes)
-    return Prometheus(client, lister, clock.wall(), discovery.look_back)
+    return PrometheusReader(client, lister, clock.wall(), discovery.look_back)
 
 
 async def open_servers(
     options: CheckOptions, stack: AsyncExitStack
-) -> tuple[Cluster | None, Prometheus | None]:
+) -> tuple[ClusterReader | None, PrometheusReader | None]:
     """Return the servers that the options name. InputError for files that cannot be used."""
     clock, monitoring = SystemClock(), Monitoring()
     problems = ProblemLog(monitoring, clock)

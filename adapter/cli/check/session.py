@@ -12,7 +12,7 @@ from adapter.rules import trace
 from adapter.rules.trace import Lists, counted, listed
 
 if TYPE_CHECKING:
-    from adapter.cli.check.servers import Cluster, Prometheus
+    from adapter.cli.check.servers import ClusterReader, PrometheusReader
 
 SHOWN_VALUES = 5
 
@@ -53,8 +53,8 @@ class Story:
 class Inquiry:
     """One look at one metric. `lists` are the series of every rule's selector; `cluster` is None where there is none to ask."""
 
-    prometheus: "Prometheus"
-    cluster: "Cluster | None"
+    prometheus: "PrometheusReader"
+    cluster: "ClusterReader | None"
     story: Story
     lists: Lists
 

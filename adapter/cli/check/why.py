@@ -22,14 +22,14 @@ from adapter.rules.registry import Registry
 from adapter.rules.trace import RuleTrace, counted, listed
 
 if TYPE_CHECKING:
-    from adapter.cli.check.servers import Cluster, Prometheus
+    from adapter.cli.check.servers import ClusterReader, PrometheusReader
 
 # With more rules than this, those that have nothing to do with the metric are counted, not told.
 _TOLD_RULES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhyQuestion:
     """What is to be explained: a metric and, if `wanted` is given, its value for that.
 
     `objects` selects objects, `labels` the series of an external metric, `metric_labels` those of a custom one.
@@ -42,7 +42,7 @@ class Question:
     metric_labels: tuple[Matcher, ...]
 
 
-def parse_question(options: CheckOptions) -> Question:
+def parse_question(options: CheckOptions) -> WhyQuestion:
     """Return what the options ask. InputError for an object or a selector that cannot be read or answered."""
     wanted = parse_wanted(options.object) if options.object else None
     if wanted is not None and wanted.name == ALL and not options.lister_kubeconfig:
@@ -51,7 +51,7 @@ def parse_question(options: CheckOptions) -> Question:
     objects = _selector("--selector", options.selector)
     external = wanted is not None and not wanted.kind
     labels = _matchers("--selector", objects) if external else ()
-    return Question(
+    return WhyQuestion(
         options.why,
         wanted,
         objects,
@@ -75,9 +75,9 @@ def _matchers(flag: str, selector: LabelSelector) -> tuple[Matcher, ...]:
 
 
 async def explain(
-    question: Question,
-    prometheus: "Prometheus",
-    cluster: "Cluster | None",
+    question: WhyQuestion,
+    prometheus: "PrometheusReader",
+    cluster: "ClusterReader | None",
     catalogue: Catalogue,
     ruleset: Ruleset,
     left_out: Sequence[str],
@@ -163,7 +163,7 @@ async def _explain_absence(
         labels = listed(sorted(trace.label_names(answer, name)))
         number = counted(sum(each.count for each in answer), "series", "series")
         lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
-    return missing.explain(missing.Case(metric, traces, probes, known, left_out, inquiry.look_back))
+    return missing.explain(missing.MissingCase(metric, traces, probes, known, left_out, inquiry.look_back))
 
 
 def _served(story: Story, *, custom: bool, external: bool) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from adapter.boost import floor
 from adapter.boost.floor import FloorEntry
-from adapter.cli.doctor.codec import ConfigMap, ConfigMapList, LeaseList, Pod, PodList, Service
+from adapter.cli.doctor.codec import ConfigMap, ItemList, LeaseDocument, PodDocument, Service
 from adapter.cli.doctor.facts import Leader, Period, Serving, Unread
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices as registrations
@@ -43,10 +43,10 @@ async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
         raise KubernetesError(0, "Decode", f"cannot read what is at {path}: {error}") from error
 
 
-async def fetch_pods(client: KubernetesClient, namespace: str, selector: str) -> tuple[Pod, ...]:
+async def fetch_pods(client: KubernetesClient, namespace: str, selector: str) -> tuple[PodDocument, ...]:
     """Return pods that match, some of them where there are very many. KubernetesError."""
     path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit=200"
-    return (await fetch(client, path, PodList)).items
+    return (await fetch(client, path, ItemList[PodDocument])).items
 
 
 def why(error: Exception) -> str:
@@ -59,7 +59,7 @@ def age_of(clock: Clock, time: int | None) -> float | None:
     return None if time is None else clock.wall() - time / SECOND
 
 
-class Surroundings:
+class ClusterContext:
     """What stands around the autoscalers. `service` is Fastpath's."""
 
     def __init__(
@@ -109,7 +109,9 @@ class Surroundings:
     async def _read_period(self) -> Period:
         query = f"labelSelector={quote('component=kube-controller-manager')}"
         try:
-            pods = await fetch(self._client, f"/api/v1/namespaces/kube-system/pods?{query}", PodList)
+            pods = await fetch(
+                self._client, f"/api/v1/namespaces/kube-system/pods?{query}", ItemList[PodDocument]
+            )
         except KubernetesError:
             return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
         for pod in pods.items:
@@ -126,7 +128,7 @@ class Surroundings:
     async def _read_leaders(self) -> tuple[Leader, ...] | Unread:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self._service.namespace}/leases"
         try:
-            leases = await fetch(self._client, path, LeaseList)
+            leases = await fetch(self._client, path, ItemList[LeaseDocument])
         except KubernetesError as error:
             return Unread(why(error))
         return tuple(
@@ -151,7 +153,7 @@ class Surroundings:
         path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
         entries: dict[str, FloorEntry] = {}
         try:
-            for each in (await fetch(self._client, path, ConfigMapList)).items:
+            for each in (await fetch(self._client, path, ItemList[ConfigMap])).items:
                 entries |= floor.decode_entries(each.data)
         except (KubernetesError, ValueError) as error:
             return Unread(why(error))
@@ -230,7 +232,7 @@ def options_of(words: Sequence[str], name: str) -> list[str]:
     return values + [after for word, after in itertools.pairwise(words) if word == name]
 
 
-def _rules_of(pod: Pod) -> list[tuple[str, str]]:
+def _rules_of(pod: PodDocument) -> list[tuple[str, str]]:
     """Return ConfigMap and key ("" for all) of each file or folder that `--config` names in a pod."""
     volumes = {each.name: each.config_map for each in pod.spec.volumes or () if each.config_map is not None}
     found = []

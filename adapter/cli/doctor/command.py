@@ -16,14 +16,14 @@ from adapter.boost import model
 from adapter.cli import command_line, kubeconfig
 from adapter.cli.check import inputs, servers
 from adapter.cli.doctor import diagnosis, fast, report
-from adapter.cli.doctor.cluster import Surroundings
+from adapter.cli.doctor.cluster import ClusterContext
 from adapter.cli.doctor.codec import FPA, HPA
 from adapter.cli.doctor.diagnosis import Examination
-from adapter.cli.doctor.facts import Boost, Facts, MetricFacts, Unread
+from adapter.cli.doctor.facts import BoostFacts, Facts, MetricFacts, Unread
 from adapter.cli.doctor.fast import FastExamination
 from adapter.cli.doctor.options import COMMAND, DoctorOptions
-from adapter.cli.doctor.read import GROUPS, Autoscalers, Workload
-from adapter.cli.doctor.sources import Sources
+from adapter.cli.doctor.read import GROUPS, AutoscalerReader, Workload
+from adapter.cli.doctor.sources import SourceReader
 from adapter.cli.doctor.stage import State
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
@@ -98,9 +98,12 @@ async def _run(options: DoctorOptions) -> Found:
             prometheus = await servers.open_prometheus(
                 options, RulesOptions(), clock, own_metrics, faults, stack
             )
-        around = Surroundings(client, clock, options.reference, options.lease_name)
+        around = ClusterContext(client, clock, options.reference, options.lease_name)
         doctor = Doctor(
-            Autoscalers(client, clock, around), around, Sources(around, given, prometheus, clock), clock
+            AutoscalerReader(client, clock, around),
+            around,
+            SourceReader(around, given, prometheus, clock),
+            clock,
         )
         doctor.period = options.horizontal_pod_autoscaler_sync_period
         return await doctor.examine(*options.target)
@@ -110,7 +113,7 @@ class Doctor:
     """Examines autoscalers of one cluster. `period` is that of the HPA controller where somebody has said it, in seconds, else 0."""
 
     def __init__(
-        self, autoscalers: Autoscalers, around: Surroundings, sources: Sources, clock: Clock
+        self, autoscalers: AutoscalerReader, around: ClusterContext, sources: SourceReader, clock: Clock
     ) -> None:
         self.period = 0.0
         self._autoscalers = autoscalers
@@ -183,7 +186,7 @@ class Doctor:
         answer = await self._autoscalers.answer(hpa, metric, workload.target)
         return MetricFacts(_label(metric), metric, serving, answer, source)
 
-    async def _boost(self, hpa: HPA, workload: Workload) -> Boost | None:
+    async def _boost(self, hpa: HPA, workload: Workload) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
         wishes = model.wishes_of(meta.annotations)
         shaken = [each for each in spec.metrics or () if model.is_handshake(each)]
@@ -199,7 +202,7 @@ class Doctor:
         handshake = model.handshake_of(meta.name, spec)
         owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
         owner = model.owner_of(owners, meta.labels)
-        return Boost(wishes, handshake, floor, await self._around.leaders(), entry, owner)
+        return BoostFacts(wishes, handshake, floor, await self._around.leaders(), entry, owner)
 
 
 def _rivals_of(fpa: FPA, listed: Sequence[HPA], others: Sequence[FPA]) -> tuple[str, ...]:

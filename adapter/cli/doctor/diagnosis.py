@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adapter.cli.doctor import metric, shared
 from adapter.cli.doctor.facts import Facts
-from adapter.cli.doctor.stage import Chain, Change, Hop, State, Total, seconds, total
+from adapter.cli.doctor.stage import Chain, Hop, Improvement, State, Total, seconds, total
 
 _WORTH = 1.0
 
@@ -86,7 +86,7 @@ def _advise(hops: tuple[Hop, ...]) -> str:
     if fault is not None:
         return fault.change.text if fault.change is not None else ""
     changes = [each.change for each in hops if each.change is not None]
-    best: Change | None = max(changes, key=lambda each: each.saves, default=None)
+    best: Improvement | None = max(changes, key=lambda each: each.saves, default=None)
     if best is None or best.saves < _WORTH:
         return ""
     return best.text if best.saves == float("inf") else f"{best.text} (saves {seconds(best.saves)})"

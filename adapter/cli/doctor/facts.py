@@ -30,7 +30,7 @@ class Serving(NamedTuple):
     fault: str = ""
 
 
-class Answer(NamedTuple):
+class AnswerFacts(NamedTuple):
     """How the API answered when it was asked as the HPA asks: with how many values, or why with none; how long it took.
 
     `total` adds the values. `window` is over how many seconds they say they are, `age` how old they say they are; None where they do not.
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
     age: float | None = None
 
 
-class Series(NamedTuple):
+class SeriesFacts(NamedTuple):
     """What Prometheus has of the series that a query reads, in seconds; None is not known. `found` tells whether there is any now."""
 
     found: bool
@@ -60,7 +60,7 @@ class Scraped(NamedTuple):
     window: float
 
 
-class Source(NamedTuple):
+class SourceFacts(NamedTuple):
     """Where a metric comes from: the rule, the query that is sent, how much of the past it looks at (None: a recording rule's business).
 
     `reused` is for how many seconds an answer is used again. `scraped` is None where pods are not read by Fastpath; `scrapable` tells
@@ -70,7 +70,7 @@ class Source(NamedTuple):
     rule: str
     query: str
     lookback: float | None
-    series: Series | Unread
+    series: SeriesFacts | Unread
     scraped: Scraped | None = None
     scrapable: bool = False
     reused: float = 0.0
@@ -82,8 +82,8 @@ class MetricFacts(NamedTuple):
     label: str
     spec: MetricSpec
     serving: Serving | Unread
-    answer: Answer | Unread
-    source: Source | Unread | None = None
+    answer: AnswerFacts | Unread
+    source: SourceFacts | Unread | None = None
 
 
 class Starts(NamedTuple):
@@ -94,7 +94,7 @@ class Starts(NamedTuple):
     number: int
 
 
-class Target(NamedTuple):
+class TargetFacts(NamedTuple):
     """The Scale of the target, and its pods as far as they matter."""
 
     replicas: int
@@ -123,7 +123,7 @@ class Leader(NamedTuple):
     shard: Shard = WHOLE
 
 
-class Boost(NamedTuple):
+class BoostFacts(NamedTuple):
     """What an annotated autoscaler has beside its own metrics. `floor` is the handshake as a metric, None where the spec has none.
 
     `entry` is what Fastpath has published of it, None where there is nothing. `owner` is the object of another autoscaling project that it
@@ -147,12 +147,12 @@ class Facts(NamedTuple):
     """
 
     hpa: HorizontalPodAutoscaler
-    target: Target | Unread
+    target: TargetFacts | Unread
     metrics: tuple[MetricFacts, ...]
     period: Period
     delay: float | Unread
     now: int
-    boost: Boost | None = None
+    boost: BoostFacts | None = None
     rivals: tuple[str, ...] = ()
     owner: str = ""
     fast_rivals: tuple[str, ...] = ()

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import promql_parser as promql
 
-from adapter.cli.check.servers import Prometheus
+from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.check.wanted import Wanted, build_query, locate
-from adapter.cli.doctor.cluster import Surroundings
-from adapter.cli.doctor.facts import Scraped, Series, Source, Unread
+from adapter.cli.doctor.cluster import ClusterContext
+from adapter.cli.doctor.facts import Scraped, SeriesFacts, SourceFacts, Unread
 from adapter.cli.doctor.read import GROUPS
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
@@ -54,11 +54,11 @@ class _Rules(NamedTuple):
     known: Registry
 
 
-class Sources:
+class SourceReader:
     """The rules, and Prometheus where there is an address of it."""
 
     def __init__(
-        self, around: Surroundings, given: Parsed | None, prometheus: Prometheus | None, clock: Clock
+        self, around: ClusterContext, given: Parsed | None, prometheus: PrometheusReader | None, clock: Clock
     ) -> None:
         """`given` are rules from files; with None they are read from the cluster."""
         self._around = around
@@ -85,7 +85,9 @@ class Sources:
         assert self._prometheus is not None
         return self._prometheus.client
 
-    async def source(self, namespace: str, metric: MetricSpec, pods: Sequence[str]) -> Source | Unread | None:
+    async def source(
+        self, namespace: str, metric: MetricSpec, pods: Sequence[str]
+    ) -> SourceFacts | Unread | None:
         """Return where a metric comes from, None for one that no rule of custom or external metrics makes."""
         group = GROUPS.get(metric.type, "")
         if metric.type in {"Resource", "ContainerResource"} or not group:
@@ -102,7 +104,7 @@ class Sources:
         rule, query = made
         pod_query = None if metric.type != "Pods" else rule.config.scrape
         scraped = None if pod_query is None else Scraped(pod_query.access.interval, pod_query.window)
-        return Source(
+        return SourceFacts(
             rule.path,
             query,
             lookback.lookback_of(query),
@@ -174,21 +176,21 @@ class Sources:
 
     # -- series -------------------------------------------------------------------------------------------------------------
 
-    async def _series(self, query: str) -> Series | Unread:
+    async def _series(self, query: str) -> SeriesFacts | Unread:
         """Return how often the series of a query are scraped: of several the slowest, for a value is no newer than that."""
         if self._prometheus is None:
             return Unread("how often Prometheus scrapes is not known: give --prometheus-url")
-        found: list[Series] = []
+        found: list[SeriesFacts] = []
         try:
             for selector in selectors_of(query)[:_SELECTORS]:
                 newest = await self._one(f"max(timestamp({selector}))")
                 if newest is not None:
                     age = self._clock.wall() - newest
-                    found.append(Series(True, await self._interval(selector), age))
+                    found.append(SeriesFacts(True, await self._interval(selector), age))
         except PrometheusError as error:
             return Unread(f"Prometheus cannot be asked: {error}")
         if not found:
-            return Series(False)
+            return SeriesFacts(False)
         return max(found, key=lambda each: (each.interval or 0.0, each.age or 0.0))
 
     async def _interval(self, selector: str) -> float | None:

@@ -19,7 +19,7 @@ class State(enum.StrEnum):
     FAULT = "fault"
 
 
-class Change(NamedTuple):
+class Improvement(NamedTuple):
     """Something that one could do, and how many seconds it usually saves; infinite where nothing works without it."""
 
     text: str
@@ -48,7 +48,7 @@ class Hop(NamedTuple):
     state: State
     text: str
     took: Took | None = None
-    change: Change | None = None
+    change: Improvement | None = None
     timed: bool = True
 
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.cli.boost import json_patch, round_trip
-from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, Operation
+from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 
 
-def _edit(text: str, *operations: Operation) -> round_trip.Edited:
+def _edit(text: str, *operations: PatchOperation) -> round_trip.Edited:
     document = documents.read_part(0, text, "a.yaml")
     assert isinstance(document, YAMLDocument)
     edited = round_trip.edit(text, document, operations)
@@ -24,19 +24,19 @@ def _edit(text: str, *operations: Operation) -> round_trip.Edited:
     return edited
 
 
-def _add(path: str, value: Any) -> Operation:
-    return Operation(ADD, tuple(path.split(".")), value)
+def _add(path: str, value: Any) -> PatchOperation:
+    return PatchOperation(ADD, tuple(path.split(".")), value)
 
 
-def _replace(path: str, value: Any) -> Operation:
-    return Operation(REPLACE, tuple(path.split(".")), value)
+def _replace(path: str, value: Any) -> PatchOperation:
+    return PatchOperation(REPLACE, tuple(path.split(".")), value)
 
 
-def _remove(path: str) -> Operation:
-    return Operation(REMOVE, tuple(path.split(".")))
+def _remove(path: str) -> PatchOperation:
+    return PatchOperation(REMOVE, tuple(path.split(".")))
 
 
-IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
+IN_PLACE: dict[str, tuple[str, list[PatchOperation], str]] = {
     "a key at the end of the text": ("a:\n   b: 1", [_add("a.d", "x")], "a:\n   b: 1\n   d: x"),
     "a key after a block scalar": (
         "a:\n  b: |\n    text\n    more\n\nc: 2\n",
@@ -112,7 +112,7 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
         [_add("items.0.b.d", "x"), _replace("items.1.a", "y2"), _add("items.0.a.e", "z")],
         "items:\n- a:\n    e: z\n  b:\n    c: 1\n    d: x\n- a: y2\n",
     ),
-    "what is only tested": ("a: 1\n", [Operation(TEST, ("a",), 1)], "a: 1\n"),
+    "what is only tested": ("a: 1\n", [PatchOperation(TEST, ("a",), 1)], "a: 1\n"),
     "an alias elsewhere": (
         "a: &x {b: 1}\nc: *x\nd:\n  e: 1\n",
         [_add("d.f", "x")],
@@ -171,7 +171,7 @@ def test_content_behind_the_marker() -> None:
     assert made == ("--- {a: {}}", False)
 
 
-REWRITTEN: dict[str, tuple[str, list[Operation], str]] = {
+REWRITTEN: dict[str, tuple[str, list[PatchOperation], str]] = {
     "the mapping is an alias": (
         "a: &x # one\n  b: 1\nc: *x\n",
         [_add("c.d", "x")],
@@ -271,8 +271,8 @@ def test_any_document_says_afterwards_what_the_operations_say(
     _edit(text, draws.draw(st.sampled_from(choices)))
 
 
-def _at(op: str, path: tuple[str, ...], name: str, value: Any) -> Operation:
-    return Operation(op, (*path, name), value)
+def _at(op: str, path: tuple[str, ...], name: str, value: Any) -> PatchOperation:
+    return PatchOperation(op, (*path, name), value)
 
 
 def _walk(tree: Any, path: tuple[str, ...], places: list[tuple[str, ...]]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from adapter import errors
 from adapter.cli.check import empty
-from adapter.cli.check.empty import Case, Value
+from adapter.cli.check.empty import EmptyCase, Value
 from adapter.cli.check.wanted import Wanted, build_query, locate, parse_wanted, wrong_api
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -376,7 +376,7 @@ def test_explain_nothing(
     sentence: str,
 ) -> None:
     query, sought = query_of("load", wanted), parse_wanted(wanted)
-    case = Case(
+    case = EmptyCase(
         query.rule.path,
         query.series,
         query.namespace_label,

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapter.cli.check import empty
-from adapter.cli.check.empty import Case
+from adapter.cli.check.empty import EmptyCase
 from adapter.model.metrics import Sample
 from adapter.rules.matchers import Matcher
 
@@ -85,7 +85,7 @@ def test_explain_nothing(
     labels: set[str],
     sentence: str,
 ) -> None:
-    case = Case(
+    case = EmptyCase(
         "externalRules[0]",
         "queue",
         label,

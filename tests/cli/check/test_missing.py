@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from adapter.cli.check import missing
-from adapter.cli.check.missing import Case
+from adapter.cli.check.missing import MissingCase
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry, trace
@@ -30,7 +30,9 @@ def sentence(
     names = missing.probe_names(metric, traces)
     found = {name: _list((probes or {}).get(name, ())) for name in names}
     assert set(probes or {}) <= set(names)
-    return missing.explain(Case(metric, traces, found, registry.build(ruleset, memory, 1), left_out, "10m0s"))
+    return missing.explain(
+        MissingCase(metric, traces, found, registry.build(ruleset, memory, 1), left_out, "10m0s")
+    )
 
 
 def _list(answer: Sequence[SeriesInfo] | PrometheusError) -> tuple[SeriesInfo, ...] | PrometheusError:

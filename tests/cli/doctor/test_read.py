@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 from adapter.boost.floor import Demotion, FloorEntry, encode_entry
 from adapter.cli import main
 from adapter.cli.doctor.cluster import option_of
-from adapter.cli.doctor.codec import Pod
+from adapter.cli.doctor.codec import PodDocument
 from adapter.cli.doctor.read import starts_of
 from adapter.cli.doctor.sources import selectors_of
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -860,14 +860,14 @@ async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:
 
 
 def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
-    def pod(took: float, restarts: int = 0) -> Pod:
+    def pod(took: float, restarts: int = 0) -> PodDocument:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": timestamp(EPOCH + took)}
         return msgspec.convert(
             {
                 "metadata": {"creationTimestamp": timestamp(EPOCH)},
                 "status": {"conditions": [ready], "containerStatuses": [{"restartCount": restarts}]},
             },
-            Pod,
+            PodDocument,
             dec_hook=decode_scalar,
         )
 
