@@ -70,7 +70,7 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
         FlagType.TEXT,
         "",
         "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is not asked.",
-        group="PrometheusReader",
+        group="Prometheus",
         metavar="url",
         check=checks.prometheus_url,
         secret=True,
