@@ -72,7 +72,10 @@ def name_of(file: str) -> str:
 
 
 def given_files(verb: str, files: Sequence[str]) -> Sequence[str]:
-    """Return the files to read: standard input without any; a person at a terminal is told that the verb waits for it."""
+    """Return the files to read: standard input without any.
+
+    A person at a terminal is told that the verb waits for it.
+    """
     if not files and os.isatty(0):
         print(f"fastpath {verb}: reading standard input; Ctrl-D ends it", file=sys.stderr)
     return files or (STDIN,)

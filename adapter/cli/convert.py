@@ -1,6 +1,8 @@
-"""`fastpath convert`: the FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with --back the reverse.
+"""`fastpath convert`.
 
-`model.autoscaling.conversion` converts the fields. Fields that the other kind does not have are named on standard error.
+The FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with --back the reverse.
+`model.autoscaling.conversion` converts the fields. Fields that the other kind does not have are named on
+standard error.
 """
 
 import sys
@@ -36,19 +38,23 @@ COMMAND = Command(
     options=ConvertOptions,
     usage="[FILE...] [flags]",
     about="""\
-Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as YAML, or with
---back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits, metrics and behavior are kept. What
-the other kind does not have is left out and named on standard error: the metric and the annotations of boost, or
-syncPeriod, mode and fallback.
+Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as
+YAML, or with --back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits,
+metrics and behavior are kept. What the other kind does not have is left out and named on standard
+error: the metric and the annotations of boost, or syncPeriod, mode and fallback.
 
-Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not scale it.
-docs/fast-scaler.md has the steps in both directions. FILE is YAML or JSON; - or no FILE: standard input.
+Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not
+scale it. docs/fast-scaler.md has the steps in both directions. FILE is YAML or JSON; - or no FILE:
+standard input.
 """,
 )
 
 
 def main(argv: Sequence[str]) -> int:
-    """Convert documents; 0 when all autoscalers were, 2 when one is not valid or there is none: then nothing is printed."""
+    """Convert documents; 0 if all autoscalers were, 2 if one is not valid or the files have no autoscaler.
+
+    With status 2 nothing is printed.
+    """
     options = command_line.read(COMMAND, argv)
     if options is None:
         return 0
@@ -60,7 +66,9 @@ def main(argv: Sequence[str]) -> int:
         except InputError as error:
             faults += error.faults
     if not made and not faults:
-        faults.append(Fault("", "", f"expected a {KIND if options.back else HPA_KIND}; there is none"))
+        faults.append(
+            Fault("", "", f"expected a {KIND if options.back else HPA_KIND}; the files have no such object")
+        )
     if faults:
         raise InputError(faults)
     print("---\n".join(made), end="")
@@ -68,7 +76,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool) -> Iterator[str]:
-    """Yield the autoscalers of a text as YAML. Objects of other kinds are named and left out; `faults` grows with what is wrong."""
+    """Yield the autoscalers of a text as YAML.
+
+    Objects of other kinds are named and left out; `faults` grows with what is wrong.
+    """
     kinds = {KIND} if back else {HPA_KIND, KIND}
     for document in documents.read_documents(source.text, source.name):
         if isinstance(document, InputError):

@@ -32,12 +32,13 @@ COMMAND = Command(
     verb="demo",
     options=DemoOptions,
     about="""\
-Runs a small cluster, a Prometheus and the adapter with its fast-scaler, and shows two workloads under the same
-stepped load: one scaled by the fast-scaler, the other by a stand-in of the native chain (scraped every 15 s, decided
-every 15 s). At the end it prints how long each took from the step to the Scale.
+Runs a small cluster, a Prometheus and the adapter with its fast-scaler, and shows two workloads
+under the same stepped load: one scaled by the fast-scaler, the other by a stand-in of the native
+chain (scraped every 15 s, decided every 15 s). At the end it prints how long each took from the
+step to the Scale.
 
-A real Prometheus is used if one is installed, else the sandbox's small one. The demo contacts nothing outside this
-machine and leaves nothing behind. Ctrl-C ends it.
+A real Prometheus is used if one is installed, else the sandbox's small one. The demo contacts
+nothing outside this machine and leaves nothing behind. Ctrl-C ends it.
 """,
 )
 

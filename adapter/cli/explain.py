@@ -1,7 +1,7 @@
 """`fastpath explain NAMESPACE/NAME`: the journal of one autoscaler, from the process that decides about it.
 
-With --server it reads from that address. Without it, it reads the Lease, and forwards the port of the Pod that holds
-it with `kubectl port-forward`.
+With --server it reads from that address. Without it, it reads the Lease, and forwards the port of the Pod
+that holds it with `kubectl port-forward`.
 """
 
 import asyncio
@@ -51,7 +51,8 @@ class ExplainOptions(KubeconfigOptions):
     server: str = option(
         FlagType.TEXT,
         "",
-        "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names its Pod.",
+        "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
+        "its Pod.",
         group="Server",
         metavar="url",
     )
@@ -68,7 +69,8 @@ class ExplainOptions(KubeconfigOptions):
     tls_server_name: str = option(
         FlagType.TEXT,
         "",
-        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the host of "
+        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without "
+        "it the host of "
         "--server.",
         group="Server",
         metavar="name",
@@ -128,9 +130,9 @@ COMMAND = Command(
     options=ExplainOptions,
     usage="NAMESPACE/NAME [flags]",
     about="""\
-Shows what the scaler decided for one autoscaler and why: the last decision, then the journal, newest first. It reads
-the journal of the process that leads: at --server, or else from the Pod that the Lease names, whose port it forwards
-with kubectl.
+Shows what the scaler decided for one autoscaler and why: the last decision, then the journal,
+newest first. It reads the journal of the process that leads: at --server, or else from the Pod that
+the Lease names, whose port it forwards with kubectl.
 """,
     deprecated=(renamed("lease-namespace", "namespace"), replaced("json", "output", "json")),
 )
@@ -202,7 +204,7 @@ def _read_token(file: str) -> str:
 
 
 def _trust(file: str) -> ssl.SSLContext:
-    """Return the context that trusts the certificate authorities in a file, without one those of the system."""
+    """Return the context that trusts the authorities in a file, without one those of the system."""
     try:
         return ssl.create_default_context(cafile=file or None)
     except ssl.SSLError as error:
@@ -274,10 +276,16 @@ async def _forwarded(options: ExplainOptions, pod: str) -> AsyncIterator[str]:
 
 
 def render(document: dict[str, Any], last: int = 0) -> list[str]:
-    """Return what a scaler shows of an autoscaler as lines for people; of the journal the newest `last` entries, 0 for all."""
+    """Return what a scaler shows of an autoscaler as lines for people.
+
+    Of the journal it shows the newest `last` entries, all for 0.
+    """
     target = document["target"]
     lines = [
-        f"{document['namespace']}/{document['name']} ({document['mode']}) scales {target['kind']} {target['name']}"
+        (
+            f"{document['namespace']}/{document['name']} ({document['mode']}) scales {target['kind']} "
+            f"{target['name']}"
+        )
     ]
     if "error" in target:
         lines.append(f"  target: {target['error']}")
@@ -293,7 +301,8 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
     lines += _boost(document.get("boost"))
     if document["writers"]["pausedUntil"]:
         lines.append(
-            f"  nothing is written until {document['writers']['pausedUntil']}: {document['writers']['pausedBy']}"
+            f"  nothing is written until {document['writers']['pausedUntil']}: "
+            f"{document['writers']['pausedBy']}"
         )
     if document["last"] is not None:
         lines += ["", f"last decision, {document['last']['time']}"]

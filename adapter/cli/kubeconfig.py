@@ -30,7 +30,8 @@ class KubeconfigOptions(CommandOptions):
     kubeconfig: str = _cluster(
         FlagType.TEXT,
         "",
-        "Kubeconfig of the cluster; without it $KUBECONFIG, then ~/.kube/config, then the pod's service account.",
+        "Kubeconfig of the cluster; without it $KUBECONFIG, then ~/.kube/config, then the pod's service "
+        "account.",
         metavar="file",
         check=checks.is_given,
     )

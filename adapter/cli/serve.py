@@ -1,4 +1,7 @@
-"""`fastpath serve`: the metrics APIs, and with --scaler the scaler, with prometheus-adapter's command line."""
+"""`fastpath serve`.
+
+The metrics APIs, and with --scaler the scaler, with prometheus-adapter's command line.
+"""
 
 import asyncio
 import gc
@@ -22,7 +25,10 @@ Run = Callable[[Options, str, asyncio.Event], Awaitable[None]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT; 0 after an orderly end. InputError for a wrong command line or rules file."""
+    """Serve until SIGTERM or SIGINT.
+
+    0 after an orderly end. InputError for a wrong command line or rules file.
+    """
     if command_line.print_help(SERVE, arguments):
         return 0
     from adapter.compose import app  # noqa: PLC0415 - the help needs none of it, and it takes a second
@@ -36,7 +42,8 @@ def run_until_signal(command: Command[Options], arguments: Sequence[str], run: R
     logs.configure_logging(options.verbosity)
     for notice in notices:
         _log.warning("flag", extra=logs.facts(notice=notice))
-    # what is imported never becomes garbage: a full collection does not look at it, and pauses a third as long
+    # what is imported never becomes garbage: a full collection does not look at it, and pauses a third as
+    # long
     gc.freeze()
 
     async def until_signal() -> None:
@@ -56,7 +63,7 @@ def run_until_signal(command: Command[Options], arguments: Sequence[str], run: R
 
 
 def _flag_of_address(options: Options, text: str) -> str:
-    """Return the flag of the address that could not be bound, "" if the text of the error is about something else."""
+    """Return the flag of the address that could not be bound, "" if the error is about something else."""
     bound = _BOUND.search(text)
     addresses = {
         "--secure-port": str(options.secure_port),

@@ -162,7 +162,8 @@ def local_address(text: str) -> str:
 def split_bind_address(text: str) -> tuple[str, int] | None:
     """Return host and port of a bind address; the host "" is every address of the machine. None for nowhere.
 
-    ValueError for anything else. The forms are controller-runtime's: ``:8081``, ``10.0.0.1:8081``, ``[::1]:8081``, ``0``.
+    ValueError for anything else. The forms are controller-runtime's: ``:8081``, ``10.0.0.1:8081``,
+    ``[::1]:8081``, ``0``.
     """
     if text in {"", "0"}:
         return None

@@ -1,4 +1,4 @@
-"""Options of a verb as a dataclass whose fields carry their flags, and what derives from it: parser, help and documentation.
+"""Options of a verb: a dataclass whose fields carry their flags; parser, help and docs derive from it.
 
 Each option is written once, as a field with `option`:
 
@@ -6,9 +6,9 @@ Each option is written once, as a field with `option`:
     class CertsOptions(CommandOptions):
         days: int = option(FlagType.INT, "365", "How many days the certificate is valid.")
 
-The flag's name is the field's with dashes, its default the field's. `Command.parse` turns a command line into options,
-`Command.render_help` into the help text, and `render_markdown` into a page of the documentation. Options that several
-verbs share are base classes.
+The flag's name is the field's with dashes, its default the field's. `Command.parse` turns a command line into
+options, `Command.render_help` makes the help text, and `render_markdown` a page of the documentation. Options
+that several verbs share are base classes.
 
 All faults of a command line are reported together, and no secret appears in a message.
 """
@@ -65,7 +65,10 @@ def arguments() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """Base of all options: what a class of options checks beyond the single values. `given` holds the names of fields."""
+    """Base of all options: what a class of options checks beyond the single values.
+
+    `given` holds the names of fields.
+    """
 
     def faults(self, given: AbstractSet[str]) -> Iterator[errors.Fault]:  # noqa: ARG002
         """Yield what is wrong with values together."""
@@ -108,9 +111,9 @@ def replaced(old: str, new: str, value: str) -> Flag:
 class Command(Generic[T]):
     """The command line of one verb.
 
-    `usage` names the arguments, `about` begins with a sentence on what the verb does. Flags of `ignored` are accepted
-    without effect, which a notice says; flags of `unread` are accepted, and not even their values are read. Both, and
-    the flags that `hidden` names, appear in the help only with --help-all.
+    `usage` names the arguments, `about` begins with a sentence on what the verb does. Flags of `ignored` are
+    accepted without effect, which a notice says; flags of `unread` are accepted, and not even their values
+    are read. Both, and the flags that `hidden` names, appear in the help only with --help-all.
     """
 
     verb: str
@@ -157,7 +160,10 @@ class Command(Generic[T]):
         return options.resolved(), tuple(notices)
 
     def _current(self, use: FlagUse, notices: list[str]) -> FlagUse | None:
-        """Return a use of the flag that replaces a deprecated one; `notices` grows with pflag's own sentence."""
+        """Return a use of the flag that replaces a deprecated one.
+
+        `notices` grows with pflag's own sentence.
+        """
         flag, text = use
         if not flag.instead:
             return use

@@ -1,4 +1,4 @@
-"""Flags of prometheus-adapter that are accepted without effect, so that every command line of it starts Fastpath.
+"""Flags of prometheus-adapter that are accepted without effect, so that its command lines start Fastpath.
 
 Flags that its v0.11 removed are among them, because manifests in use carry them. Their values are checked.
 """

@@ -1,8 +1,8 @@
 """The options of `fastpath serve` and `fastpath scale`.
 
 Names and defaults are those of prometheus-adapter v0.12 where it has the option (its own flags, those of the
-Kubernetes API server library, klog's); a default that differs says so in its help. In the values durations are
-seconds, sizes bytes, and "" stands for an option that is not given.
+Kubernetes API server library, klog's); a default that differs says so in its help. In the values durations
+are seconds, sizes bytes, and "" stands for an option that is not given.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,8 @@ class RulesOptions(CommandOptions):
     config: tuple[str, ...] = _rules(
         FlagType.ARRAY,
         "",
-        "Rules file, or a folder whose *.yaml, *.yml and *.json files are joined in the order of their names. "
+        "Rules file, or a folder whose *.yaml, *.yml and *.json files are joined in the order of their "
+        "names. "
         "Can be repeated. Required.",
         metavar="path",
         check=checks.rules_paths,
@@ -43,7 +44,8 @@ class RulesOptions(CommandOptions):
     strict_config: bool = _rules(
         FlagType.BOOL,
         "false",
-        "Refuse to start when any rule is faulty, as prometheus-adapter does; else faulty rules are reported and left out.",
+        "Refuse to start when any rule is faulty, as prometheus-adapter does; else faulty rules are "
+        "reported and left out.",
     )
     metrics_relist_interval: float = _rules(
         FlagType.DURATION,
@@ -65,7 +67,8 @@ class RulesOptions(CommandOptions):
     metrics_ttl: float = _rules(
         FlagType.DURATION,
         "1s",
-        "How long an answer of Prometheus is used for further requests. An answer that takes longer than half of it "
+        "How long an answer of Prometheus is used for further requests. An answer that takes longer "
+        "than half of it "
         "is used for twice the time it took. A rule's ttl wins.",
         check=checks.not_negative,
     )
@@ -78,14 +81,17 @@ class RulesOptions(CommandOptions):
     scrape_max_per_second: int = _rules(
         FlagType.INT,
         "2000",
-        "Maximum number of scrapes of pods a second; beyond it all scrape intervals are stretched by the same factor.",
+        "Maximum number of scrapes of pods a second; beyond it all scrape intervals are stretched by "
+        "the same factor.",
         check=checks.positive,
     )
     scrape_pod_cidrs: tuple[str, ...] = _rules(
         FlagType.LIST,
         "",
-        "The networks of the pods: no other address is scraped. Without it every address may be scraped, except "
-        "loopback, link-local and metadata addresses; loopback is scraped only if a loopback network is named here.",
+        "The networks of the pods: no other address is scraped. Without it every address may be "
+        "scraped, except "
+        "loopback, link-local and metadata addresses; loopback is scraped only if a loopback network is "
+        "named here.",
         metavar="cidrs",
         check=checks.pod_cidrs,
     )
@@ -104,7 +110,10 @@ class RulesOptions(CommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PrometheusOptions(CommandOptions):
-    """The connection to Prometheus. Address, headers and parameters may hold credentials: they are never printed."""
+    """The connection to Prometheus.
+
+    Address, headers and parameters may hold credentials: they are never printed.
+    """
 
     prometheus_url: str = _prometheus(
         FlagType.TEXT,
@@ -150,7 +159,8 @@ class PrometheusOptions(CommandOptions):
     prometheus_max_answer_bytes: int = _prometheus(
         FlagType.SIZE,
         "64MiB",
-        "Maximum memory for one answer of Prometheus, and for all answers together that are being read; a larger "
+        "Maximum memory for one answer of Prometheus, and for all answers together that are being read; "
+        "a larger "
         "answer is a failed query.",
     )
     prometheus_token_file: str = _prometheus(
@@ -168,14 +178,16 @@ class PrometheusOptions(CommandOptions):
     prometheus_ca_file: str = _prometheus(
         FlagType.TEXT,
         "",
-        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins over both "
+        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins "
+        "over both "
         "prometheus-auth flags and switches proxies off. Read again when it changes.",
         metavar="file",
     )
     prometheus_client_tls_cert_file: str = _prometheus(
         FlagType.TEXT,
         "",
-        "Client certificate for Prometheus; needs its key and --prometheus-ca-file. Read again when it changes.",
+        "Client certificate for Prometheus; needs its key and --prometheus-ca-file. Read again when it "
+        "changes.",
         metavar="file",
     )
     prometheus_client_tls_key_file: str = _prometheus(
@@ -192,7 +204,8 @@ class PrometheusOptions(CommandOptions):
     prometheus_auth_config: str = _prometheus(
         FlagType.TEXT,
         "",
-        "Kubeconfig with the credentials for Prometheus; the files that it names are read again when they change.",
+        "Kubeconfig with the credentials for Prometheus; the files that it names are read again when "
+        "they change.",
         metavar="file",
     )
 
@@ -219,7 +232,8 @@ class PrometheusOptions(CommandOptions):
         client = self.prometheus_client_tls_cert_file, self.prometheus_client_tls_key_file
         if any(client) and not (all(client) and self.prometheus_ca_file):
             yield (
-                "the client certificate for Prometheus is not used: it needs --prometheus-client-tls-cert-file, "
+                "the client certificate for Prometheus is not used: it needs "
+                "--prometheus-client-tls-cert-file, "
                 "--prometheus-client-tls-key-file and --prometheus-ca-file"
             )
         if self.prometheus_ca_file and (self.prometheus_auth_incluster or self.prometheus_auth_config):
@@ -240,7 +254,8 @@ class ClusterOptions(CommandOptions):
     lister_kubeconfig: str = option(
         FlagType.TEXT,
         "",
-        "Kubeconfig of the API server where described objects are listed; without it the pod's service account.",
+        "Kubeconfig of the API server where described objects are listed; without it the pod's service "
+        "account.",
         group="Kubernetes API server",
         metavar="file",
     )
@@ -259,7 +274,8 @@ class ServingOptions(CommandOptions):
     serve_groups: tuple[str, ...] = _serving(
         FlagType.LIST,
         "",
-        "API groups that are served even while no rule needs them: custom.metrics.k8s.io, external.metrics.k8s.io, "
+        "API groups that are served even while no rule needs them: custom.metrics.k8s.io, "
+        "external.metrics.k8s.io, "
         "metrics.k8s.io.",
         metavar="groups",
         check=checks.served_groups,
@@ -343,7 +359,8 @@ class ProcessOptions(CommandOptions):
     access_log: str = _process(
         FlagType.TEXT,
         "",
-        "Log each request as a line of JSON: stdout, stderr, or a file, which is opened again for each write. Tokens "
+        "Log each request as a line of JSON: stdout, stderr, or a file, which is opened again for each "
+        "write. Tokens "
         "and headers are never logged.",
         metavar="destination",
     )
@@ -373,7 +390,10 @@ class Options(
 
     @property
     def serves_floors(self) -> bool:
-        """Whether the metric of the floors is served: if asked for, or if this process scales the cluster's objects."""
+        """Whether the metric of the floors is served.
+
+        If asked for, or if this process scales the cluster's objects.
+        """
         return self.serve_floors or (self.scaler and not self.autoscalers)
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
@@ -388,8 +408,8 @@ SERVE = Command(
     options=Options,
     usage="--config=PATH [flags]",
     about="""\
-Serves the custom, external and resource metrics APIs of Kubernetes from Prometheus, by the rules
-of a prometheus-adapter configuration; with --scaler it scales as well. It takes every flag of
+Serves the custom, external and resource metrics APIs of Kubernetes from Prometheus, by the rules of
+a prometheus-adapter configuration; with --scaler it scales as well. It takes every flag of
 prometheus-adapter.
 """,
     ignored=IGNORED,

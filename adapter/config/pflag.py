@@ -1,10 +1,11 @@
-"""Command-line syntax as pflag reads it, the library of prometheus-adapter and kubectl, over a table of flags.
+"""Command-line syntax as pflag reads it, the library of prometheus-adapter and kubectl.
 
-`scan` splits a command line into uses of flags and other arguments; `read` turns the text of one use into a value.
-Which flags a verb has stands in its options (`flags`).
+`scan` splits a command line into uses of flags and other arguments; `read` turns the text of one use into a
+value. Which flags a verb has stands in its options (`flags`).
 
-The rules are pflag's: `--name=value` and `--name value` are equal, a boolean never takes the next argument, `-v 4`,
-`-v=4` and `-v4` are equal, `--` ends the flags, an underscore is not a dash, and arguments may stand between flags.
+The rules are pflag's: `--name=value` and `--name value` are equal, a boolean never takes the next argument,
+`-v 4`, `-v=4` and `-v4` are equal, `--` ends the flags, an underscore is not a dash, and arguments may stand
+between flags.
 `scan` collects every fault instead of stopping at the first, so that one run shows all of them.
 """
 
@@ -56,10 +57,11 @@ def _accept(_: Any) -> str:
 class Flag:
     """One flag of a verb.
 
-    `field` is the attribute of the verb's options that the flag sets, "" for a flag that is accepted without effect.
-    `default` is written as on a command line. `check` returns what a value must be beyond its type, as a sentence
-    "expected ...", and "" for a good one. A `secret` value never appears in a message. A deprecated flag names in
-    `instead` the flag that replaces it; a boolean one stands for that flag with `instead_value`.
+    `field` is the attribute of the verb's options that the flag sets, "" for a flag that is accepted without
+    effect. `default` is written as on a command line. `check` returns what a value must be beyond its type,
+    as a sentence "expected ...", and "" for a good one. A `secret` value never appears in a message. A
+    deprecated flag names in `instead` the flag that replaces it; a boolean one stands for that flag with
+    `instead_value`.
     """
 
     name: str
@@ -85,7 +87,10 @@ class FlagUse(NamedTuple):
 
 @dataclass
 class CommandLine:
-    """A command line without the program's name: its flags in order, its other arguments, and its faults of syntax."""
+    """A command line without the program's name.
+
+    Its flags in order, its other arguments, and its faults of syntax.
+    """
 
     uses: list[FlagUse] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
@@ -211,7 +216,10 @@ def _read_bool(text: str) -> bool:
 
 
 def _read_int(text: str) -> int:
-    """Read an integer as Go does with base 0: 0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits."""
+    """Read an integer as Go does with base 0.
+
+    0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits.
+    """
     written = text.strip()
     if not _GO_INT.fullmatch(written) or len(written) > 70:
         raise ValueError(text)

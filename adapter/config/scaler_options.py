@@ -1,7 +1,8 @@
-"""The options of the scaler: how it decides, where it shows its state, and how one process becomes the leader.
+"""The options of the scaler.
 
-Options that kube-controller-manager or the Kubernetes controllers have keep their names and defaults here: the
-settings of the HPA controller cannot be read from a cluster.
+How it decides, where it shows its state, and how one process becomes the leader. Options that
+kube-controller-manager or the Kubernetes controllers have keep their names and defaults here: the settings of
+the HPA controller cannot be read from a cluster.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ class ScalerOptions(CommandOptions):
     autoscalers: str = _scaler(
         FlagType.TEXT,
         "",
-        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers to run in place "
+        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers "
+        "to run in place "
         "of the FastPathAutoscalers of the cluster; read again when they change.",
         metavar="path",
     )
@@ -40,13 +42,15 @@ class ScalerOptions(CommandOptions):
     serve_floors: bool = _scaler(
         FlagType.BOOL,
         "false",
-        "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that does not scale; "
+        "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that "
+        "does not scale; "
         "with --scaler it is served anyway.",
     )
     prometheus_max_queries_per_second: float = _scaler(
         FlagType.FLOAT,
         "20",
-        "Maximum number of queries a second that the scaler sends; beyond it queries wait, each namespace with an "
+        "Maximum number of queries a second that the scaler sends; beyond it queries wait, each "
+        "namespace with an "
         "equal share.",
         metavar="number",
         check=checks.positive,
@@ -54,21 +58,24 @@ class ScalerOptions(CommandOptions):
     horizontal_pod_autoscaler_sync_period: float = _scaler(
         FlagType.DURATION,
         "15s",
-        "Time between two requests for a metric that another adapter serves. How often it decides, each autoscaler "
+        "Time between two requests for a metric that another adapter serves. How often it decides, each "
+        "autoscaler "
         "says itself.",
         check=checks.above_zero,
     )
     horizontal_pod_autoscaler_tolerance: float = _scaler(
         FlagType.FLOAT,
         "0.1",
-        "How far a ratio may be from 1 before the scaler changes the replicas; an autoscaler's own tolerance wins.",
+        "How far a ratio may be from 1 before the scaler changes the replicas; an autoscaler's own "
+        "tolerance wins.",
         metavar="number",
         check=checks.not_negative,
     )
     horizontal_pod_autoscaler_downscale_stabilization: float = _scaler(
         FlagType.DURATION,
         "5m0s",
-        "How long the highest recommendation holds for an autoscaler that does not say; cut to whole seconds.",
+        "How long the highest recommendation holds for an autoscaler that does not say; cut to whole "
+        "seconds.",
         check=checks.not_negative,
     )
     horizontal_pod_autoscaler_cpu_initialization_period: float = _scaler(
@@ -93,7 +100,8 @@ class ScalerOptions(CommandOptions):
     health_probe_bind_address: str = _scaler(
         FlagType.TEXT,
         "",
-        "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as :8081; empty or 0 "
+        "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as "
+        ":8081; empty or 0 "
         "for nowhere.",
         metavar="address",
         check=checks.bind_address,
@@ -101,15 +109,18 @@ class ScalerOptions(CommandOptions):
     metrics_bind_address: str = _scaler(
         FlagType.TEXT,
         "",
-        "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; empty or 0 for "
-        "nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both on --secure-port.",
+        "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; "
+        "empty or 0 for "
+        "nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both on "
+        "--secure-port.",
         metavar="address",
         check=checks.bind_address,
     )
     leader_elect: bool = _scaler(
         FlagType.BOOL,
         "true",
-        "Scale only while holding the Lease. Without it nothing keeps two processes from scaling the same objects.",
+        "Scale only while holding the Lease. Without it nothing keeps two processes from scaling the "
+        "same objects.",
     )
     leader_elect_lease_duration: float = _scaler(
         FlagType.DURATION,
@@ -151,7 +162,8 @@ class ScalerOptions(CommandOptions):
     shard: str = _scaler(
         FlagType.TEXT,
         "1/1",
-        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before any of another "
+        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before any "
+        "of another "
         "starts.",
         metavar="i/n",
         check=checks.shard,
@@ -159,7 +171,8 @@ class ScalerOptions(CommandOptions):
     kube_api_write_qps: float = _scaler(
         FlagType.FLOAT,
         "50",
-        "Maximum number of writes a second, without those of the lease: Scales before statuses before events.",
+        "Maximum number of writes a second, without those of the lease: Scales before statuses before "
+        "events.",
         metavar="number",
         check=checks.positive,
     )

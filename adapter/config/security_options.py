@@ -1,7 +1,7 @@
 """The options of authentication and authorization.
 
-Names and defaults are those of the Kubernetes API server library for servers that delegate both to the API server;
-`anonymous-auth` is kube-apiserver's.
+Names and defaults are those of the Kubernetes API server library for servers that delegate both to the API
+server; `anonymous-auth` is kube-apiserver's.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,8 @@ class SecurityOptions(CommandOptions):
     authentication_skip_lookup: bool = _security(
         FlagType.BOOL,
         "false",
-        "Do not read the ConfigMap kube-system/extension-apiserver-authentication: only the files given are trusted.",
+        "Do not read the ConfigMap kube-system/extension-apiserver-authentication: only the files given "
+        "are trusted.",
     )
     authentication_tolerate_lookup_failure: bool = _security(
         FlagType.BOOL,
@@ -48,19 +49,22 @@ class SecurityOptions(CommandOptions):
     anonymous_auth: bool = _security(
         FlagType.BOOL,
         "true",
-        "Take callers without credentials for system:anonymous, whose rights the API server knows; else they get only "
+        "Take callers without credentials for system:anonymous, whose rights the API server knows; else "
+        "they get only "
         "the paths that need no authorization.",
     )
     client_ca_file: str = _security(
         FlagType.TEXT,
         "",
-        "Certificate authorities of client certificates, instead of the ConfigMap's; read again when it changes.",
+        "Certificate authorities of client certificates, instead of the ConfigMap's; read again when it "
+        "changes.",
         metavar="file",
     )
     requestheader_client_ca_file: str = _security(
         FlagType.TEXT,
         "",
-        "Certificate authorities of front proxies, which may act for other users, instead of the ConfigMap's; read "
+        "Certificate authorities of front proxies, which may act for other users, instead of the "
+        "ConfigMap's; read "
         "again when it changes.",
         metavar="file",
     )

@@ -259,7 +259,8 @@ def test_the_key_is_namespace_and_name() -> None:
     assert str(Key("shop", "web")) == "shop/web"
 
 
-# --- who leads -----------------------------------------------------------------------------------------------------------
+# --- who leads
+# -----------------------------------------------------------------------------------------------------------
 
 
 def lease(cluster: Cluster, holder: str, name: str = "fastpath-scaler") -> None:

@@ -1,7 +1,7 @@
 """`fastpath boost`: what makes the HorizontalPodAutoscalers of a manifest boosted, advised, or plain again.
 
-`cli.boost.patch` makes the change. Nothing is printed unless the whole file is valid, and the file itself stays as it
-is. Given its own output, the verb prints it unchanged.
+`cli.boost.patch` makes the change. Nothing is printed unless the whole file is valid, and the file itself
+stays as it is. Given its own output, the verb prints it unchanged.
 """
 
 import json
@@ -34,13 +34,16 @@ class BoostOptions(CommandOptions):
     remove: bool = option(
         FlagType.BOOL,
         "false",
-        "Remove annotation and metric. Metrics that were written out stay, and so does the version: they mean the same.",
+        "Remove annotation and metric. Metrics that were written out stay, and so does the version: "
+        "they mean the same.",
     )
     handshake: str = option(
         FlagType.TEXT,
         "",
-        f"The further metric: {model.EXTERNAL}, or {model.OBJECT} for one of the autoscaler itself, for clusters whose "
-        f"external metrics another server has and for names over 63 characters. Without it {model.EXTERNAL}; a further "
+        f"The further metric: {model.EXTERNAL}, or {model.OBJECT} for one of the autoscaler itself, for "
+        "clusters whose "
+        "external metrics another server has and for names over 63 characters. Without it "
+        f"{model.EXTERNAL}; a further "
         "metric that is already right stays.",
         metavar="type",
         check=checks.one_of(model.OBJECT, model.EXTERNAL),
@@ -70,10 +73,11 @@ COMMAND = Command(
     options=BoostOptions,
     usage="[FILE] [flags]",
     about="""\
-Prints a manifest with its HorizontalPodAutoscalers boosted: each gets an annotation, and one more metric by which it
-reads the floor of a raise. An autoscaler without metrics gets the API's default, cpu at 80 %, written out first, and
-autoscaling/v1 becomes autoscaling/v2. All else stays, comments too. Nothing is sent to a cluster, and the file is
-not changed. FILE is YAML or JSON; - or no FILE: standard input.
+Prints a manifest with its HorizontalPodAutoscalers boosted: each gets an annotation, and one more
+metric by which it reads the floor of a raise. An autoscaler without metrics gets the API's default,
+cpu at 80 %, written out first, and autoscaling/v1 becomes autoscaling/v2. All else stays, comments
+too. Nothing is sent to a cluster, and the file is not changed. FILE is YAML or JSON; - or no FILE:
+standard input.
 
     fastpath boost web.yaml | kubectl apply -f -
 
@@ -86,7 +90,10 @@ A patch is made for the document as it is given. For an object of a cluster:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the manifest or the patch; 0 when it is done or was so already, 2 when something is not valid: then nothing is printed."""
+    """Print the manifest or the patch.
+
+    0 when it is done or was so already, 2 when something is not valid: then nothing is printed.
+    """
     options = command_line.read(COMMAND, argv)
     if options is None:
         return 0

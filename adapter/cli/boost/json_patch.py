@@ -1,7 +1,7 @@
-"""JSON patches (RFC 6902) as values: the operations that a change of a document consists of, and the document they make.
+"""JSON patches (RFC 6902) as values: the operations of a change, and the document they make.
 
-Here: `add`, `remove`, `replace` and `test`. Law: what is applied fits, for whoever lists operations has seen the document; the document
-that is given stays as it is.
+`add`, `remove`, `replace` and `test` exist. An operation that is applied fits its document, because it was
+made for it.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,10 @@ END = "-"
 
 
 class PatchOperation(NamedTuple):
-    """One step: what is done at which place; `value` is what stands there afterwards, or for `test` what has to stand there."""
+    """One step: what is done at which place.
+
+    `value` is what stands there afterwards, or for `test` what has to stand there.
+    """
 
     op: str
     path: tuple[str, ...]
@@ -35,7 +38,10 @@ def _escape(name: str) -> str:
 
 
 def apply(document: Any, operations: Iterable[PatchOperation]) -> Any:
-    """Return a document after operations, each on what the one before it made. What is only tested is not looked at."""
+    """Return a document after operations, each on what the one before it made.
+
+    What is only tested is not looked at.
+    """
     own = [operation._replace(value=_copied(operation.value)) for operation in operations]
     return apply_to(_copied(document), own)
 

@@ -1,7 +1,8 @@
-"""Manifests whose HorizontalPodAutoscalers are boosted: a text with documents to the same text, or to a JSON patch.
+"""Manifests whose HorizontalPodAutoscalers are boosted.
 
-It finds the autoscalers, in Lists too; `patch` says what changes in one, `round_trip` changes its text. A document
-without a change comes out byte for byte, and a text with a fault does not come out at all.
+A text with documents to the same text, or to a JSON patch. It finds the autoscalers, in Lists too; `patch`
+says what changes in one, `round_trip` changes its text. A document without a change comes out byte for byte,
+and a text with a fault does not come out at all.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,10 @@ _NO_ANNOTATIONS = (
 
 
 class Manifest(NamedTuple):
-    """What became of a text: itself, and the operations of each autoscaler in it. `notes` are lines that begin with a place."""
+    """What became of a text: itself, and the operations of each autoscaler in it.
+
+    `notes` are lines that begin with a place.
+    """
 
     text: str
     patches: tuple[tuple[PatchOperation, ...], ...]
@@ -45,9 +49,10 @@ class _Planned(NamedTuple):
 
 
 def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Manifest:
-    """Return a text whose autoscalers are what is wished for; InputError with all that is wrong, or when there is none.
+    """Return a text whose autoscalers are what is wished for.
 
-    With `patches` exactly one autoscaler has to be there, and notes are about its patch.
+    InputError with all that is wrong, or without one. With `patches` exactly one autoscaler has to be there,
+    and notes are about its patch.
     """
     faults: list[Fault] = []
     pieces: list[str] = []
@@ -75,7 +80,7 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
             said = [*each.notes, *_more(each.operations, is_rewritten=edited.is_rewritten, patches=patches)]
             notes += (f"{source}:{line}: {patch.KIND} {each.name}: {note}" for note in said)
     if not made and not faults:
-        faults.append(Fault("", "", f"expected a {patch.KIND}; there is none", source))
+        faults.append(Fault("", "", f"expected a {patch.KIND}; the file has no such object", source))
     if patches and len(made) > 1 and not faults:
         faults.append(
             Fault("", "", f"expected one {patch.KIND}: a patch is for one object", source, lines_of[1])
@@ -102,13 +107,16 @@ def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) 
 
 
 def _in_list(planned: _Planned, operation: PatchOperation) -> PatchOperation:
-    """Return an operation on an autoscaler as one on its document: itself, or the List that has it as an item."""
+    """Return an operation on an autoscaler as one on its document.
+
+    Itself, or the List that has it as an item.
+    """
     index = planned.place.removeprefix("items[").removesuffix("]")
     return operation.below("items", index) if index else operation
 
 
 def _for_an_object(operation: PatchOperation) -> PatchOperation:
-    """Return an operation as one on the object of a cluster, which may have annotations that its document does not."""
+    """Return an operation as one on the object of a cluster, which may have further annotations."""
     is_all = operation.op == REMOVE and operation.path == ("metadata", "annotations")
     return operation._replace(path=(*operation.path, MODE_ANNOTATION)) if is_all else operation
 

@@ -1,8 +1,8 @@
-"""What is changed in a HorizontalPodAutoscaler's document so that it is boosted, advised, or left alone again.
+"""What is changed in a HorizontalPodAutoscaler's document so that it is boosted, advised, or plain again.
 
-Here: which operations make the annotation and the handshake right, and those of autoscaling/v1 to autoscaling/v2. Not here: the text
-that the document comes from (`cli.boost.manifest`), what counts as a handshake (`boosting`). Law: nothing else is changed; what is
-right already stays as it is written; a document that the API server would refuse is refused.
+Its operations make the annotation and the handshake right, and autoscaling/v2 of autoscaling/v1. Nothing else
+is changed, and what is right already stays as it is written. A document that the API server would refuse is
+refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,14 +35,20 @@ _PERCENT = 80
 
 
 class Wish(NamedTuple):
-    """What an autoscaler should be: `mode` is a word of the annotation, or "" for none; `way` the handshake's, "" for either."""
+    """What an autoscaler should be: `mode` is a word of the annotation, or "" for none.
+
+    `way` the handshake's, "" for either.
+    """
 
     mode: str
     way: str = ""
 
 
 class PatchPlan(NamedTuple):
-    """What is done to a document. `notes` say to people what they may not expect, a sentence each without the final stop."""
+    """What is done to a document.
+
+    `notes` say to people what they may not expect, a sentence each without the final stop.
+    """
 
     operations: tuple[PatchOperation, ...] = ()
     notes: tuple[str, ...] = ()
@@ -57,9 +63,10 @@ def is_autoscaler(tree: object) -> bool:
 
 
 def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
-    """Return what makes a HorizontalPodAutoscaler's document what is wished for; InputError with all that is wrong in it.
+    """Return what makes a HorizontalPodAutoscaler's document what is wished for.
 
-    Operations come in an order in which each index is that of the document given.
+    InputError with all that is wrong in it. Operations come in an order in which each index is that of the
+    document given.
     """
     version = tree.get("apiVersion")
     if version not in (HPA_API_VERSION, _V1):
@@ -91,10 +98,16 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
 
 
 def _way(name: str, asked: str) -> tuple[str, tuple[str, ...]]:
-    """Return how the handshake is made: as asked for, "" for any that is right, and a note where the name leaves no choice."""
+    """Return how the handshake is made.
+
+    As asked for, "" for any that is right, and a note where the name leaves no choice.
+    """
     if len(name) <= LONGEST_NAME:
         return asked, ()
-    note = f"its name has more than {LONGEST_NAME} characters, so that its floor is read as a metric of the autoscaler itself"
+    note = (
+        f"its name has more than {LONGEST_NAME} characters, so that its floor is read as a metric of the "
+        "autoscaler itself"
+    )
     return OBJECT, (note,)
 
 
@@ -118,11 +131,15 @@ def _annotate(annotations: dict[str, Any] | None, mode: str) -> PatchOperation |
     return PatchOperation(REPLACE if MODE_ANNOTATION in annotations else ADD, (*place, MODE_ANNOTATION), mode)
 
 
-# --- the handshake ---------------------------------------------------------------------------------------------------
+# --- the handshake
+# ---------------------------------------------------------------------------------------------------
 
 
 def _shake(name: str, metrics: Sequence[MetricSpec], way: str) -> Iterator[PatchOperation]:
-    """Yield what leaves one handshake among metrics, and a metric beside it; `way` "" keeps one that is right."""
+    """Yield what leaves one handshake among metrics, and a metric beside it.
+
+    `way` "" keeps one that is right.
+    """
     place = ("spec", "metrics")
     found = [index for index, each in enumerate(metrics) if model.is_handshake(each)]
     made = _plain(model.handshake(name, way or EXTERNAL))
@@ -150,7 +167,10 @@ def _is_right(name: str, metric: MetricSpec, way: str) -> bool:
 
 
 def _drop(metrics: Sequence[MetricSpec]) -> Iterator[PatchOperation]:
-    """Yield what takes every handshake away; where nothing else is there, the field, as the API server takes no empty list for one."""
+    """Yield what takes every handshake away.
+
+    If nothing else is left, take the field away: the API server does not accept an empty list.
+    """
     found = [index for index, each in enumerate(metrics) if model.is_handshake(each)]
     if found and len(found) == len(metrics):
         yield from _sure(metrics, 0)
@@ -173,7 +193,10 @@ def _without(spec: HorizontalPodAutoscalerSpec) -> tuple[str, ...]:
     if spec.min_replicas == 0 and not any(each.type in {"Object", "External"} for each in kept):
         return (
             *notes,
-            "minReplicas 0 needs an Object or External metric, and it has no other; the API server refuses it",
+            (
+                "minReplicas 0 needs an Object or External metric, and it has no other; the API server "
+                "refuses it"
+            ),
         )
     return notes
 
@@ -201,7 +224,8 @@ def _plain(metric: MetricSpec) -> dict[str, Any]:
     return plain
 
 
-# --- autoscaling/v1 --------------------------------------------------------------------------------------------------
+# --- autoscaling/v1
+# --------------------------------------------------------------------------------------------------
 
 
 def _old_faults(tree: dict[str, Any]) -> Iterator[Fault]:
@@ -218,7 +242,10 @@ def _old_faults(tree: dict[str, Any]) -> Iterator[Fault]:
     annotations = _mapping(meta.get("annotations"))
     for name in _V1_ANNOTATIONS:
         if annotations.get(name) is not None:
-            advice = f"{_V1} hides a part of the autoscaler here; kubectl get hpa.v2.autoscaling NAME -o yaml gives all of it"
+            advice = (
+                f"{_V1} hides a part of the autoscaler here; kubectl get hpa.v2.autoscaling NAME -o yaml "
+                "gives all of it"
+            )
             yield Fault("metadata.annotations", name, advice)
 
 
@@ -227,7 +254,10 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _converted(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of autoscaling/v1, right as far as `_old_faults` looks, in autoscaling/v2; without a target as it is."""
+    """Return a document of autoscaling/v1, right as far as `_old_faults` looks, in autoscaling/v2.
+
+    Without a target as it is.
+    """
     converted = tree | {"apiVersion": HPA_API_VERSION}
     if isinstance(spec := tree.get("spec"), dict):
         rest = {name: value for name, value in spec.items() if name != _V1_TARGET}
@@ -239,7 +269,7 @@ def _converted(tree: dict[str, Any]) -> dict[str, Any]:
 def _convert(
     tree: dict[str, Any], metrics: Sequence[MetricSpec], made: MetricSpec
 ) -> Iterator[PatchOperation]:
-    """Yield what makes autoscaling/v2 of a document with autoscaling/v1's target as `metrics`, and the handshake beside it."""
+    """Yield what makes autoscaling/v2 of a document: v1's target as `metrics`, and the handshake."""
     yield PatchOperation(REPLACE, ("apiVersion",), HPA_API_VERSION)
     if _V1_TARGET in tree["spec"]:
         yield PatchOperation(REMOVE, ("spec", _V1_TARGET))

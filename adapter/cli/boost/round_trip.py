@@ -1,11 +1,11 @@
 """Changes of a YAML document that keep its comments: ruamel.yaml's round trip.
 
-ruamel.yaml keeps comments, quotes, key order and flow style, and normalizes the rest (docs/decisions/yaml-round-trip.md).
-Every scalar of the document stays the text that it is: no type is resolved, so that `017`, `yes` or a time cannot come
-out as something else.
+ruamel.yaml keeps comments, quotes, key order and flow style, and normalizes the rest
+(docs/decisions/yaml-round-trip.md). Every scalar of the document stays the text that it is: no type is
+resolved, so that `017`, `yes` or a time cannot come out as something else.
 
-The result is read again. If it does not have the value that the operations ask for, which happens when an operation
-reaches into an alias or a merge key, the document is written as a whole, without its comments.
+The result is read again. If it does not have the value that the operations ask for, which happens when an
+operation reaches into an alias or a merge key, the document is written as a whole, without its comments.
 """
 
 import io
@@ -64,7 +64,7 @@ class _TextResolver(VersionedResolver):
 
 
 def edit(part: str, document: YAMLDocument, operations: Sequence[PatchOperation]) -> Edited:
-    """Return the text of a document after operations, each index of which is that of the document as given."""
+    """Return the text of a document after operations; their indexes are those of the document as given."""
     wanted = json_patch.apply(document.value, operations)
     start = _HEAD.match(part)
     head = start[0] if start else ""
@@ -118,7 +118,10 @@ def _edited(text: str, operations: Sequence[PatchOperation]) -> str:
 
 
 def _apply(tree: Any, operation: PatchOperation) -> None:
-    """Apply an operation; comments below an entry that is added to, replaced or removed stay where they are."""
+    """Apply an operation.
+
+    Comments below an entry that is added to, replaced or removed stay where they are.
+    """
     *above, name = operation.path
     place = tree
     for step in above:
@@ -177,7 +180,7 @@ def _put_comments(place: Any, key: Any, below: str) -> None:
 
 
 def _indentation(text: str) -> tuple[int, int]:
-    """Return how far the keys of a mapping and the dashes of a list are indented, as the first of each in a text is."""
+    """Return the indentation of the first mapping in a mapping, and of the first list in one."""
     key, item = _KEY.search(text), _ITEM.search(text)
     mapping = len(key[2]) - len(key[1]) if key else 2
     offset = len(item[2]) - len(item[1]) if item else 0
@@ -185,7 +188,10 @@ def _indentation(text: str) -> tuple[int, int]:
 
 
 def _node(value: Any) -> Any:
-    """Return a value as ruamel.yaml writes it: text in quotes where a reader could take it for something else."""
+    """Return a value as ruamel.yaml writes it.
+
+    Text in quotes where a reader could take it for something else.
+    """
     if isinstance(value, dict):
         return CommentedMap((name, _node(below)) for name, below in value.items())
     if isinstance(value, list):

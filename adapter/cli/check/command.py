@@ -1,6 +1,7 @@
 """`fastpath check`: what a rules file would do, what is wrong with it, and why a metric is absent.
 
-The report goes to standard output, faults go one a line to standard error. `servers` asks Prometheus and the cluster.
+The report goes to standard output, faults go one a line to standard error. `servers` asks Prometheus and the
+cluster.
 """
 
 import asyncio
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
-_NO_SAMPLE = "the query has no sample now, so nothing is served: compare its series and labels with those in Prometheus"
+_NO_SAMPLE = (
+    "the query has no sample now, so nothing is served: compare its series and labels with those in "
+    "Prometheus"
+)
 
 
 def main(arguments: Sequence[str]) -> int:

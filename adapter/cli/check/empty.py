@@ -1,7 +1,7 @@
 """Why a metric that is served has no value: one sentence that names the cause and the remedy.
 
-Here are the further queries that tell causes apart, and the sentences for their answers; `follow` sends the queries.
-`missing` explains why a metric is not served at all.
+Here are the further queries that tell causes apart, and the sentences for their answers; `follow` sends the
+queries. `missing` explains why a metric is not served at all.
 """
 
 import math
@@ -25,7 +25,7 @@ OF_THE_QUERY = frozenset({"query", "type"})
 
 
 class Value(NamedTuple):
-    """What an object's sample comes to: a quantity, or why there is none."""
+    """What an object's sample comes to: a quantity, or why it has no value."""
 
     quantity: str
     fault: str = ""
@@ -62,7 +62,8 @@ def refused(error: PrometheusError) -> str:
 def partial(warning: str) -> str:
     """Return the sentence for an answer that came with a warning."""
     return (
-        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: fix what it names, or set "
+        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: fix "
+        "what it names, or set "
         "onWarnings: accept on the rule"
     )
 
@@ -72,18 +73,28 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
     label = query.object_label
     place = query.rule.path
     if result.type != "vector":
-        return f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep the label {label}"
+        return (
+            f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep "
+            f"the label {label}"
+        )
     have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
     if not have:
-        return f"the result of {place} has no label {label}, so no sample finds its object: group it by (<<.GroupBy>>)"
-    return f"the result of {place} is about {listed(have)} and not about {name}: use <<.LabelMatchers>> in every selector of it"
+        return (
+            f"the result of {place} has no label {label}, so no sample finds its object: group it by "
+            "(<<.GroupBy>>)"
+        )
+    return (
+        f"the result of {place} is about {listed(have)} and not about {name}: use <<.LabelMatchers>> in "
+        "every selector of it"
+    )
 
 
 def no_number(metric: str, wanted: object, value: float) -> str:
     """Return the sentence for a value that is NaN or infinite."""
     zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
     return (
-        f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as zero: let metricsQuery return a number, or "
+        f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as "
+        "zero: let metricsQuery return a number, or "
         f"nothing, where it divides by zero{zero}"
     )
 
@@ -96,7 +107,8 @@ def no_query(place: str, error: TemplateError) -> str:
 def no_object(wanted: Wanted) -> str:
     """Return the sentence for a value that describes nothing the cluster has."""
     return (
-        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list objects first and never ask for "
+        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list "
+        "objects first and never ask for "
         "it, so check the name"
     )
 
@@ -104,7 +116,8 @@ def no_object(wanted: Wanted) -> str:
 def too_old(place: str, names: Sequence[str], age: str, allowed: str) -> str:
     """Return the sentence for samples older than the rule allows."""
     return (
-        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge {allowed}, so have them scraped more "
+        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge "
+        f"{allowed}, so have them scraped more "
         "often or allow more"
     )
 
@@ -133,7 +146,7 @@ def object_followups(query: MetricQuery, wanted: Wanted, name: str) -> Followups
 
 
 def external_followups(series: str, label: str, namespace: str, selector: Sequence[Matcher]) -> Followups:
-    """Return the queries that count the series of a selector in any namespace, and those of the namespace with any labels."""
+    """Return the queries that count the series of a selector anywhere, and all series of the namespace."""
     around = matchers.join([Matcher(label, "=", namespace)] if label else [])
     return Followups(
         f"count by ({matchers.write_label(label) if label else ''}) ({series}{{{matchers.join(selector)}}})",
@@ -145,7 +158,8 @@ def external_followups(series: str, label: str, namespace: str, selector: Sequen
 class EmptyCase:
     """A query without a sample of what was asked about, and what the follow-ups found.
 
-    `place` is the path of the rule, `namespace_label` "" where the query has none, `labels` are those of the series.
+    `place` is the path of the rule, `namespace_label` "" where the query has none, `labels` are those of the
+    series.
     """
 
     place: str
@@ -173,7 +187,8 @@ def no_sample_of_object(
 ) -> str:
     """Return the sentence for an object without a sample.
 
-    `label` holds the names of objects; `exists` says whether the API server has the object, None where it was not asked.
+    `label` holds the names of objects; `exists` says whether the API server has the object, None where it was
+    not asked.
     """
     if exists is False:
         return f"neither the cluster nor Prometheus has {wanted}: check kind, namespace and name"
@@ -184,7 +199,8 @@ def no_sample_of_object(
         spaces = case.namespaces
         have = f"only with {mapped}={listed(map(repr, spaces))}" if any(spaces) else "without that label"
         return (
-            f"{series} has {label}={name!r} {have}, not {mapped}={case.namespace!r}: the label holds the namespace of "
+            f"{series} has {label}={name!r} {have}, not {mapped}={case.namespace!r}: the label holds "
+            "the namespace of "
             f"the exporter; map the one that holds the object's own{namespace_guess(case.labels, mapped)}"
         )
     names = sorted({sample.labels.get(label, "") for sample in case.around} - {""})
@@ -197,7 +213,10 @@ def no_sample_of_object(
         )
         return f"{series} has other {resource.plural}{place} ({listed(names)}) and not {name}: {there}"
     also = f", and that {mapped} holds the namespace of the objects" if mapped else ""
-    return f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its targets are up{also}"
+    return (
+        f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its "
+        f"targets are up{also}"
+    )
 
 
 def no_sample_of_external(case: EmptyCase, selector: str) -> str:
@@ -209,25 +228,31 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
         spaces = case.namespaces
         have = f"{mapped}={listed(map(repr, spaces))}" if any(spaces) else f"no label {mapped}"
         return (
-            f"{series} has {have}, and an external metric is read in the namespace of the autoscaler ({case.namespace}): map the "
-            f"label that holds it{namespace_guess(case.labels, mapped)}, or set resources.namespaced: false on {case.place}"
+            f"{series} has {have}, and an external metric is read in the namespace of the autoscaler "
+            f"({case.namespace}): map the "
+            f"label that holds it{namespace_guess(case.labels, mapped)}, or set resources.namespaced: "
+            f"false on {case.place}"
         )
     if case.around and selector:
         labels = listed(sorted(case.labels))
         return f"no series of {series} passes the selector {selector}: compare it with the labels ({labels})"
-    return f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are up"
+    return (
+        f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are "
+        "up"
+    )
 
 
 def query_gives_nothing(place: str, series: str) -> str:
     """Return the sentence for a query without a sample although the series are there."""
     return (
-        f"the series {series} are there, but the metricsQuery of {place} makes nothing of them: a rate needs two samples within its "
+        f"the series {series} are there, but the metricsQuery of {place} makes nothing of them: a rate "
+        "needs two samples within its "
         "window, and every other matcher and operand has to find something; ask it part by part"
     )
 
 
 def namespace_guess(labels: Iterable[str], mapped: str) -> str:
-    """Return " (such as ...)" for another label that may hold namespaces, "" if there is none."""
+    """Return " (such as ...)" for another label that may hold namespaces, "" without one."""
     guesses = guess_overrides(label for label in sorted(labels) if label != mapped and "namespace" in label)
     return f", such as {guesses[0]}" if guesses else ""
 
@@ -238,10 +263,12 @@ def can_be_asked_for(metric: str) -> bool:
 
 
 def lacks_a_part(metric: str, lost: int, number: int) -> str:
-    """Return the sentence for an external metric of whose `number` values `lost` are none."""
+    """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
     return (
-        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request fails: the sum of the rest would be "
-        "too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, drop serves the rest"
+        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request "
+        "fails: the sum of the rest would be "
+        "too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
+        "drop serves the rest"
     )
 
 
@@ -249,7 +276,8 @@ def served(metric: str, number: int) -> str:
     """Return the sentence for an external metric with `number` values."""
     if not can_be_asked_for(metric):
         return (
-            f"{metric} is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case "
+            f"{metric} is served, but autoscalers ask for external metrics in lower case and never find "
+            "it: give it a lower-case "
             "name through name.as"
         )
     adds = ", which an autoscaler adds up" if number > 1 else ""
@@ -259,6 +287,7 @@ def served(metric: str, number: int) -> str:
 def no_namespace_label(place: str) -> str:
     """Return the sentence for a namespaced rule without a label for namespaces."""
     return (
-        f"{place} names no label for namespaces, so every request fails: add an override for namespace, or set "
+        f"{place} names no label for namespaces, so every request fails: add an override for namespace, "
+        "or set "
         "resources.namespaced: false"
     )

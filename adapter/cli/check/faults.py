@@ -1,6 +1,7 @@
 """Every fault of rules files, whether reading or compiling finds it.
 
-A rule that reading refuses is compiled nevertheless, as far as it could be read, so that one run shows all of its faults.
+A rule that reading refuses is compiled nevertheless, as far as it could be read, so that one run shows all of
+its faults.
 """
 
 import re
@@ -24,7 +25,7 @@ def collect(parsed: Parsed, catalogue: Catalogue) -> tuple[Fault, ...]:
 
 
 def _once(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Return the faults without those that only repeat what a file is, such as a manifest, for another of its keys."""
+    """Return the faults without those that repeat, for another key, what kind of file it is."""
     kept: dict[tuple[str, str, str], Fault] = {}
     for fault in faults:
         about_the_file = fault.path.isidentifier() and not fault.expected.startswith("unknown key")
@@ -33,7 +34,10 @@ def _once(faults: Iterable[Fault]) -> tuple[Fault, ...]:
 
 
 def _follows(fault: Fault, earlier: Fault) -> bool:
-    """Tell whether a fault is about what was already refused: the same place, one around or below it, or a key that it misspells."""
+    """Tell whether a fault is about what was already refused.
+
+    The same place, one around or below it, or a key that it misspells.
+    """
     if fault.source != earlier.source:
         return False
     around = (fault.path, earlier.path)

@@ -1,4 +1,4 @@
-"""The part of `fastpath check --why` that follows a served metric to its values: of objects, or in a namespace."""
+"""The part of `fastpath check --why` that follows a served metric to the values that an autoscaler gets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ from adapter.rules.trace import counted, listed
 async def follow_external(
     inquiry: Inquiry, entry: ExternalEntry, namespace: str, selector: tuple[Matcher, ...]
 ) -> str:
-    """Return the sentence about the metric as an autoscaler in `namespace` asks for it; the story grows with every step."""
+    """Return the sentence about the metric as an autoscaler in `namespace` asks for it.
+
+    The story grows with every step.
+    """
     rule, metric = entry.rule, inquiry.story.metric
     place = rule.config.path
     lines = inquiry.story.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
@@ -87,7 +90,10 @@ async def follow_objects(
 async def _names(
     inquiry: Inquiry, entry: CustomEntry, wanted: Wanted, objects: LabelSelector
 ) -> tuple[str, ...] | None:
-    """Return the objects that the API server has there, None when it was not asked; conclude where that ends the way."""
+    """Return the objects that the API server has there, None when it was not asked.
+
+    The story gets its conclusion if no value can follow.
+    """
     if inquiry.cluster is None:
         return None
     story, kind = inquiry.story, entry.resource.group_resource
@@ -106,13 +112,19 @@ async def _names(
     found = f": {listed(names)}" if names else ""
     lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{found}")
     if wanted.name == ALL and not names:
-        story.conclusion = f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare labels and namespace"
+        story.conclusion = (
+            f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare "
+            "labels and namespace"
+        )
     return names
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Prometheus' answer about some objects. `names` are those the cluster has, None when it was not asked."""
+    """Prometheus' answer about some objects.
+
+    `names` are those the cluster has, None when it was not asked.
+    """
 
     inquiry: Inquiry
     lines: list[str]
@@ -167,7 +179,7 @@ class _Answer:
         return empty.no_sample_of_object(case, self.wanted, name, label, resource, exists=self._exists())
 
     async def _too_old(self) -> str:
-        """Return the sentence for values that `maxSampleAge` leaves out, "" when there are none."""
+        """Return the sentence for values that `maxSampleAge` leaves out, "" without any."""
         rule, oldest = self.entry.rule, self.entry.rule.config.max_sample_age
         if rule.age is None or oldest is None:
             return ""
@@ -198,7 +210,10 @@ class _Answer:
         if wanted.name != ALL:
             return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"
         lost = [name for name in self.asked if name not in values or values[name].fault]
-        number = f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a value"
+        number = (
+            f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a "
+            "value"
+        )
         why = f", {listed(lost)} not: give one of these to --object to see why" if lost else ""
         return f"{metric} of {wanted} is served: {number}{why}"
 

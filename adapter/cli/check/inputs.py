@@ -12,7 +12,10 @@ from adapter.provider.rules_files import EMPTY, RulesFiles
 
 
 def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]]:
-    """Return name and text of each file, folders opened, ``-`` read from standard input; `fatal` grows with what cannot be read."""
+    """Return name and text of each file, folders opened, ``-`` read from standard input.
+
+    `fatal` grows with what cannot be read.
+    """
     texts: list[tuple[str, str]] = []
     for name in files:
         if name != STDIN:
@@ -49,7 +52,10 @@ def _parse(text: str, source: str) -> Parsed:
 
 
 def render_config(files: Sequence[str]) -> str:
-    """Return the rules file that the chart makes of its values; a rules file is returned as it is. InputError."""
+    """Return the rules file that the chart makes of its values.
+
+    A rules file is returned as it is. InputError.
+    """
     fatal: list[Fault] = []
     rendered = []
     for source, text in read_texts(files, fatal):
@@ -63,7 +69,7 @@ def render_config(files: Sequence[str]) -> str:
 
 
 def assumed_catalogue(config: RulesConfig) -> tuple[Catalogue, tuple[Fault, ...]]:
-    """Return the built-in kinds and those that the rules name with a group besides, with a note on each of these."""
+    """Return the built-in kinds and those that the rules name with a group, and a note on each of these."""
     unknown = [
         (rule, override)
         for rule in (*config.rules, *config.external_rules)

@@ -1,6 +1,7 @@
 """Warnings about what a rule asks Prometheus: its selector of series and its query, as PromQL reads them.
 
-A query is judged by its examples, with stand-ins for series and objects. Findings are (path below the rule, value, sentence).
+A query is judged by its examples, with stand-ins for series and objects. Findings are (path below the rule,
+value, sentence).
 """
 
 import re
@@ -15,7 +16,8 @@ from adapter.rules import label_flow, matchers
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.preview import Example, Sketch, named_series, parse_selector
 
-# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and scrapes.
+# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and
+# scrapes.
 SCRAPES_IN_WINDOW = 4
 
 _RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv"})
@@ -86,9 +88,11 @@ def _check_template(made: Sketch) -> Iterator[Finding]:
         yield "metricsQuery", "", sentence
     if not {"LabelMatchers", "LabelValuesByName"} & set(fields):
         sentence = (
-            "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a request changes the answer"
+            "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a request "
+            "changes the answer"
             if made.external
-            else "the query does not use <<.LabelMatchers>>, so every request asks for all objects of all namespaces"
+            else "the query does not use <<.LabelMatchers>>, so every request asks for all objects of "
+            "all namespaces"
         )
         yield "metricsQuery", "", sentence
 
@@ -98,7 +102,10 @@ def _unparsed(example: Example, error: ValueError) -> str:
     if "{{" in example.promql:
         return "templates are written << >>, not {{ }}"
     if _LEADING_COMMA.search(example.promql):
-        return "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it may be empty"
+        return (
+            "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it may be "
+            "empty"
+        )
     reason = matchers.shorten(str(error))
     return (
         f"{reason} (a range such as [5m] belongs inside a function such as rate)"
@@ -142,7 +149,10 @@ def _check_windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[F
 
     promql.walk(parsed, look)
     for window in found:
-        sentence = f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the value is gone"
+        sentence = (
+            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the "
+            "value is gone"
+        )
         yield "metricsQuery", f"[{window}]", sentence
 
 

@@ -1,7 +1,7 @@
 """Why a metric that is in Prometheus is not in the API: one sentence that names the cause and the remedy.
 
-Judged from what the rules make of their series (`trace`) and from whether the series exist at all. `empty` explains why
-a metric that is served has no value.
+Judged from what the rules make of their series (`trace`) and from whether the series exist at all. `empty`
+explains why a metric that is served has no value.
 """
 
 import difflib
@@ -24,8 +24,8 @@ _RULE = re.compile(r"^(.*?\[[0-9]+\])")
 class MissingCase:
     """What is known of a metric that is not served.
 
-    `probes` are the series lists of `probe_names`, by name; `left_out` the paths of rules with faults; `look_back` how far back
-    series were looked for, as people write it.
+    `probes` are the series lists of `probe_names`, by name; `left_out` the paths of rules with faults;
+    `look_back` how far back series were looked for, as people write it.
     """
 
     metric: str
@@ -37,7 +37,10 @@ class MissingCase:
 
 
 def probe_names(metric: str, traces: Iterable[RuleTrace]) -> tuple[str, ...]:
-    """Return the series names to look for outside any rule: the metric's own, and those of rules that match nothing."""
+    """Return the series names to look for outside any rule.
+
+    The metric's own, and those of rules that match nothing.
+    """
     fixed = [
         name for traced in traces if not traced.matched and (name := traced.fixed_name(metric)) is not None
     ]
@@ -45,7 +48,10 @@ def probe_names(metric: str, traces: Iterable[RuleTrace]) -> tuple[str, ...]:
 
 
 def rules_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the rules that faults lie in, from the faults' paths; what lies outside a rule counts as itself."""
+    """Return the rules that faults lie in, from the faults' paths.
+
+    What lies outside a rule counts as itself.
+    """
     return tuple(
         dict.fromkeys(match[1] if (match := _RULE.match(path)) else path or "the file" for path in paths)
     )
@@ -87,15 +93,17 @@ def guess_overrides(labels: Iterable[str]) -> list[str]:
 
 
 def _dropped(case: MissingCase) -> str:
-    """Judge a filter that takes away the series that would become the metric, or the one that has its name."""
+    """Judge a filter that drops the series that would become the metric, or the series of its name."""
     for traced in case.traces:
         for rejected in traced.rejected:
             if case.metric not in {rejected.otherwise, rejected.series.name}:
                 continue
             if rejected.reason == naming.UNWRITABLE:
                 return (
-                    f"{traced.place} leaves out the series {trace.shown(rejected.series.name)}, because it has "
-                    f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by a recording rule"
+                    f"{traced.place} leaves out the series {trace.shown(rejected.series.name)}, because "
+                    "it has "
+                    f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
+                    "a recording rule"
                 )
             return (
                 f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: "
@@ -109,7 +117,10 @@ def _renamed(case: MissingCase) -> str:
     for traced in case.traces:
         for name, series in traced.others.items():
             if any(each.name == case.metric for each in series):
-                return f"{traced.place} serves the series {case.metric} as {name}: ask for that, or change its name.as"
+                return (
+                    f"{traced.place} serves the series {case.metric} as {name}: ask for that, or change its "
+                    "name.as"
+                )
     return ""
 
 
@@ -122,7 +133,10 @@ def _unread(case: MissingCase) -> str:
         )
     for traced in case.traces:
         if traced.error and traced.rule.namer.may_give(case.metric):
-            return f"the series of {traced.place} could not be read ({traced.error}): fix its seriesQuery or the connection"
+            return (
+                f"the series of {traced.place} could not be read ({traced.error}): fix its seriesQuery or "
+                "the connection"
+            )
     return ""
 
 
@@ -135,15 +149,18 @@ def _missing(case: MissingCase) -> str:
         found = case.probes.get(name, ())
         if isinstance(found, PrometheusError) or not found:
             return (
-                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series in the last "
+                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series "
+                "in the last "
                 f"{case.look_back}: check that its targets are up, and the name"
             )
         labels = frozenset[str]().union(*(series.labels for series in found))
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded:
             return (
-                f"Prometheus has {name}, but not with {_label(demanded)} that the seriesQuery of {traced.place} demands: "
-                f"write the rule with labels that are there ({listed(sorted(labels))}), or have them added when it is scraped"
+                f"Prometheus has {name}, but not with {_label(demanded)} that the seriesQuery of "
+                f"{traced.place} demands: "
+                f"write the rule with labels that are there ({listed(sorted(labels))}), or have them "
+                "added when it is scraped"
             )
         return (
             f"Prometheus has {name}, but no series passes all matchers in the seriesQuery of {traced.place}: "
@@ -161,7 +178,8 @@ def _other_case(case: MissingCase) -> str:
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
             return (
-                f"{name} is served, but autoscalers ask for external metrics in lower case and never find it: "
+                f"{name} is served, but autoscalers ask for external metrics in lower case and never "
+                "find it: "
                 "give it a lower-case name through name.as"
             )
     return ""
@@ -205,7 +223,8 @@ def _unknown(case: MissingCase) -> str:
     if not case.traces:
         return "the file has no rule: add one that asks for the series"
     return (
-        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that name in the last "
+        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that "
+        "name in the last "
         f"{case.look_back}: check the spelling, or add a rule"
     )
 

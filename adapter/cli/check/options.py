@@ -1,6 +1,7 @@
-"""The command line of `fastpath check`: its own options, and those of `fastpath serve` about rules and connections.
+"""The command line of `fastpath check`.
 
-It accepts every flag of `fastpath serve`, so that the command line of a server can be checked.
+Its own options, and those of `fastpath serve` about rules and connections. It accepts every flag of `fastpath
+serve`, so that the command line of a server can be checked.
 """
 
 from collections.abc import Iterator
@@ -39,8 +40,10 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
     object: str = _checking(
         FlagType.TEXT,
         "",
-        "With --why: the object whose value is wanted, as KIND/NAMESPACE/NAME, or KIND/NAME for a kind without "
-        "namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external metric the namespace of "
+        "With --why: the object whose value is wanted, as KIND/NAMESPACE/NAME, or KIND/NAME for a kind "
+        "without "
+        "namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external metric "
+        "the namespace of "
         "the autoscaler.",
         metavar="object",
     )
@@ -69,7 +72,8 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
     prometheus_url: str = option(
         FlagType.TEXT,
         "",
-        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is not asked.",
+        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it "
+        "Prometheus is not asked.",
         group="Prometheus",
         metavar="url",
         check=checks.prometheus_url,
@@ -108,15 +112,17 @@ COMMAND = Command(
     options=CheckOptions,
     usage="FILE... [flags]",
     about="""\
-Prints what each rule asks Prometheus and what it serves, and everything that is wrong with it. FILE is a rules file,
-the values of the prometheus-community chart, a folder of them, or - for standard input.
+Prints what each rule asks Prometheus and what it serves, and everything that is wrong with it. FILE
+is a rules file, the values of the prometheus-community chart, a folder of them, or - for standard
+input.
 
-Exit status: 0 for files without a fault, also with warnings unless --strict is given; with --why, when an
-autoscaler gets a value. 1 when Prometheus or the API server cannot be asked; with --why, when an autoscaler gets
-no value. 2 for faults in a file or on the command line.
+Exit status: 0 for files without a fault, also with warnings unless --strict is given; with --why,
+when an autoscaler gets a value. 1 when Prometheus or the API server cannot be asked; with --why,
+when an autoscaler gets no value. 2 for faults in a file or on the command line.
 
-With --prometheus-url it reads the series and runs the queries; with --lister-kubeconfig the kinds of objects are
-those of the cluster, else the built-in ones. It accepts all flags of `fastpath serve`.
+With --prometheus-url it reads the series and runs the queries; with --lister-kubeconfig the kinds
+of objects are those of the cluster, else the built-in ones. It accepts all flags of `fastpath
+serve`.
 """,
     hidden=frozenset(flags_of(RulesOptions)) - _SHOWN | frozenset(flags_of(ProcessOptions)),
     unread=serve_flags_without(CheckOptions),

@@ -1,4 +1,7 @@
-"""The report of `fastpath check`: one value for each rule and each resource query, shown as lines or as JSON."""
+"""The report of `fastpath check`.
+
+One value for each rule and each resource query, shown as lines or as JSON.
+"""
 
 import re
 from collections import Counter
@@ -26,10 +29,11 @@ CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io",
 
 
 class Report(NamedTuple):
-    """One rule, or one query of the resource rules: what it would do, its warnings, and what Prometheus answered.
+    """One rule, or one query of the resource rules.
 
-    `made` is None for a query of the resource rules. `example` is the example that is shown and asked, None without any.
-    `unread` says why the series were not read. `answer` is for all objects, None if it was not asked.
+    What it would do, its warnings, and what Prometheus answered. `made` is None for a query of the resource
+    rules. `example` is the example that is shown and asked, None without any. `unread` says why the series
+    were not read. `answer` is for all objects, None if it was not asked.
     """
 
     path: str
@@ -86,7 +90,10 @@ class Summary:
         return sum(len(report.warnings) for report in self.reports) + len(self.warnings)
 
     def text(self) -> str:
-        """Return the report for people: a block for each rule and for each resource query, and a line that counts."""
+        """Return the report for people.
+
+        A block for each rule and for each resource query, and a line that counts.
+        """
         blocks = ["\n".join(_block(report)) for report in self.reports]
         blocks += ["\n".join([warning.path, _warning(warning, "")]) for warning in self.warnings]
         apis = Counter(report.api for report in self.reports)
@@ -157,12 +164,18 @@ def _line(label: str, text: str) -> str:
 
 
 def place_of(source: str, line: int) -> str:
-    """Return file and line; the line alone is left out where it is not known, as for the chart's own rules."""
+    """Return file and line.
+
+    The line alone is left out where it is not known, as for the chart's own rules.
+    """
     return f"{source}:{line}" if line else source
 
 
 def printable(text: str) -> str:
-    """Return text for a terminal: labels and values of series may hold control characters, which are shown as escapes."""
+    """Return text for a terminal.
+
+    Labels and values of series may hold control characters, which are shown as escapes.
+    """
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 

@@ -61,7 +61,7 @@ class PrometheusReader:
     look_back: float
 
     async def lists(self, selectors: Sequence[str]) -> Lists:
-        """Return the series of each selector, or why nobody knows; a selector without a character is not asked for."""
+        """Return the series of each selector, or why they are unknown; an empty selector is not asked for."""
         empty = PrometheusError("query", "there is no seriesQuery")
         lists = dict(
             await self.lister.series([each for each in selectors if each], self.now - self.look_back)
@@ -79,7 +79,10 @@ class PrometheusReader:
 async def open_cluster(
     options: ClusterOptions, clock: Clock, faults: ProblemLog, stack: AsyncExitStack
 ) -> ClusterReader | None:
-    """Return the API server of `--lister-kubeconfig`, None without that flag. InputError for a file that cannot be used."""
+    """Return the API server of `--lister-kubeconfig`, None without that flag.
+
+    InputError for a file that cannot be used.
+    """
     if not options.lister_kubeconfig:
         return None
     configuration = await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)

@@ -1,4 +1,7 @@
-"""What the steps of `fastpath check --why` share: whom to ask, the story so far, and how an answer is told."""
+"""What the steps of `fastpath check --why` share.
+
+Whom to ask, the story so far, and how an answer is told.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +54,10 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One look at one metric. `lists` are the series of every rule's selector; `cluster` is None where there is none to ask."""
+    """One look at one metric.
+
+    `lists` are the series of every rule's selector; `cluster` is None without one to ask.
+    """
 
     prometheus: "PrometheusReader"
     cluster: "ClusterReader | None"
@@ -69,9 +75,9 @@ class Inquiry:
         return frozenset() if isinstance(known, PrometheusError) else trace.label_names(known, series)
 
     async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult | None:
-        """Return the answer to the API's own query; where there is none, conclude with that.
+        """Return the answer to the API's own query; without one, conclude with the reason.
 
-        `accepts_warnings` says that the rule takes an answer with warnings, which is none otherwise.
+        `accepts_warnings` says that the rule takes an answer with warnings, which else counts as no answer.
         """
         lines.append(f"asks {report.one_line(promql)}")
         result = await self.prometheus.ask(promql)

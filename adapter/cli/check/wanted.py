@@ -1,6 +1,7 @@
-"""The object of `fastpath check --why`: how it is written, which entry of the registry answers for it, and with which query.
+"""The object of `fastpath check --why`.
 
-Where no entry answers, the functions return a sentence with cause and remedy in its place.
+How it is written, which entry of the registry answers for it, and with which query. Where no entry answers,
+the functions return a sentence with cause and remedy in its place.
 """
 
 import difflib
@@ -20,8 +21,9 @@ ALL = "*"
 
 
 class Wanted(NamedTuple):
-    """What the question is about: an object, all objects that match a selector (`name` is ``*``), or an external metric (`kind` is "").
+    """What the question is about.
 
+    An object, all objects that match a selector (`name` is ``*``), or an external metric (`kind` is "").
     `namespace` is None at the root.
     """
 
@@ -35,10 +37,13 @@ class Wanted(NamedTuple):
 
 
 def parse_wanted(text: str) -> Wanted:
-    """Read ``KIND/NAMESPACE/NAME``, ``KIND/NAME`` at the root, or a namespace alone for an external metric."""
+    """Read ``KIND/NAMESPACE/NAME``, ``KIND/NAME``, or a namespace alone for an external metric."""
     parts = text.split("/")
     if not all(parts) or len(parts) > 3:
-        expected = "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an external metric"
+        expected = (
+            "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an "
+            "external metric"
+        )
         raise InputError([Fault("--object", text, expected)])
     if len(parts) == 1:
         return Wanted("", parts[0], "")
@@ -59,7 +64,8 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     external = known.external.get(metric)
     if not kinds and external is not None:
         return (
-            f"{metric} is an external metric ({external.rule.config.path}), which describes no object: read it with a metric of "
+            f"{metric} is an external metric ({external.rule.config.path}), which describes no object: "
+            "read it with a metric of "
             "type External, or move the rule from externalRules to rules"
         )
     name, _, group = wanted.kind.partition(".")
@@ -81,7 +87,8 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     other = known.custom.get(msgspec.structs.replace(key, namespaced=not key.namespaced))
     if other is None:
         return (
-            f"{metric} is served for {listed(kinds)} and not for {resource.group_resource}, because no label of its series "
+            f"{metric} is served for {listed(kinds)} and not for {resource.group_resource}, because no "
+            "label of its series "
             f"names them: add the label that does to resources.overrides, such as {resource.singular}: "
             f"{{resource: {resource.singular}}}"
         )
@@ -97,7 +104,8 @@ def _wrong_scope(resource: APIResource, metric: str, wanted: Wanted) -> str:
             f"a namespace is asked for at the root, as autoscalers do too: write {wanted.kind}/{wanted.name}"
         )
     return (
-        f"{kind} are served at the root only, but an autoscaler asks for them under its own namespace and gets 404: read "
+        f"{kind} are served at the root only, but an autoscaler asks for them under its own namespace "
+        "and gets 404: read "
         f"{metric} through an object that lives in the namespace, or as an external metric"
     )
 
@@ -106,13 +114,14 @@ def wrong_api(known: Registry, metric: str) -> str:
     """Return the sentence for a custom metric that was asked for as an external one."""
     kinds = kinds_of(known, metric)
     return (
-        f"{metric} is a custom metric of {listed(kinds)} and not an external one: read it with a metric of type Pods or Object, or "
+        f"{metric} is a custom metric of {listed(kinds)} and not an external one: read it with a metric "
+        "of type Pods or Object, or "
         "move the rule from rules to externalRules"
     )
 
 
 def build_query(entry: CustomEntry, wanted: Wanted, selector: tuple[Matcher, ...]) -> MetricQuery | str:
-    """Return the query that the API sends for an object, or the sentence that says why there is none."""
+    """Return the query that the API sends for an object, or the sentence that says why it has no query."""
     converter = entry.rule.converter
     try:
         namespace_label = converter.label_for(NAMESPACES) if wanted.namespace is not None else ""
@@ -125,6 +134,7 @@ def build_query(entry: CustomEntry, wanted: Wanted, selector: tuple[Matcher, ...
         )
     except (NamingError, TemplateError) as error:
         return (
-            f"{entry.rule.config.path} has no label for namespaces ({error}), so nothing in a namespace can be asked for: add an "
+            f"{entry.rule.config.path} has no label for namespaces ({error}), so nothing in a namespace "
+            "can be asked for: add an "
             "override for namespace"
         )

@@ -1,6 +1,7 @@
-"""`fastpath check --why`: follows a metric from its series in Prometheus to the value of an object, or to where it ends.
+"""`fastpath check --why`.
 
-It asks one step after the other and reports each. The last line is the sentence of `missing` or `empty`.
+Follows a metric from its series in Prometheus to the value of an object, or to where it ends. It asks one
+step after the other and reports each. The last line is the sentence of `missing` or `empty`.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ _TOLD_RULES = 5
 class WhyQuestion:
     """What is to be explained: a metric and, if `wanted` is given, its value for that.
 
-    `objects` selects objects, `labels` the series of an external metric, `metric_labels` those of a custom one.
+    `objects` selects objects, `labels` the series of an external metric, `metric_labels` those of a custom
+    one.
     """
 
     metric: str

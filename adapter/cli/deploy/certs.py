@@ -1,6 +1,8 @@
-"""`fastpath certs`: the Secret that the Deployment expects, the caBundle for the APIServices, and a ConfigMap for scrapers.
+"""`fastpath certs`.
 
-Makes and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a new one.
+The Secret that the Deployment expects, the caBundle for the APIServices, and a ConfigMap for scrapers. Makes
+and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a
+new one.
 """
 
 import base64
@@ -62,7 +64,8 @@ class CertsOptions(GroupsOptions):
     previous: str = option(
         FlagType.TEXT,
         "",
-        "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle then holds them "
+        "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle "
+        "then holds them "
         "too, so that it can be applied before the certificate changes.",
         group="Certificate",
         metavar="file",
@@ -71,7 +74,8 @@ class CertsOptions(GroupsOptions):
     out_dir: str = option(
         FlagType.TEXT,
         "",
-        "Folder to write into, as a kustomize component; a new one, or one without these files. Without it all goes to "
+        "Folder to write into, as a kustomize component; a new one, or one without these files. Without "
+        "it all goes to "
         "standard output.",
         group="Certificate",
         metavar="folder",
@@ -83,13 +87,14 @@ COMMAND = Command(
     verb="certs",
     options=CertsOptions,
     about="""\
-Makes a serving certificate for Fastpath's Service and prints, as YAML, the Secret with it and a ConfigMap with its
-certificate authorities, which Prometheus reads. On standard error it prints the commands that set the caBundle of
-the APIServices. It contacts no cluster. The output holds a private key.
+Makes a serving certificate for Fastpath's Service and prints, as YAML, the Secret with it and a
+ConfigMap with its certificate authorities, which Prometheus reads. On standard error it prints the
+commands that set the caBundle of the APIServices. It contacts no cluster. The output holds a
+private key.
 
-With --out-dir the files go into a folder, which is a kustomize component that also sets the caBundle: secret.yaml,
-ca-configmap.yaml, ca.crt. To renew, give the old ca.crt as --previous and apply in the order that is printed then:
-the new certificate is trusted before it is served.
+With --out-dir the files go into a folder, which is a kustomize component that also sets the
+caBundle: secret.yaml, ca-configmap.yaml, ca.crt. To renew, give the old ca.crt as --previous and
+apply in the order that is printed then: the new certificate is trusted before it is served.
 """,
     deprecated=(renamed("output", "out-dir", shorthand="o"),),
 )
@@ -98,7 +103,10 @@ _HEAD = "# Made by `fastpath certs` for {service}, good until {until:%Y-%m-%d}.\
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make certificates; 0 when they are written. InputError for a wrong command line and for files that cannot be used."""
+    """Make certificates.
+
+    0 when they are written. InputError for a wrong command line and for files that cannot be used.
+    """
     options = command_line.read(COMMAND, arguments)
     if options is None:
         return 0
@@ -142,7 +150,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build_secret(service: ServiceReference, issued: Issued) -> Document:
-    """Return the Secret that the Deployment mounts; `ca.crt` is for those who verify, and for the next renewal."""
+    """Return the Secret that the Deployment mounts.
+
+    `ca.crt` is for those who verify, and for the next renewal.
+    """
     pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
     return {
         "apiVersion": "v1",
@@ -154,7 +165,7 @@ def build_secret(service: ServiceReference, issued: Issued) -> Document:
 
 
 def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
-    """Return the ConfigMap with the authorities for scrapers, which then need not read the Secret with the key."""
+    """Return the ConfigMap with the authorities, so that scrapers need not read the Secret with the key."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -166,13 +177,17 @@ def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
 def build_patch(bundle: str) -> str:
     """Return the merge patch that sets the caBundle of an APIService.
 
-    A patch, not server-side apply: kubectl warns at length where the APIService was applied from the client before.
+    A patch, not server-side apply: kubectl warns at length where the APIService was applied from the client
+    before.
     """
     return json.dumps({"spec": {"caBundle": bundle}})
 
 
 def build_component(bundle: str) -> Document:
-    """Return the kustomization of the folder: adds both objects, and the bundle to each APIService there is by then."""
+    """Return the kustomization of the folder.
+
+    Adds both objects, and the bundle to each APIService there is by then.
+    """
     operation = {"op": "add", "path": "/spec/caBundle", "value": bundle}
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
@@ -187,7 +202,10 @@ def _dump(*documents: object) -> str:
 
 
 def _read_authorities(name: str, now: datetime) -> bytes:
-    """Return the authorities of a file that are still good, as PEM: those that ended vouch for nothing any more."""
+    """Return the authorities of a file that are still good, as PEM.
+
+    Those that ended vouch for nothing any more.
+    """
     try:
         found = x509.load_pem_x509_certificates(Path(name).read_bytes())
     except (OSError, ValueError) as error:
@@ -200,7 +218,10 @@ def _read_authorities(name: str, now: datetime) -> bytes:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files, for their owner alone; none that is there is replaced, for it may be the key in use."""
+    """Write the files, for their owner alone.
+
+    None that is there is replaced, for it may be the key in use.
+    """
     for name in files:
         if (folder / name).exists():
             raise InputError([Fault("--out-dir", str(folder / name), "exists: expected a new folder")])

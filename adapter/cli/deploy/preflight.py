@@ -1,6 +1,7 @@
-"""`fastpath preflight`: which server has the metrics APIs of a cluster now, and whether the manifests may be applied.
+"""`fastpath preflight`.
 
-It changes nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
+Which server has the metrics APIs of a cluster now, and whether the manifests may be applied. It changes
+nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ class PreflightOptions(KubeconfigOptions, GroupsOptions):
 
     groups: tuple[str, ...] = GROUPS(
         "",
-        f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are shown; those that "
+        f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are "
+        "shown; those that "
         f"are registered to Fastpath count, and {DEFAULT_GROUPS}.",
     )
 
@@ -37,11 +39,11 @@ COMMAND = Command(
     verb="preflight",
     options=PreflightOptions,
     about="""\
-Shows which server has the metrics APIs of a cluster now, and whether the HPA controller may read them. It changes
-nothing.
+Shows which server has the metrics APIs of a cluster now, and whether the HPA controller may read
+them. It changes nothing.
 
-Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to another server
-or the cluster cannot be asked, 2 when the command line or the kubeconfig is wrong.
+Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to
+another server or the cluster cannot be asked, 2 when the command line or the kubeconfig is wrong.
 """,
 )
 
@@ -65,7 +67,10 @@ READERS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask; 0 when every group that counts is free or ours, else 1. KubernetesError when the cluster cannot be asked."""
+    """Ask; 0 when every group that counts is free or ours, else 1.
+
+    KubernetesError when the cluster cannot be asked.
+    """
     options = command_line.read(COMMAND, arguments)
     return 0 if options is None else asyncio.run(_run(options))
 
@@ -89,7 +94,10 @@ async def _judge(client: KubernetesClient, options: PreflightOptions) -> list[Fi
 
 
 def _concerned(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the groups that count where none was given: the one that the manifests always register, and those of ours."""
+    """Return the groups that count where none was given.
+
+    The one that the manifests always register, and those of ours.
+    """
     ours = {_group_of(finding) for finding in findings if finding.owner is Owner.OURS}
     return tuple(group for group in apiservices.VERSIONS if group == DEFAULT_GROUPS or group in ours)
 
@@ -111,7 +119,10 @@ def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> int:
 
 
 async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:
-    """Print which rights are missing. None of this is a refusal: rights come with the manifests, or from another source."""
+    """Print which rights are missing.
+
+    None of this is a refusal: rights come with the manifests, or from another source.
+    """
     for verb in ("create", "patch"):
         if not await registrations.is_allowed(client, Access(verb, "apiregistration.k8s.io", "apiservices")):
             _complain(

@@ -1,6 +1,7 @@
-"""What all autoscalers of a cluster share, read once: who serves the metrics APIs and by which rules, who decides and how often.
+"""What all autoscalers of a cluster share, read once.
 
-Reads and asks; judges nothing and prints nothing. What a person may not read is `Unread` with the server's words.
+The servers of the metrics APIs, their rules, leaders and periods. What the user may not read is `Unread` with
+the server's words.
 """
 
 import asyncio
@@ -80,7 +81,7 @@ class ClusterContext:
         return found
 
     async def serving(self, group: str) -> Serving | Unread:
-        """Return who serves an API."""
+        """Return the server of an API group."""
         return await self.once(f"serving {group}", lambda: self._read_serving(group))
 
     async def _read_serving(self, group: str) -> Serving | Unread:
@@ -192,7 +193,8 @@ class ClusterContext:
             places = {place for pod in pods for place in _rules_of(pod)}
             if not places:
                 return Unread(
-                    f"the pods of Service {found.service} name no rules in a ConfigMap: give them with --config"
+                    f"the pods of Service {found.service} name no rules in a ConfigMap: give them with "
+                    "--config"
                 )
             texts = []
             for name, key in sorted(places):
@@ -210,7 +212,7 @@ class ClusterContext:
 
 
 def _shard_of(lease: str, name: str) -> Shard | None:
-    """Return the shard whose Lease this is, None for that of somebody else."""
+    """Return the shard whose Lease this is, None for a Lease of another program."""
     if lease == name:
         return WHOLE
     try:

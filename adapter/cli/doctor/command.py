@@ -1,8 +1,9 @@
-"""`fastpath doctor`: how long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps most.
+"""`fastpath doctor`.
 
-The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in `finding`,
-and how it is told in `report`. FastPathAutoscalers are read too, and `fast` says of them what can be seen from
-outside.
+How long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps
+most. The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in
+`finding`, and how it is told in `report`. FastPathAutoscalers are read too, and `fast` says of them what can
+be seen from outside.
 """
 
 import asyncio
@@ -55,7 +56,10 @@ class Found(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Examine; 0 without a fault, 1 for faults. KubernetesError when the autoscalers cannot be read, InputError for the command line."""
+    """Examine; 0 without a fault, 1 for faults.
+
+    KubernetesError when the autoscalers cannot be read, InputError for the command line.
+    """
     options = command_line.read(COMMAND, arguments)
     if options is None:
         return 0
@@ -110,7 +114,10 @@ async def _run(options: DoctorOptions) -> Found:
 
 
 class Doctor:
-    """Examines autoscalers of one cluster. `period` is that of the HPA controller where somebody has said it, in seconds, else 0."""
+    """Examines autoscalers of one cluster.
+
+    `period` is the HPA controller's in seconds if a flag gives it, else 0.
+    """
 
     def __init__(
         self, autoscalers: AutoscalerReader, around: ClusterContext, sources: SourceReader, clock: Clock
@@ -123,7 +130,10 @@ class Doctor:
         self._free = asyncio.Semaphore(_TOGETHER)
 
     async def examine(self, namespace: str, name: str) -> Found:
-        """Return what is found of one autoscaler, of a namespace or of all. RunError for what is not there."""
+        """Return what is found of one autoscaler, of a namespace or of all.
+
+        RunError for what is not there.
+        """
         try:
             listed = await self._autoscalers.hpas(namespace)
         except KubernetesError as error:

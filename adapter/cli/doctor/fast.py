@@ -1,8 +1,8 @@
 """What `fastpath doctor` says of a FastPathAutoscaler.
 
 Its chain is not walked: the scaler keeps what it decided and from which values, and `fastpath explain` shows
-that. Here is what can be wrong from outside: another autoscaler on the target, no scaler that leads, a condition
-that is False. Pure.
+that. Here is what can be wrong from outside: another autoscaler on the target, no scaler that leads, a
+condition that is False. Pure.
 """
 
 from typing import Any, NamedTuple

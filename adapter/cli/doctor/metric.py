@@ -1,7 +1,7 @@
 """The hops of one metric: from the load to the count that is written.
 
-Pure: `facts` in, `hop` values out. The times are those of what comes round at a fixed interval, half of it usually and all
-of it at most; over a range window a step is halfway in after half of it.
+Pure: `facts` in, `hop` values out. The times are those of what comes round at a fixed interval, half of it
+usually and all of it at most; over a range window a step is halfway in after half of it.
 """
 
 import math
@@ -15,7 +15,10 @@ TICK = 1.0
 """How often Fastpath decides."""
 
 ASKED_EVERY = 15.0
-"""How often Fastpath asks for metrics that others serve: the default of its --horizontal-pod-autoscaler-sync-period."""
+"""How often Fastpath asks for metrics that others serve.
+
+The default of its --horizontal-pod-autoscaler-sync-period.
+"""
 
 _BRISK_SCRAPE = 5.0
 _SLOW_SCRAPE = 15.0
@@ -45,7 +48,8 @@ def _is_read_directly(metric: MetricFacts, *, boosted: bool) -> bool:
     return boosted and isinstance(metric.source, SourceFacts) and metric.source.scraped is not None
 
 
-# -- from the load to a sample ------------------------------------------------------------------------------------------------
+# -- from the load to a sample
+# ------------------------------------------------------------------------------------------------
 
 
 def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
@@ -98,7 +102,10 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
 
 
 def _hidden(facts: Facts) -> float:
-    """Return how many seconds of the newest past the engine hides; 0 if that is not known or less than a second."""
+    """Return how many seconds of the newest past the engine hides.
+
+    0 if that is not known or less than a second.
+    """
     return 0.0 if isinstance(facts.delay, Unread) or facts.delay < 1.0 else facts.delay
 
 
@@ -175,7 +182,8 @@ def _delay(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]
     yield Hop("engine", State.WARNING, text, Took(hidden, hidden), change)
 
 
-# -- from a sample to a count -------------------------------------------------------------------------------------------------
+# -- from a sample to a count
+# -------------------------------------------------------------------------------------------------
 
 
 def _api(facts: Facts, metric: MetricFacts) -> Hop:
@@ -184,7 +192,7 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
         return Hop("metrics API", State.UNKNOWN, answer.why)
     if answer.error and answer.status != 403 and not isinstance(serving, Unread):
         if not serving.owner:
-            text = f"nobody serves {serving.group}"
+            text = f"no APIService is registered for {serving.group}"
             return Hop("metrics API", State.FAULT, text, change=Improvement(_INSTALL[serving.group]))
         if serving.fault:
             return _unavailable(serving.owner, serving.group, serving.fault)
@@ -249,7 +257,7 @@ def _decision(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Hop:
     if boosted and is_ours(metric):
         return Hop("decision", State.OK, "Fastpath decides every second and raises at once", evenly(TICK))
     if boosted and isinstance(metric.serving, Unread):
-        return Hop("decision", State.UNKNOWN, f"who serves the metric is not known: {metric.serving.why}")
+        return Hop("decision", State.UNKNOWN, f"the server of the metric is unknown: {metric.serving.why}")
     if boosted:
         text = f"Fastpath asks others for a metric every {seconds(ASKED_EVERY)}, by default"
         return Hop("decision", State.OK, text, evenly(ASKED_EVERY))

@@ -34,7 +34,8 @@ class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
     horizontal_pod_autoscaler_sync_period: float = option(
         FlagType.DURATION,
         "0s",
-        "How often the HPA controller decides. 0s: as the Pod of kube-controller-manager says; if that cannot be seen, "
+        "How often the HPA controller decides. 0s: as the Pod of kube-controller-manager says; if that "
+        "cannot be seen, "
         "15s, Kubernetes' default.",
         group="HPA controller",
         check=checks.not_negative,
@@ -42,7 +43,8 @@ class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
     config: tuple[str, ...] = option(
         FlagType.ARRAY,
         "",
-        "Rules file, or a folder of them; can be repeated. Without it the rules are read from the ConfigMap of the "
+        "Rules file, or a folder of them; can be repeated. Without it the rules are read from the "
+        "ConfigMap of the "
         "server behind the metrics APIs.",
         group="Rules",
         metavar="path",
@@ -51,7 +53,8 @@ class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
     prometheus_url: str = _prometheus(
         FlagType.TEXT,
         "",
-        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is not asked, "
+        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it "
+        "Prometheus is not asked, "
         "and the hops scrape and engine stay unknown.",
         metavar="url",
         check=checks.prometheus_url,
@@ -82,17 +85,17 @@ COMMAND = Command(
     options=DoctorOptions,
     usage="[NAMESPACE[/NAME]] [flags]",
     about="""\
-Follows a HorizontalPodAutoscaler from the load to ready pods: how long each hop takes, what is wrong, and the one
-change that helps most. Of a FastPathAutoscaler it shows what its conditions and its target say; `fastpath explain`
-has its decisions. Without a name it lists all autoscalers, one line each. It changes nothing, and names what you may
-not read.
+Follows a HorizontalPodAutoscaler from the load to ready pods: how long each hop takes, what is
+wrong, and the one change that helps most. Of a FastPathAutoscaler it shows what its conditions and
+its target say; `fastpath explain` has its decisions. Without a name it lists all autoscalers, one
+line each. It changes nothing, and names what you may not read.
 
-Exit status: 0 without a fault (a warning is not a fault), 1 for faults or when the cluster cannot be asked, 2 when
-the command line or a file is wrong.
+Exit status: 0 without a fault (a warning is not a fault), 1 for faults or when the cluster cannot
+be asked, 2 when the command line or a file is wrong.
 
-A hop is unknown if its source is not given: the hops scrape and window need the rules, from the ConfigMap of the
-server behind the metrics APIs or from --config; scrape and engine need --prometheus-url, with the query parameters
-that the server is given.
+A hop is unknown if its source is not given: the hops scrape and window need the rules, from the
+ConfigMap of the server behind the metrics APIs or from --config; scrape and engine need
+--prometheus-url, with the query parameters that the server is given.
 """,
     deprecated=(replaced("json", "output", "json"),),
 )

@@ -1,6 +1,7 @@
-"""What `fastpath doctor` reads of one autoscaler: its object, its target with the pods, the values that it gets.
+"""What `fastpath doctor` reads of one autoscaler.
 
-Reads and asks; judges nothing and prints nothing. What a person may not read is `Unread` with the server's words.
+Its object, its target with the pods, the values that it gets. What the user may not read is `Unread` with the
+server's words.
 """
 
 import statistics
@@ -57,7 +58,10 @@ class AutoscalerReader:
         return (await fetch(self._client, f"{_HPAS}{within}/horizontalpodautoscalers", ItemList[HPA])).items
 
     async def fpas(self, namespace: str) -> tuple[FPA, ...] | Unread:
-        """Return the FastPathAutoscalers of a namespace, of all with ""; none if the cluster lacks the kind."""
+        """Return the FastPathAutoscalers of a namespace, of all with "".
+
+        None if the cluster lacks the kind.
+        """
         within = f"/namespaces/{namespace}" if namespace else ""
         try:
             return (await fetch(self._client, f"{_FPAS}{within}/{PLURAL}", ItemList[FPA])).items
@@ -146,7 +150,7 @@ class AutoscalerReader:
 
 
 def starts_of(pods: Sequence[PodDocument]) -> Starts | None:
-    """Return how long pods took to become ready, of those that never restarted; None where there is none."""
+    """Return how long pods took to become ready, of those that never restarted; None without one."""
     took = [
         (pod.ready.last_transition_time - pod.metadata.creation_timestamp) / SECOND
         for pod in pods

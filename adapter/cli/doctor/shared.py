@@ -1,6 +1,7 @@
-"""The hops that all metrics of an autoscaler share: boosting, the autoscaler itself, how fast it may grow, how long pods start.
+"""The hops that all metrics of an autoscaler share.
 
-Pure: `facts` in, `hop` values out.
+Boosting, the autoscaler itself, how fast it may grow, how long pods start. Pure: `facts` in, `hop` values
+out.
 """
 
 import msgspec
@@ -18,7 +19,7 @@ from adapter.model.autoscaling.hpa import Condition
 from adapter.model.timestamps import SECOND, write_instant
 
 BOOSTING, FLOOR = "boost", "floor"
-"""The hop about boosting, and what it is called where the floor cannot be read, which concerns the HPA itself."""
+"""The name of the hop about boosting; a floor that cannot be read concerns the HPA itself."""
 
 _LATE = 60.0
 """A Lease that was to be renewed so many seconds ago has no holder; clocks differ by less."""
@@ -47,11 +48,15 @@ def _is_ambiguous(facts: Facts) -> bool:
     )
 
 
-# -- boosting -----------------------------------------------------------------------------------------------------------------
+# -- boosting ------------------------------------------------------------------------------------------------
+# -----------------
 
 
 def boost_hop(facts: Facts) -> Hop | None:
-    """Return how it stands with annotation, handshake and floor; None for an autoscaler without any of them."""
+    """Return how it stands with annotation, handshake and floor.
+
+    None for an autoscaler without any of them.
+    """
     boost = facts.boost
     if boost is None:
         return None
@@ -69,7 +74,7 @@ def boost_hop(facts: Facts) -> Hop | None:
         apart = Improvement(f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}")
         return _hop(State.FAULT, f"it is only advised: {model.owned(boost.owner)}", apart)
     if wishes.mode == BOOST and not boost.handshake.holds:
-        again = Improvement("write annotation and handshake anew: fastpath boost HPA.yaml")
+        again = Improvement("write annotation and handshake again: fastpath boost HPA.yaml")
         return _hop(State.FAULT, f"it is only advised: {boost.handshake.fault}", again)
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
@@ -106,7 +111,7 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
     elif answer.status == 403 and serving.owner and not serving.fault:
         return None
     else:
-        why = (serving.fault or why) if serving.owner else f"nobody serves {serving.group}"
+        why = (serving.fault or why) if serving.owner else f"no APIService is registered for {serving.group}"
     return _stopped(facts, why)
 
 
@@ -145,7 +150,10 @@ def _unheld(leader: Leader) -> str:
     if not leader.holder:
         return f"the Lease {leader.lease} has no holder"
     if leader.renewed is not None and leader.renewed > leader.duration + _LATE:
-        return f"{leader.holder} renewed the Lease {leader.lease} {seconds(leader.renewed)} ago for the last time"
+        return (
+            f"{leader.holder} renewed the Lease {leader.lease} {seconds(leader.renewed)} ago for the last "
+            "time"
+        )
     return ""
 
 
@@ -171,7 +179,8 @@ def _held(facts: Facts, boost: BoostFacts) -> Hop:
     return _hop(State.OK, f"the handshake is right and answers; {held}")
 
 
-# -- the autoscaler itself ----------------------------------------------------------------------------------------------------
+# -- the autoscaler itself
+# ----------------------------------------------------------------------------------------------------
 
 
 def autoscaler_hop(facts: Facts) -> Hop:
@@ -231,7 +240,8 @@ def _said(state: State, text: str, change: Improvement | None = None) -> Hop:
     return Hop("autoscaler", state, text, change=change, timed=False)
 
 
-# -- from a count to pods -----------------------------------------------------------------------------------------------------
+# -- from a count to pods
+# -----------------------------------------------------------------------------------------------------
 
 
 def behavior_hop(facts: Facts) -> Hop:

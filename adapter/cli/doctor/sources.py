@@ -1,6 +1,7 @@
-"""Where the metrics of autoscalers come from: the rule that makes one, the query it sends, and the series that the query reads.
+"""The sources of metrics.
 
-Reads rules, asks Prometheus; judges nothing and prints nothing. Law: the query is the one that the server sends, made by the same code.
+The rule that makes one, the query that it sends, and the series that the query reads. The query is the one
+that the server sends, made by the same code.
 """
 
 from collections.abc import Sequence
@@ -67,7 +68,10 @@ class SourceReader:
         self._clock = clock
 
     async def delay(self) -> float | Unread:
-        """Return how many seconds of the newest past the engine hides: what it takes for now, beside what it was asked for."""
+        """Return how many seconds of the newest past the engine hides.
+
+        What it takes for now, beside what it was asked for.
+        """
         if self._prometheus is None:
             return Unread("give --prometheus-url")
         return await self._around.once("delay", lambda: self._read_delay(self._querier))
@@ -114,7 +118,8 @@ class SourceReader:
             rule.config.ttl or 0.0,
         )
 
-    # -- rules --------------------------------------------------------------------------------------------------------------
+    # -- rules -----------------------------------------------------------------------------------------------
+    # ---------------
 
     async def _read_rules(self, group: str) -> "_Rules | Unread":
         parsed = self._given
@@ -129,7 +134,10 @@ class SourceReader:
         return _Rules(ruleset, registry.build(ruleset, await self._memory(ruleset), 1))
 
     async def _memory(self, ruleset: Ruleset) -> registry.Memory:
-        """Return the series of the rules: those there are, and where Prometheus does not say, those that the rules name."""
+        """Return the series of the rules.
+
+        Those there are, and where Prometheus does not say, those that the rules name.
+        """
         lists: Lists = {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
         memory: dict[str, tuple[registry.Known, ...]] = {}
         for made in [
@@ -174,10 +182,14 @@ class SourceReader:
         within = [Matcher(query.namespace_label, "=", namespace)] if query.namespace_label else []
         return entry.rule, query.render_with([*within, matchers.present(query.object_label)])
 
-    # -- series -------------------------------------------------------------------------------------------------------------
+    # -- series ----------------------------------------------------------------------------------------------
+    # ---------------
 
     async def _series(self, query: str) -> SeriesFacts | Unread:
-        """Return how often the series of a query are scraped: of several the slowest, for a value is no newer than that."""
+        """Return how often the series of a query are scraped.
+
+        Of several the slowest, for a value is no newer than that.
+        """
         if self._prometheus is None:
             return Unread("how often Prometheus scrapes is not known: give --prometheus-url")
         found: list[SeriesFacts] = []

@@ -1,6 +1,7 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-`autoscaler.decide.decision` decides, `autoscaler.decide.document` reads the input, `result` shows what came of it.
+`autoscaler.decide.decision` decides, `autoscaler.decide.document` reads the input, `result` shows what came
+of it.
 """
 
 import io
@@ -48,9 +49,10 @@ COMMAND = Command(
     options=EvaluateOptions,
     usage="[FILE...] [flags]",
     about="""\
-Shows what Kubernetes' horizontal pod autoscaler (1.36) would do with the input of one sync: an autoscaler, the scale
-of its target, pods, metrics, and what earlier syncs recorded. It contacts no cluster. docs/evaluate.md has the
-document and an example. FILE is YAML or JSON; - or no FILE: standard input.
+Shows what Kubernetes' horizontal pod autoscaler (1.36) would do with the input of one sync: an
+autoscaler, the scale of its target, pods, metrics, and what earlier syncs recorded. It contacts no
+cluster. docs/evaluate.md has the document and an example. FILE is YAML or JSON; - or no FILE:
+standard input.
 """,
 )
 
@@ -71,7 +73,8 @@ def main(argv: Sequence[str]) -> int:
     return _evaluate_documents(paths, options.output, explain=options.explain)
 
 
-# --- lines -----------------------------------------------------------------------------------------------------------
+# --- lines
+# -----------------------------------------------------------------------------------------------------------
 
 
 class _Invalid(msgspec.Struct):
@@ -106,11 +109,15 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
     return status
 
 
-# --- documents -------------------------------------------------------------------------------------------------------
+# --- documents
+# -------------------------------------------------------------------------------------------------------
 
 
 def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> int:
-    """Answer each document; those that are not valid are reported on standard error, and the others evaluated."""
+    """Answer each document.
+
+    Those that are not valid are reported on standard error, and the others evaluated.
+    """
     status = 0
     written = 0
     for file in paths:
@@ -132,7 +139,7 @@ def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> 
 
 
 def _read(text: bytes, source: str) -> Iterator[Document | InputError]:
-    """Yield the documents of a text, which is JSON if it begins with a brace and can be read as such, else YAML."""
+    """Yield the documents of a text: JSON if it begins with a brace and can be read as such, else YAML."""
     if text.lstrip().startswith(b"{"):
         try:
             yield document.read_json(text, source)
@@ -164,7 +171,7 @@ def _read_yaml(text: bytes, source: str, not_json: InputError | None) -> Iterato
             yield _read_document(each, source)
         count += 1
     if not count:
-        yield InputError([Fault("", "", "expected a document; there is none", source)])
+        yield InputError([Fault("", "", "expected a document; the file is empty", source)])
 
 
 def _read_document(read: YAMLDocument, source: str) -> Document | InputError:

@@ -123,7 +123,10 @@ def test_what_people_may_not_expect_is_said(
     start = f"fastpath boost: standard input:1: HorizontalPodAutoscaler {name}: "
     assert err.splitlines() == [
         f"{start}autoscaling/v1 becomes autoscaling/v2, which has more than one metric",
-        f"{start}its name has more than 63 characters, so that its floor is read as a metric of the autoscaler itself",
+        (
+            f"{start}its name has more than 63 characters, so that its floor is read as a metric of the "
+            "autoscaler itself"
+        ),
         f"{start}it has no metrics, so that the API's default is written out: cpu at 80 %",
     ]
     made = yaml.safe_load(out)
@@ -183,8 +186,12 @@ async def test_kubectl_makes_the_same_of_the_patch(
 @pytest.mark.parametrize(
     ("flags", "text", "said"),
     [
-        ([], b"", "standard input: expected a HorizontalPodAutoscaler; there is none"),
-        ([], b"kind: Pod\n", "standard input: expected a HorizontalPodAutoscaler; there is none"),
+        ([], b"", "standard input: expected a HorizontalPodAutoscaler; the file has no such object"),
+        (
+            [],
+            b"kind: Pod\n",
+            "standard input: expected a HorizontalPodAutoscaler; the file has no such object",
+        ),
         ([], b"\xff", "standard input: not UTF-8: invalid start byte at byte 0"),
         ([], b"a: [", "standard input:1: not YAML"),
         (

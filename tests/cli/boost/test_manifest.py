@@ -44,7 +44,10 @@ spec:
 ...
 # end
 """
-SERVICE = 'apiVersion: v1\nkind: Service\nmetadata: {name: web, "annotations": {n: 010, t: 2026-11-20}}   # of\tit \n'
+SERVICE = (
+    'apiVersion: v1\nkind: Service\nmetadata: {name: web, "annotations": {n: 010, t: 2026-11-20}}   # '
+    "of\tit \n"
+)
 SHOP %= SERVICE
 
 BOOSTED = (
@@ -71,7 +74,8 @@ BOOSTED = (
     .replace('"b"}', '"b", "fastpath.io/mode": "boost"}')
     .replace(
         "50}}}]",
-        '50}}}, {"type": "External", "external": {"metric": {"name": "fastpath_replicas", "selector": {"matchLabels":'
+        '50}}}, {"type": "External", "external": {"metric": {"name": "fastpath_replicas", "selector": '
+        '{"matchLabels":'
         ' {"autoscaler": "api"}}}, "target": {"type": "AverageValue", "averageValue": "1"}}}]',
     )
 )
@@ -153,7 +157,10 @@ def test_notes_say_where() -> None:
     empty = one.replace("metrics:", "metrics: []\nx:").partition("x:")[0]
     made = manifest.change(empty, "shop.yaml", BOOST)
     assert made.notes == (
-        "shop.yaml:9: HorizontalPodAutoscaler web: it has no metrics, so that the API's default is written out: cpu at 80 %",
+        (
+            "shop.yaml:9: HorizontalPodAutoscaler web: it has no metrics, so that the API's default is "
+            "written out: cpu at 80 %"
+        ),
     )
     assert made.text.count("  metrics:\n  - type: Resource") == 1
 
@@ -181,8 +188,12 @@ def test_a_patch(case: str) -> None:
 
 
 FAULTS = {
-    "nothing": ("", False, ["a: expected a HorizontalPodAutoscaler; there is none"]),
-    "nothing of ours": (SERVICE, True, ["a: expected a HorizontalPodAutoscaler; there is none"]),
+    "nothing": ("", False, ["a: expected a HorizontalPodAutoscaler; the file has no such object"]),
+    "nothing of ours": (
+        SERVICE,
+        True,
+        ["a: expected a HorizontalPodAutoscaler; the file has no such object"],
+    ),
     "not YAML": ("a: [", False, ["a:1: not YAML"]),
     "two for a patch": (
         SHOP,

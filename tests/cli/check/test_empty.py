@@ -79,7 +79,8 @@ LOCATED = {
         "backlog",
         "pod/shop/a",
         (
-            "backlog is an external metric (externalRules[0]), which describes no object: read it with a metric of type External, or move "
+            "backlog is an external metric (externalRules[0]), which describes no object: read it with "
+            "a metric of type External, or move "
             "the rule from externalRules to rules"
         ),
     ),
@@ -87,7 +88,8 @@ LOCATED = {
         "load",
         "service/shop/a",
         (
-            "load is served for namespaces, nodes, pods, widgets.x.io and not for services, because no label of its series names them: add "
+            "load is served for namespaces, nodes, pods, widgets.x.io and not for services, because no "
+            "label of its series names them: add "
             "the label that does to resources.overrides, such as service: {resource: service}"
         ),
     ),
@@ -101,7 +103,8 @@ LOCATED = {
         "load",
         "node/shop/a",
         (
-            "nodes are served at the root only, but an autoscaler asks for them under its own namespace and gets 404: read load through an "
+            "nodes are served at the root only, but an autoscaler asks for them under its own namespace "
+            "and gets 404: read load through an "
             "object that lives in the namespace, or as an external metric"
         ),
     ),
@@ -130,7 +133,8 @@ def test_a_kind_that_does_not_exist(wanted: str, expected: str) -> None:
 
 def test_wrong_api() -> None:
     assert wrong_api(known(), "anywhere") == (
-        "anywhere is a custom metric of pods and not an external one: read it with a metric of type Pods or Object, or move the rule from "
+        "anywhere is a custom metric of pods and not an external one: read it with a metric of type "
+        "Pods or Object, or move the rule from "
         "rules to externalRules"
     )
 
@@ -149,7 +153,8 @@ def test_build_query() -> None:
 
 def test_build_query_without_a_label() -> None:
     assert build_query(entry("anywhere", "pod/shop/a"), parse_wanted("pod/shop/a"), ()) == (
-        "rules[1] has no label for namespaces (no generic resource label form specified for this metric), so nothing in a namespace can be "
+        "rules[1] has no label for namespaces (no generic resource label form specified for this "
+        "metric), so nothing in a namespace can be "
         "asked for: add an override for namespace"
     )
 
@@ -199,15 +204,24 @@ def test_refused(kind: str, sentence: str) -> None:
     [
         (
             scalar(1),
-            "the metricsQuery of rules[0] gives a scalar, which belongs to no object: let it keep the label pod",
+            (
+                "the metricsQuery of rules[0] gives a scalar, which belongs to no object: let it keep the "
+                "label pod"
+            ),
         ),
         (
             vector(({"x": "y"}, 1)),
-            "the result of rules[0] has no label pod, so no sample finds its object: group it by (<<.GroupBy>>)",
+            (
+                "the result of rules[0] has no label pod, so no sample finds its object: group it by "
+                "(<<.GroupBy>>)"
+            ),
         ),
         (
             vector(({"pod": "b"}, 1), ({"pod": "c"}, 1), ({}, 1)),
-            "the result of rules[0] is about b, c and not about a: use <<.LabelMatchers>> in every selector of it",
+            (
+                "the result of rules[0] is about b, c and not about a: use <<.LabelMatchers>> in every "
+                "selector of it"
+            ),
         ),
     ],
     ids=["scalar", "no label", "others"],
@@ -225,7 +239,8 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
 )
 def test_no_number(value: float, end: str) -> None:
     assert empty.no_number("load", "pod/a/b", value) == (
-        f"the value of load for pod/a/b is {empty.show_number(value)} and left out, never served as zero: let metricsQuery return a "
+        f"the value of load for pod/a/b is {empty.show_number(value)} and left out, never served as "
+        "zero: let metricsQuery return a "
         f"number, or nothing, {end}"
     )
 
@@ -238,7 +253,8 @@ def test_other_sentences() -> None:
         "Prometheus has a value for pod/a/b and the cluster has no such object"
     )
     assert empty.too_old("rules[0]", ["a", "b"], "1m0s", "30s") == (
-        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so have them scraped more often or allow more"
+        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so have them "
+        "scraped more often or allow more"
     )
 
 
@@ -264,12 +280,17 @@ def test_followups_with_labels_that_need_quotes() -> None:
 
 
 MAKES_NOTHING = (
-    "the series load are there, but the metricsQuery of rules[0] makes nothing of them: a rate needs two samples within its window, and "
+    "the series load are there, but the metricsQuery of rules[0] makes nothing of them: a rate needs "
+    "two samples within its window, and "
     "every other matcher and operand has to find something; ask it part by part"
 )
-ELSEWHERE = "load has pod='a' only with namespace='other', not namespace='shop': the label holds the namespace of the exporter; map the one that holds the object's own"
+ELSEWHERE = (
+    "load has pod='a' only with namespace='other', not namespace='shop': the label holds the namespace of "
+    "the exporter; map the one that holds the object's own"
+)
 
-# Object, samples of the two follow-ups (their labels), labels of the series, whether the object exists, and the sentence.
+# Object, samples of the two follow-ups (their labels), labels of the series, whether the object exists, and
+# the sentence.
 NOTHING: dict[
     str, tuple[str, Sequence[dict[str, str]], Sequence[dict[str, str]], set[str], bool | None, str]
 ] = {
@@ -313,7 +334,8 @@ NOTHING: dict[
         {"pod"},
         None,
         (
-            "load has pod='a' without that label, not namespace='shop': the label holds the namespace of the exporter; map the one that holds "
+            "load has pod='a' without that label, not namespace='shop': the label holds the namespace "
+            "of the exporter; map the one that holds "
             "the object's own"
         ),
     ),
@@ -331,7 +353,10 @@ NOTHING: dict[
         [{"pod": "b"}],
         set(),
         True,
-        "load has other pods in namespace shop (b) and not a: it is in the cluster, so check that it is scraped",
+        (
+            "load has other pods in namespace shop (b) and not a: it is in the cluster, so check that it is "
+            "scraped"
+        ),
     ),
     "others at the root": (
         "node/a",
@@ -348,7 +373,8 @@ NOTHING: dict[
         set(),
         None,
         (
-            "load was there in the last 10m0s but has no sample now in namespace shop: check that its targets are up, and that namespace holds "
+            "load was there in the last 10m0s but has no sample now in namespace shop: check that its "
+            "targets are up, and that namespace holds "
             "the namespace of the objects"
         ),
     ),
@@ -399,7 +425,8 @@ def test_no_sentence_ends_with_a_stop() -> None:
 
 def test_an_answer_with_a_warning() -> None:
     assert empty.partial("store away") == (
-        "the answer has a warning (store away), so it may lack data and counts as a failed query: fix what it names, or set "
+        "the answer has a warning (store away), so it may lack data and counts as a failed query: fix "
+        "what it names, or set "
         "onWarnings: accept on the rule"
     )
 

@@ -26,7 +26,8 @@ def test_followups() -> None:
 
 
 MAKES_NOTHING = (
-    "the series queue are there, but the metricsQuery of externalRules[0] makes nothing of them: a rate needs two samples within its window, "
+    "the series queue are there, but the metricsQuery of externalRules[0] makes nothing of them: a rate "
+    "needs two samples within its window, "
     "and every other matcher and operand has to find something; ask it part by part"
 )
 ELSEWHERE = (
@@ -34,7 +35,8 @@ ELSEWHERE = (
 )
 REMEDY = "or set resources.namespaced: false on externalRules[0]"
 
-# Label for namespaces, selector, samples of the two follow-ups (their labels), labels of the series, and the sentence.
+# Label for namespaces, selector, samples of the two follow-ups (their labels), labels of the series, and the
+# sentence.
 NOTHING: dict[str, tuple[str, str, Sequence[dict[str, str]], Sequence[dict[str, str]], set[str], str]] = {
     "series are there": ("ns", "", [{"ns": "shop"}], [{}], set(), MAKES_NOTHING),
     "series are there, not namespaced": ("", "", [{}], [{}], set(), MAKES_NOTHING),
@@ -107,7 +109,8 @@ def test_explain_nothing(
             "Queue",
             1,
             (
-                "Queue is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case name through "
+                "Queue is served, but autoscalers ask for external metrics in lower case and never find "
+                "it: give it a lower-case name through "
                 "name.as"
             ),
         ),
@@ -119,7 +122,8 @@ def test_served(metric: str, number: int, sentence: str) -> None:
 
 def test_no_namespace_label() -> None:
     assert empty.no_namespace_label("externalRules[0]") == (
-        "externalRules[0] names no label for namespaces, so every request fails: add an override for namespace, or set "
+        "externalRules[0] names no label for namespaces, so every request fails: add an override for "
+        "namespace, or set "
         "resources.namespaced: false"
     )
 

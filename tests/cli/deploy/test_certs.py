@@ -41,7 +41,10 @@ def _decoded(secret: JSON, name: str) -> bytes:
 
 
 def _handshake(secret: JSON, bundle: bytes, name: str, folder: Path) -> None:
-    """Shake hands in memory, as the API server does: it trusts the bundle alone and wants the Service's name."""
+    """Shake hands in memory, as the API server does.
+
+    It trusts the bundle alone and wants the Service's name.
+    """
     for part in ("tls.crt", "tls.key"):
         (folder / part).write_bytes(_decoded(secret, part))
     server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -147,7 +150,10 @@ def test_one_patch_for_each_registration(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_renewal_is_believed_before_during_and_after(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The order of the documentation: bundle with old and new, then the Secret. Nothing is refused at any moment."""
+    """The order of the documentation: bundle with old and new, then the Secret.
+
+    Nothing is refused at any moment.
+    """
     before, first = _run(capsys)
     (tmp_path / "ca.crt").write_bytes(_decoded(before, "ca.crt"))
     after, second = _run(capsys, f"--previous={tmp_path / 'ca.crt'}")
@@ -258,7 +264,10 @@ def test_the_folder_is_a_component_of_the_manifests(tmp_path: Path) -> None:
 async def test_kubectl_sets_the_bundle_and_changes_nothing_else(
     capsys: pytest.CaptureFixture[str], kubectl: Kubectl
 ) -> None:
-    """The commands as they are printed, on APIServices that were applied from the client: no warning, one field."""
+    """The commands as they are printed, on APIServices that were applied from the client.
+
+    No warning, one field.
+    """
     assert certs.main([]) == 0
     captured = capsys.readouterr()
     wanted = next(yaml.safe_load_all(captured.out))["data"]["ca.crt"]

@@ -63,11 +63,17 @@ def test_all_of_them() -> None:
         ("--previous=", '--previous: "": expected a path'),
         (
             "--groups=apps",
-            '--groups: "apps": expected one or more of custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io',
+            (
+                '--groups: "apps": expected one or more of custom.metrics.k8s.io, external.metrics.k8s.io, '
+                "metrics.k8s.io"
+            ),
         ),
         (
             "--groups=",
-            '--groups: "": expected one or more of custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io',
+            (
+                '--groups: "": expected one or more of custom.metrics.k8s.io, external.metrics.k8s.io, '
+                "metrics.k8s.io"
+            ),
         ),
         ("--group=apps", "--group: unknown flag, did you mean --groups?"),
         ("apps", '"apps": expected flags only'),

@@ -113,7 +113,10 @@ async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -
         "prometheus-adapter",
         insecureSkipTLSVerify=True,
     )
-    facts = "prometheus-adapter (Service monitoring/prometheus-adapter:443, available, certificate not checked (insecureSkipTLSVerify))"
+    facts = (
+        "prometheus-adapter (Service monitoring/prometheus-adapter:443, available, certificate not checked "
+        "(insecureSkipTLSVerify))"
+    )
     finished = await run()
     assert finished.status == 1
     assert finished.out.splitlines()[:2] == [
@@ -121,8 +124,10 @@ async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -
         "v1beta2.custom.metrics.k8s.io    free",
     ]
     assert finished.err == (
-        f"fastpath preflight: v1beta1.custom.metrics.k8s.io belongs to {facts}: run both side by side and switch over as "
-        "docs/guides/migrate-from-prometheus-adapter.md says; or leave it out: no custom.metrics.k8s.io in --groups and no component for it\n"
+        f"fastpath preflight: v1beta1.custom.metrics.k8s.io belongs to {facts}: run both side by side "
+        "and switch over as "
+        "docs/migrate-from-prometheus-adapter.md says; or leave it out: no custom.metrics.k8s.io in "
+        "--groups and no component for it\n"
     )
 
 
@@ -192,7 +197,8 @@ async def test_a_controller_without_rights_is_told_how_to_get_them(cluster: Clus
     assert finished.status == 0
     lines = finished.err.splitlines()
     assert lines[0] == (
-        "fastpath preflight: the HPA controller may not get * of custom.metrics.k8s.io: kubectl create clusterrolebinding "
+        "fastpath preflight: the HPA controller may not get * of custom.metrics.k8s.io: kubectl create "
+        "clusterrolebinding "
         "fastpath-custom-metrics-reader-hpa --clusterrole=fastpath-custom-metrics-reader "
         "--serviceaccount=kube-system:horizontal-pod-autoscaler"
     )
@@ -219,8 +225,14 @@ async def test_what_one_may_not_ask_is_said(cluster: Cluster, run: Verb) -> None
     finished = await run("--groups=custom.metrics.k8s.io,metrics.k8s.io")
     assert finished.status == 0
     assert finished.err.splitlines() == [
-        "fastpath preflight: you may not create APIServices: the user who applies the manifests must be allowed to",
-        "fastpath preflight: you may not patch APIServices: the user who applies the manifests must be allowed to",
+        (
+            "fastpath preflight: you may not create APIServices: the user who applies the manifests must be "
+            "allowed to"
+        ),
+        (
+            "fastpath preflight: you may not patch APIServices: the user who applies the manifests must be "
+            "allowed to"
+        ),
         UNKNOWN,
     ]
 

@@ -117,7 +117,8 @@ def times(found: Examination, name: str) -> tuple[float, float]:
     return took.usual, took.most
 
 
-# -- the way, hop by hop --------------------------------------------------------------------------------------------------
+# -- the way, hop by hop
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_plain_way_adds_up() -> None:
@@ -306,7 +307,7 @@ def test_the_latest_sample_waits_for_no_window() -> None:
                 "serving": Serving("custom.metrics.k8s.io", ""),
             },
             State.FAULT,
-            "nobody serves custom.metrics.k8s.io",
+            "no APIService is registered for custom.metrics.k8s.io",
             id="nobody",
         ),
         pytest.param(
@@ -356,7 +357,8 @@ def test_boost_without_knowing_who_serves() -> None:
     assert hop(found, "decision").took is None
 
 
-# -- boosting -------------------------------------------------------------------------------------------------------------
+# -- boosting ------------------------------------------------------------------------------------------------
+# -------------
 
 GONE = AnswerFacts(0, 1.0, error="503 ServiceUnavailable", status=503)
 
@@ -518,12 +520,18 @@ def test_advice_is_no_boost() -> None:
         (
             ["Pods", ""],
             "floor",
-            "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (the HPA has no value of it)",
+            (
+                "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (the HPA has no value "
+                "of it)"
+            ),
         ),
         (
             ["", ""],
             "floor",
-            "Fastpath is stopped or unreachable: no metric answers, so the HPA neither grows nor shrinks (the HPA has no value of it)",
+            (
+                "Fastpath is stopped or unreachable: no metric answers, so the HPA neither grows nor "
+                "shrinks (the HPA has no value of it)"
+            ),
         ),
         (["Pods", "External"], "boost", "the handshake is right; you may not read the floor"),
         ([], "boost", "the handshake is right; you may not read the floor"),
@@ -545,7 +553,8 @@ def test_who_may_not_read_metrics_is_told_what_the_controller_says(
     assert hop(found, "metrics API").state is wanted
 
 
-# -- the autoscaler itself ------------------------------------------------------------------------------------------------
+# -- the autoscaler itself
+# ------------------------------------------------------------------------------------------------
 
 
 def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
@@ -681,7 +690,8 @@ def test_growth(policies: list[Policy], current: int, goal: int, took: int) -> N
     assert shared.growth_seconds(Rules(0, "Max", tuple(policies)), current, goal) == took
 
 
-# -- how it is told -------------------------------------------------------------------------------------------------------
+# -- how it is told
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_one_autoscaler_is_told_hop_by_hop() -> None:
@@ -699,7 +709,8 @@ def test_one_autoscaler_is_told_hop_by_hop() -> None:
         "in all            57 s    110 s\n"
         "\n"
         "diagnosis: most of 57 s is window, 30 s: rules[0] looks back over 60 s\n"
-        "change:    boost it: kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f - (saves 7 s)\n"
+        "change:    boost it: kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f "
+        "- (saves 7 s)\n"
     )
 
 
@@ -775,7 +786,8 @@ def test_seconds(value: float, text: str) -> None:
     assert seconds(value) == text
 
 
-# -- the command line -----------------------------------------------------------------------------------------------------
+# -- the command line
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_the_command_line() -> None:

@@ -128,7 +128,10 @@ class Verb:
 
 
 class Behind:
-    """The server behind the APIServices: values for what it is asked; `floor` None answers as a stopped Fastpath."""
+    """The server behind the APIServices: values for what it is asked.
+
+    `floor` None answers as a stopped Fastpath.
+    """
 
     def __init__(self) -> None:
         self.floor: str | None = "0"
@@ -288,7 +291,8 @@ def lead(cluster: Cluster, *, holder: str = "scaler-0_1", name: str = "fastpath-
     )
 
 
-# -- the way is read ------------------------------------------------------------------------------------------------------
+# -- the way is read
+# ------------------------------------------------------------------------------------------------------
 
 
 async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
@@ -461,7 +465,8 @@ async def test_the_period_of_the_controller(
     assert (said["mostSeconds"], "as you said" in said["finding"]) == (30.0, True)
 
 
-# -- boosting -------------------------------------------------------------------------------------------------------------
+# -- boosting ------------------------------------------------------------------------------------------------
+# -------------
 
 
 async def test_a_boosted_one(cluster: Cluster, server: Behind, run: Verb) -> None:
@@ -553,7 +558,8 @@ async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behi
     assert "is right" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
 
 
-# -- other autoscalers ----------------------------------------------------------------------------------------------------
+# -- other autoscalers
+# ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_rival_and_an_owner(cluster: Cluster, run: Verb) -> None:
@@ -634,11 +640,15 @@ async def test_files_of_rules_are_opened_first(
     assert not cluster.requests
 
 
-# -- FastPathAutoscalers --------------------------------------------------------------------------------------------------
+# -- FastPathAutoscalers
+# --------------------------------------------------------------------------------------------------
 
 
 def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto", **condition: str) -> None:
-    """Create the kind if it is not there, and an autoscaler of it; `condition` is one that is not as at rest."""
+    """Create the kind if it is not there, and an autoscaler of it.
+
+    `condition` is one that is not as at rest.
+    """
     if not any(
         each["metadata"]["name"].startswith("fastpath") for each in cluster.list("CustomResourceDefinition")
     ):
@@ -814,7 +824,8 @@ async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server
     )
 
 
-# -- few rights -----------------------------------------------------------------------------------------------------------
+# -- few rights
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -856,7 +867,8 @@ async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:
     assert "503" in finished.err
 
 
-# -- small things ---------------------------------------------------------------------------------------------------------
+# -- small things
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
