@@ -411,3 +411,47 @@ def test_what_there_may_be_to_say() -> None:
         "error: conflict",
     ):
         assert words in text
+
+
+def _entry(second: int, *inputs: str) -> dict[str, Any]:
+    return {
+        "time": f"2026-11-20T12:00:{second:02}.000Z",
+        "currentReplicas": second,
+        "desiredReplicas": second,
+        "outcome": "none",
+        "reason": "",
+        "error": "",
+        "inputs": [{"metric": each, "ageSeconds": None, "unavailable": "late"} for each in inputs],
+        "trace": ["not fresh: web-1", "not fresh: web-1"],
+    }
+
+
+def test_the_newest_decisions_come_first() -> None:
+    document: dict[str, Any] = {
+        "namespace": "shop",
+        "name": "web",
+        "mode": "Auto",
+        "target": {"kind": "Deployment", "name": "web", "error": "not found"},
+        "status": {},
+        "writers": {"pausedUntil": None, "pausedBy": ""},
+        "last": None,
+        "journal": [_entry(1), _entry(2), _entry(3, "queue", "queue")],
+    }
+    lines = explain.render(document)
+    assert [line[17:19] for line in lines if "stayed at" in line] == ["03", "02", "01"]
+    assert lines[3:6] == [
+        "2026-11-20T12:00:03.000Z: stayed at 3",
+        "  queue: no value: late",
+        "  not fresh: web-1",
+    ], "what is the same stands once"
+    assert [line[17:19] for line in explain.render(document, 2) if "stayed at" in line] == ["03", "02"]
+    assert parse(["shop/web", "--last=2"]).last == 2
+
+
+def test_former_spellings_are_deprecated() -> None:
+    options, notices = explain.COMMAND.parse(["shop/web", "--lease-namespace=ops", "--json"])
+    assert (options.namespace, options.output, options.key) == ("ops", "json", ("shop", "web"))
+    assert notices == (
+        "Flag --lease-namespace has been deprecated, use --namespace",
+        "Flag --json has been deprecated, use -o json",
+    )
