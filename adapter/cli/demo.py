@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         asyncio.run(run.run(version(), seconds=seconds, port=options.port, console=Console()))
     except OSError as error:
-        if error.errno != errno.EADDRINUSE:
+        if error.errno != errno.EADDRINUSE or f", {options.port})" not in str(error):
             raise
         raise RunError(f"--port: {error.strerror}") from error
     return 0
