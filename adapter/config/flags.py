@@ -167,12 +167,16 @@ class Command(Generic[T]):
         flag, text = use
         if not flag.instead:
             return use
+        is_meant = True
+        if flag.instead_value:
+            try:
+                is_meant = bool(pflag.read(flag, text))
+            except ValueError:
+                return use  # a fault, as of any other flag
         advice = f"-o {flag.instead_value}" if flag.instead == "output" else f"--{flag.instead}"
         notices.append(f"Flag --{flag.name} has been deprecated, use {advice}")
         current = self.table[flag.instead]
-        if not flag.instead_value:
-            return FlagUse(current, text)
-        return FlagUse(current, flag.instead_value) if pflag.read(flag, text) else None
+        return FlagUse(current, flag.instead_value or text) if is_meant else None
 
     def help_for(self, argv: Sequence[str]) -> str | None:
         """Return the help text if a command line asks for it with `--help`, `-h` or `--help-all`."""

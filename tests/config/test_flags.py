@@ -92,6 +92,7 @@ def test_deprecated_spellings_still_work_and_warn() -> None:
         "Flag --json has been deprecated, use -o json",
     )
     assert COMMAND.parse(["--json=false"])[0].output == "text"
+    assert refused("--json=x") == ['--json: "x": expected true or false']
     assert refused("--plac=x") == ["--plac: unknown flag; --help lists all"]
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import CommentMark
+from ruamel.yaml.error import CommentMark, YAMLError
 from ruamel.yaml.resolver import VersionedResolver
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ruamel.yaml.tokens import CommentToken
@@ -95,7 +95,10 @@ def _as_json(part: str, wanted: object) -> str:
 
 
 def _edited(text: str, operations: Sequence[PatchOperation]) -> str:
-    """Return a text after operations, "" if one of them reaches into an alias or a merge key."""
+    """Return a text after operations, "" if one of them has no place of its own in it.
+
+    That is so inside an alias or a merge key.
+    """
     round_trip = YAML(typ="rt", pure=True)
     round_trip.Resolver = _TextResolver
     round_trip.preserve_quotes = True
@@ -105,14 +108,14 @@ def _edited(text: str, operations: Sequence[PatchOperation]) -> str:
     round_trip.explicit_start = text.startswith("---")  # with content on its line
     mapping, offset = _indentation(text)
     round_trip.indent(mapping=mapping, sequence=offset + 2, offset=offset)
-    tree = round_trip.load(text)
+    stream = io.StringIO(newline="")
     try:
+        tree = round_trip.load(text)
         for operation in operations:
             _apply(tree, operation)
-    except (LookupError, TypeError, ValueError, AttributeError):
+        round_trip.dump(tree, stream)
+    except (YAMLError, LookupError, TypeError, ValueError, AttributeError):
         return ""
-    stream = io.StringIO(newline="")
-    round_trip.dump(tree, stream)
     dumped = stream.getvalue()
     return dumped if text.endswith("\n") else dumped.rstrip("\r\n")
 
@@ -188,10 +191,7 @@ def _indentation(text: str) -> tuple[int, int]:
 
 
 def _node(value: Any) -> Any:
-    """Return a value as ruamel.yaml writes it.
-
-    Text in quotes where a reader could take it for something else.
-    """
+    """Return a value as ruamel.yaml writes it: ambiguous text, such as `1` or `yes`, in quotes."""
     if isinstance(value, dict):
         return CommentedMap((name, _node(below)) for name, below in value.items())
     if isinstance(value, list):
