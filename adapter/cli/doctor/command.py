@@ -76,11 +76,11 @@ def main(arguments: Sequence[str]) -> int:
 def _render(options: DoctorOptions, found: Found) -> str:
     namespace, name = options.target
     if options.output == "json":
-        documents = [*map(report.document, found.hpas), *map(fast.document, found.fpas)]
+        documents = [*map(report.document, found.hpas), *map(report.document, found.fpas)]
         whole = documents[0] if name and len(documents) == 1 else documents
         return command_line.to_json(whole)
     if name:
-        return "\n".join([*map(report.render, found.hpas), *map(fast.render, found.fpas)])
+        return "\n".join([*map(report.render, found.hpas), *map(report.render, found.fpas)])
     if not found.hpas and not found.fpas:
         where = f"namespace {namespace}" if namespace else "the cluster"
         return f"there are no {HPA_KIND}s and no {KIND}s in {where}\n"
