@@ -1,6 +1,6 @@
 """The diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a condition that is False.
 
-Its hops are not followed: the scaler records its decisions with their values, and `fastpath explain` shows them.
+Its hops are not followed: the scaler records its decisions, and `fastpath explain` shows them.
 """
 
 from typing import NamedTuple
