@@ -118,7 +118,7 @@ def test_the_kustomization_of_the_readme(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     found = re.search(r"cat >kustomization.yaml <<'END'\n(.*?)^    END$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
-    folder = tmp_path / "mine"
+    folder = tmp_path / "fastpath"
     assert certs.main(["--out-dir", str(folder / "certs")]) == 0
     (folder / "kustomization.yaml").write_text(textwrap.dedent(found[1]))
     (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)

@@ -44,7 +44,7 @@ metrics and behavior are kept. What the other kind does not have is left out and
 error: the metric and the annotations of boost, or syncPeriod, mode and fallback.
 
 Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not
-scale it. docs/fast-scaler.md has the steps in both directions. FILE is YAML or JSON; - or no FILE:
+scale it. docs/guides/fast-scaler.md has the steps in both directions. FILE is YAML or JSON; - or no FILE:
 standard input.
 """,
 )

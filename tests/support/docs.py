@@ -1,5 +1,6 @@
 """The pages of docs/reference that are generated from code. ``python -m tests.support.docs`` writes them."""
 
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,47 +18,22 @@ from adapter.telemetry import metrics
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
 
 
-_UNUSED = "## Accepted"
-"""How the groups of flags begin that have no effect."""
-
 _HEAD = """\
 # Flags
 
-Flags are written `--name=value` or `--name value`. Durations are Go's (`30s`, `1m30s`). An unknown flag is
-refused with the nearest name. `fastpath COMMAND --help` shows the same.
+Flags are written `--name=value` or `--name value`, before or after other arguments. Durations are Go's (`30s`,
+`1m30s`). An unknown flag is refused with the nearest name. `fastpath VERB --help` shows the flags of a verb, and
+`--help-all` also those that it accepts without effect.
 
-The exit status of a command is 0 if it did what it was asked, 2 if its flags or documents are not valid, and
-1 if it failed otherwise or its answer is no, as for a metric that is not served.
-
-`fastpath evaluate` has [a page of its own](../guides/evaluate.md). `fastpath demo` takes `--for DURATION`,
-after which it ends, and `--port PORT`.
+The exit status of a verb is 0 if it did what it was asked, 2 if the command line or a file is not valid, and 1
+if it failed otherwise or its answer is no, as for a metric that is not served.
 """
-_SERVE = """\
-All of prometheus-adapter's flags, with the same names and defaults, and Fastpath's own. `fastpath scale`
-takes the same; those about callers and the metrics APIs have no effect there.
-[The last section](#flags-without-effect) has the flags that are accepted without effect.
-"""
-_CHECK = """\
-It also takes the flags of `fastpath serve`. Those about the connections to Prometheus and the API server, and
-about how far back discovery looks, have an effect.
-"""
-_EXPLAIN = """\
-Its argument is the autoscaler, `NAMESPACE/NAME`. [The guide](../guides/fast-scaler.md) describes the output.
-"""
-_BOOST = """\
-Its argument is the manifest, a file or `-` for standard input. [The guide](../guides/boost.md) has the steps.
-"""
-_CONVERT = """\
-Its arguments are the manifests, files or `-` for standard input. [The guide](../guides/fast-scaler.md) has
-the steps.
-"""
-_DOCTOR = """\
-Its argument is an autoscaler, `NAMESPACE/NAME`, or a namespace; without it all are examined. It also takes
-`--config` and the flags of `fastpath serve` about the connection to Prometheus. Without `--config` it reads
-the rules from the cluster. Without `--prometheus-url` it does not ask Prometheus.
-"""
-_WITHOUT_EFFECT = "`fastpath serve` accepts these so that prometheus-adapter's command line works.\n"
-
+_GUIDES = {
+    "explain": "../guides/fast-scaler.md",
+    "evaluate": "../guides/evaluate.md",
+    "boost": "../guides/boost.md",
+    "convert": "../guides/fast-scaler.md",
+}
 
 COMMANDS: tuple[Command[Any], ...] = (
     options.SERVE,
@@ -74,36 +50,33 @@ COMMANDS: tuple[Command[Any], ...] = (
 )
 """The command line of every verb."""
 
-_WITHOUT_EFFECT = "Flags of `fastpath serve` and `fastpath scale` that are accepted without effect"
-
 
 def render_flags() -> str:
-    """Return the page of all flags: of each verb those that no verb before it has with the same meaning."""
-    lines = [
-        "# Flags",
-        "",
-        "Flags are written `--name=value` or `--name value`, before or after other arguments; durations are Go's (`30s`, `1m30s`). An",
-        "unknown flag is refused with the nearest name. `fastpath VERB --help` lists the flags of a verb, `--help-all` those that it",
-        "accepts without effect as well.",
-        "",
-        "Exit status of every verb: 0 when it is done, 1 when a run failed, 2 when the command line or a file is wrong.",
-        "",
-    ]
+    """Return docs/reference/flags.md: of each verb the flags that `fastpath serve` does not have."""
+    known = set(options.SERVE.table.values())
+    lines = [_HEAD]
     for command in COMMANDS:
-        own = flags_of(command.options)
-        lines += [f"## `fastpath {command.verb} {command.usage}`", "", command.about.strip(), ""]
+        lines += [f"# `fastpath {command.verb}`", "", f"    fastpath {command.verb} {command.usage}", ""]
+        lines += [command.about.strip(), ""]
+        if guide := _GUIDES.get(command.verb):
+            lines += [f"[The guide]({guide}) has the steps.", ""]
         if command is options.SCALE:
             continue
+        own = flags_of(command.options)
         if command is not options.SERVE:
-            known = set(options.SERVE.table.values())
             shared = [f"`--{name}`" for name, flag in own.items() if flag in known]
             if shared:
-                lines += [f"As `fastpath serve`: {', '.join(shared)}.", ""]
+                text = f"These flags are those of `fastpath serve`: {', '.join(shared)}."
+                lines += [*textwrap.wrap(text, 110, break_on_hyphens=False), ""]
             own = {name: flag for name, flag in own.items() if flag not in known}
-        lines.append(render_markdown(own, level=3))
+        lines.append(render_markdown(own))
         lines += _render_deprecated(command)
-    ignored = {flag.name: flag for flag in options.SERVE.ignored}
-    return "\n".join([*lines, f"## {_WITHOUT_EFFECT}", "", render_markdown(ignored, level=3)])
+    lines += [
+        "# Flags without effect",
+        "",
+        "`fastpath serve` accepts these so that prometheus-adapter's command line works.",
+    ]
+    return "\n".join([*lines, "", render_markdown({flag.name: flag for flag in options.SERVE.ignored})])
 
 
 def _render_deprecated(command: Command[Any]) -> list[str]:

@@ -51,7 +51,7 @@ COMMAND = Command(
     about="""\
 Shows what Kubernetes' horizontal pod autoscaler (1.36) would do with the input of one sync: an
 autoscaler, the scale of its target, pods, metrics, and what earlier syncs recorded. It contacts no
-cluster. docs/evaluate.md has the document and an example. FILE is YAML or JSON; - or no FILE:
+cluster. docs/guides/evaluate.md has the document and an example. FILE is YAML or JSON; - or no FILE:
 standard input.
 """,
 )

@@ -126,7 +126,7 @@ async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -
     assert finished.err == (
         f"fastpath preflight: v1beta1.custom.metrics.k8s.io belongs to {facts}: run both side by side "
         "and switch over as "
-        "docs/migrate-from-prometheus-adapter.md says; or leave it out: no custom.metrics.k8s.io in "
+        "docs/guides/migrate-from-prometheus-adapter.md says; or leave it out: no custom.metrics.k8s.io in "
         "--groups and no component for it\n"
     )
 

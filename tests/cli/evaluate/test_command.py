@@ -219,7 +219,7 @@ def test_an_object_of_the_cluster_in_place_of_a_document(
     assert (status, out) == (2, "")
     assert err.endswith(
         f'kind: "{kind}": expected a document with now, hpa and scale, not a single object: {place} '
-        "(docs/evaluate.md)\n"
+        "(docs/guides/evaluate.md)\n"
     )
 
 
