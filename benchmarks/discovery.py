@@ -15,7 +15,7 @@ import time
 
 import uvloop
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
 from adapter.model.resources import BUILTIN
 from adapter.prometheus.client import PrometheusClient

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import uvloop
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.list_watch import ReflectorContext

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import yaml
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
 from adapter.sandbox.demo import metric_source, native_hpa

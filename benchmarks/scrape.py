@@ -17,7 +17,7 @@ import uvloop
 from aiohttp import web
 from prometheus_client import parser
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.config.scrape_keys import Access
 from adapter.model import pod_networks
 from adapter.rules.scrape import exposition, pod_query

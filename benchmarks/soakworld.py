@@ -16,7 +16,7 @@ from pathlib import Path
 import trustme
 import yaml
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
 from adapter.sandbox.apiserver.workloads import Workloads, deployment

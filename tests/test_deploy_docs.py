@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from adapter.cli.deploy import certs
-from adapter.config import flags, rules_file
+from adapter.config import rules_file
+from adapter.config.options import SERVE
 from adapter.model import apiservices
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
@@ -58,8 +59,8 @@ def overlay(tmp_path: Path) -> Path:
     (kustomization,) = _blocks(DEPLOY, "yaml")
     folder = tmp_path / "fastpath"
     groups = "--groups=custom.metrics.k8s.io,external.metrics.k8s.io"
-    assert f"fastpath certs {groups} -o certs" in DEPLOY.read_text()
-    assert certs.main([groups, "-o", str(folder / "certs")]) == 0
+    assert f"fastpath certs {groups} --out-dir certs" in DEPLOY.read_text()
+    assert certs.main([groups, "--out-dir", str(folder / "certs")]) == 0
     (folder / "rules.yaml").write_text(RULES)
     (folder / "kustomization.yaml").write_text(kustomization)
     (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)
@@ -68,7 +69,7 @@ def overlay(tmp_path: Path) -> Path:
 
 def test_the_kustomization_of_the_page(overlay: Path) -> None:
     objects = rendered.render(overlay)
-    options, notices = flags.parse_flags(objects.container["args"])
+    options, notices = SERVE.parse(objects.container["args"])
     assert notices == ()
     assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
     assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"
@@ -88,7 +89,7 @@ def test_the_same_kustomization_with_the_scaler(overlay: Path) -> None:
     path.write_text(yaml.safe_dump(document))
     objects = rendered.render(overlay)
     for name in ("fastpath", "fastpath-scaler"):
-        options, _ = flags.parse_flags(objects.of(name).container["args"])
+        options, _ = SERVE.parse(objects.of(name).container["args"])
         assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
         assert objects.of(name).container["image"] == "registry.example.com/fastpath:0.1.0"
 
@@ -102,7 +103,7 @@ def test_cpu_and_memory(overlay: Path) -> None:
     path = overlay / "kustomization.yaml"
     path.write_text(path.read_text().replace("  - certs #", f"{lines}  - certs #"))
     objects = rendered.render(overlay)
-    options, _ = flags.parse_flags(objects.container["args"])
+    options, _ = SERVE.parse(objects.container["args"])
     assert "metrics.k8s.io" in options.serve_groups
     assert {each["metadata"]["name"] for each in objects.all("APIService")} == set(
         apiservices.names_of(options.serve_groups)
@@ -118,7 +119,7 @@ def test_the_kustomization_of_the_readme(tmp_path: Path) -> None:
     found = re.search(r"cat >kustomization.yaml <<'END'\n(.*?)^    END$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     folder = tmp_path / "fastpath"
-    assert certs.main(["-o", str(folder / "certs")]) == 0
+    assert certs.main(["--out-dir", str(folder / "certs")]) == 0
     (folder / "kustomization.yaml").write_text(textwrap.dedent(found[1]))
     (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)
     objects = rendered.render(folder)

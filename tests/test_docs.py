@@ -8,11 +8,9 @@ import pytest
 
 from adapter.boost import model
 from adapter.cli import main
-from adapter.cli.check import flags as checkflags
 from adapter.cli.check import lint
-from adapter.cli.deploy import flags as deployflags
-from adapter.cli.doctor import flags as doctorflags
-from adapter.config import chart, flag_table, rules_file, scrape_keys
+from adapter.config import chart, rules_file, scrape_keys
+from adapter.config.options import SERVE
 from adapter.model import durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
@@ -31,17 +29,7 @@ EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
 CONFIGURATION = (ROOT / "docs" / "reference" / "configuration.md").read_text()
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_FLAGS = (
-    *flag_table.TABLE,
-    *checkflags.OWN,
-    *deployflags.CERTS,
-    *deployflags.PREFLIGHT,
-    *doctorflags.OWN,
-    *(
-        each.option_strings[-1].removeprefix("--")
-        for each in (*docs.explain_flags(), *docs.boost_flags(), *docs.convert_flags())
-    ),
-)
+_FLAGS = frozenset(name for command in docs.COMMANDS for name in command.table)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -96,7 +84,7 @@ def test_every_metric_is_documented() -> None:
 
 def test_metrics_and_flags_that_pages_name_exist() -> None:
     names = {row.name for row in metrics.METRICS} | {model.METRIC}
-    flags = {*_FLAGS, "help", "version"}
+    flags = {*_FLAGS, "help", "help-all", "version"}
     for page in PAGES:
         text = page.read_text()
         for name in re.findall(r"\b(fastpath_[a-z_]+)", text):
@@ -108,7 +96,7 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
             )
 
 
-# Flags of other programs (kubectl above all), and of evaluate, the demo and the scripts, that pages name.
+# Flags of other programs (kubectl above all) and of the scripts that pages name.
 OTHER_FLAGS = frozenset(
     {
         "all-namespaces",
@@ -119,34 +107,28 @@ OTHER_FLAGS = frozenset(
         "certificate-authority",
         "clusterrole",
         "containers",
-        "explain",
         "force-conflicts",
         "disable-pip",
         "dry-run",
         "ignore-not-found",
+        "patch-file",
         "provenance",
         "push",
         "require-hashes",
         "requirement",
         "sbom",
-        "jsonl",
         "replicas",
         "server-side",
         "serviceaccount",
         "timeout",
-        "tls-server-name",
         "token",
         "type",
         "user",
-        "as",
         "proxy-client-cert-file",
         "name",
-        "for",
         "fix",
         "raw",
-        "server",
         "insecure-skip-tls-verify",
-        "port",
         "upgrade",
         "upgrade-package",
     }
@@ -167,7 +149,7 @@ def test_bounds_and_defaults_are_documented() -> None:
         low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
         assert f"From {low} to {high}" in row
     for key, flag in (("ttl", "metrics-ttl"), ("maxAge", "metrics-max-answer-age")):
-        assert f"| `{key}` | `--{flag}`, {flag_table.TABLE[flag].default} |" in CONFIGURATION
+        assert f"| `{key}` | `--{flag}`, {SERVE.table[flag].default} |" in CONFIGURATION
     for key, bounds in scrape_keys.BOUNDS.items():
         (row,) = re.findall(rf"^\| `scrape.{key}` \|.*$", CONFIGURATION, re.MULTILINE)
         low, high = map(durations.format_go_duration, bounds)

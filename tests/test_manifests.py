@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.cli.deploy import flags as deployflags
 from adapter.cli.deploy import preflight
-from adapter.config import flags, rules_file
-from adapter.config.options import Options
+from adapter.cli.deploy import service as deployment
+from adapter.config import rules_file
+from adapter.config.options import SERVE, Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -79,7 +79,7 @@ def components_of(name: str) -> set[str]:
 
 
 def options_of(objects: Objects) -> Options:
-    options, notices = flags.parse_flags(objects.container["args"])
+    options, notices = SERVE.parse(objects.container["args"])
     assert notices == ()
     return options
 
@@ -174,7 +174,7 @@ def test_files_that_arguments_name_are_mounted(name: str) -> None:
     pair = Path(options.tls_cert_file), Path(options.tls_private_key_file)
     assert [path.name for path in pair] == ["tls.crt", "tls.key"]
     for path in pair:
-        assert volumes[mounts[str(path.parent)]["name"]]["secret"]["secretName"] == deployflags.SECRET
+        assert volumes[mounts[str(path.parent)]["name"]]["secret"]["secretName"] == deployment.SECRET
 
 
 @every_rendering
@@ -280,8 +280,8 @@ def test_objects_are_where_they_belong(name: str) -> None:
         where = each["metadata"].get("namespace")
         wanted = "kube-system" if each["kind"] == "RoleBinding" else "fastpath"
         assert where == (None if each["kind"] in cluster_wide else wanted), each
-    assert objects.one("Namespace")["metadata"]["name"] == deployflags.NAMESPACE
-    assert objects.one("Service")["metadata"]["name"] == deployflags.SERVICE
+    assert objects.one("Namespace")["metadata"]["name"] == deployment.NAMESPACE
+    assert objects.one("Service")["metadata"]["name"] == deployment.SERVICE
     if name != PLAIN:
         assert {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in objects.documents} == {
             "fastpath"
@@ -345,7 +345,7 @@ def test_cert_manager_makes_what_is_mounted_and_believed(name: str) -> None:
         assert not objects.all("Certificate")
         return
     serving = objects.one("Certificate", "fastpath-serving")
-    assert serving["spec"]["secretName"] == deployflags.SECRET
+    assert serving["spec"]["secretName"] == deployment.SECRET
     assert tuple(serving["spec"]["dnsNames"]) == issue.service_names("fastpath", "fastpath")
     assert "server auth" in serving["spec"]["usages"]
     issuer = objects.one("Issuer", serving["spec"]["issuerRef"]["name"])
@@ -374,7 +374,7 @@ def test_the_scraper_finds_trusts_and_may(name: str) -> None:
     assert (endpoint["scheme"], endpoint["path"]) == ("https", "/metrics")
     assert endpoint["tlsConfig"]["serverName"] in issue.service_names("fastpath", "fastpath")
     kind = "secret" if "cert-manager" in components_of(name) else "configMap"
-    assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployflags.AUTHORITIES, "key": "ca.crt"}}
+    assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployment.AUTHORITIES, "key": "ca.crt"}}
     assert "insecureSkipVerify" not in endpoint["tlsConfig"]
     assert Rights(objects, "prometheus-k8s", "monitoring").allow(Want("get", path="/metrics"))
 

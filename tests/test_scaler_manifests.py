@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from adapter.boost import floor
-from adapter.cli.deploy import flags as deployflags
-from adapter.config import flag_table, flags, rules_file, scaler_flags
-from adapter.config.options import Options
+from adapter.cli.deploy import service as deployment
+from adapter.config import checks, rules_file
+from adapter.config.options import SERVE, Options
 from adapter.model import resources
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
@@ -65,7 +65,7 @@ def composed(*components: str) -> Objects:
 
 def options_of(objects: Objects) -> Options:
     """Return what the arguments of the only Deployment mean; none is without effect."""
-    options, notices = flags.parse_flags(objects.container["args"])
+    options, notices = SERVE.parse(objects.container["args"])
     assert notices == ()
     return options
 
@@ -106,7 +106,7 @@ def _needs(namespace: str) -> list[Want]:
 
 
 def _lease(namespace: str) -> list[Want]:
-    name = WHOLE.lease_name(flag_table.TABLE["leader-elect-resource-name"].default)
+    name = WHOLE.lease_name(SERVE.table["leader-elect-resource-name"].default)
     wants = [
         Want(verb, "coordination.k8s.io", "leases", namespace, name) for verb in ("get", "update", "watch")
     ]
@@ -297,7 +297,7 @@ def scaler(request: pytest.FixtureRequest) -> Objects:
 
 def test_a_scaler_is_probed(scaler: Objects) -> None:
     (port,) = (each for each in scaler.container["ports"] if each["name"] == "health")
-    assert scaler_flags.split_bind_address(options_of(scaler).health_probe_bind_address) == (
+    assert checks.split_bind_address(options_of(scaler).health_probe_bind_address) == (
         "",
         port["containerPort"],
     )
@@ -369,7 +369,7 @@ def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
     rights = Rights(rendered.render(tmp_path), SCALER, "fastpath")
     for number in (1, 2, 3):
         shard = Shard(number, 3)
-        lease = shard.lease_name(flag_table.TABLE["leader-elect-resource-name"].default)
+        lease = shard.lease_name(SERVE.table["leader-elect-resource-name"].default)
         wants = [
             Want(verb, "coordination.k8s.io", "leases", "fastpath", lease)
             for verb in ("get", "update", "watch")
@@ -420,11 +420,11 @@ def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
     listening = {each["name"]: each["containerPort"] for each in scaler.container["ports"]}[
         port["targetPort"]
     ]
-    assert scaler_flags.split_bind_address(options.metrics_bind_address) == ("", listening)
+    assert checks.split_bind_address(options.metrics_bind_address) == ("", listening)
     mounts = {mount["mountPath"]: mount["name"] for mount in scaler.container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in scaler.pod["volumes"]}
     for path in (options.tls_cert_file, options.tls_private_key_file):
-        assert volumes[mounts[str(Path(path).parent)]]["secret"]["secretName"] == deployflags.SECRET
+        assert volumes[mounts[str(Path(path).parent)]]["secret"]["secretName"] == deployment.SECRET
     rights = Rights(objects, SCALER, "fastpath")
     assert rights.allow(Want("create", "authentication.k8s.io", "tokenreviews"))
     assert rights.allow(Want("create", "authorization.k8s.io", "subjectaccessreviews"))
@@ -437,11 +437,11 @@ def test_no_monitor_reads_the_secret_with_the_key(more: tuple[str, ...], kind: s
     assert len(objects.all("ServiceMonitor")) == 2
     for monitor in objects.all("ServiceMonitor"):
         (endpoint,) = monitor["spec"]["endpoints"]
-        assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployflags.AUTHORITIES, "key": "ca.crt"}}
+        assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployment.AUTHORITIES, "key": "ca.crt"}}
     if more:
-        serving = objects.one("Certificate", deployflags.SECRET)["spec"]
-        vouching = objects.one("Certificate", deployflags.AUTHORITIES)["spec"]
-        assert vouching["secretName"] == deployflags.AUTHORITIES
+        serving = objects.one("Certificate", deployment.SECRET)["spec"]
+        vouching = objects.one("Certificate", deployment.AUTHORITIES)["spec"]
+        assert vouching["secretName"] == deployment.AUTHORITIES
         assert vouching["issuerRef"] == serving["issuerRef"], "its ca.crt is that of the serving certificate"
         assert "server auth" not in vouching["usages"]
         assert "dnsNames" not in vouching
@@ -476,7 +476,7 @@ def test_the_variant_reads_what_is_mounted(within: Objects) -> None:
     container, pod = within.container, within.pod
     assert container["command"] == ["fastpath", "scale"]
     given = dict(argument.lstrip("-").split("=", 1) for argument in container["args"])
-    assert given.keys() <= flag_table.TABLE.keys()
+    assert given.keys() <= SERVE.table.keys()
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"]}
     named = {volumes[mounts[given["config"]]], volumes[mounts[given["autoscalers"]]]}

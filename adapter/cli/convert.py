@@ -1,67 +1,85 @@
-"""`fastpath convert`: the FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with `--back` the reverse.
+"""`fastpath convert`.
 
-Reading, writing and exit statuses. What becomes of which field is `model.autoscaling.conversion`'s. The output is valid; what it
-leaves out is named on standard error.
+The FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with --back the reverse.
+`model.autoscaling.conversion` converts the fields. Fields that the other kind does not have are named on
+standard error.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from adapter.autoscaler.autoscaler_sources import located
-from adapter.cli import files
+from adapter.cli import command_line
+from adapter.config.flags import Command, CommandOptions, arguments, option
+from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import conversion
 from adapter.model.autoscaling import documents as autoscalerdocuments
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 
-DESCRIPTION = """\
-Print the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as YAML, or with
---back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits, metrics and behavior are kept. What
-the other kind does not have is left out and named on standard error: the metric and the annotations of boost, or
-syncPeriod, mode and fallback.
 
-Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not scale it.
-docs/guides/fast-scaler.md has the steps in both directions.
-"""
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions(CommandOptions):
+    """What to convert."""
+
+    files: tuple[str, ...] = arguments()
+    back: bool = option(
+        FlagType.BOOL, "false", "Print the HorizontalPodAutoscaler for each FastPathAutoscaler."
+    )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Convert documents; 0 when all autoscalers were, 2 when one is not valid or there is none: then nothing is printed."""
-    own = build_parser().parse_args(arguments)
+COMMAND = Command(
+    verb="convert",
+    options=ConvertOptions,
+    usage="[FILE...] [flags]",
+    about="""\
+Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as
+YAML, or with --back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits,
+metrics and behavior are kept. What the other kind does not have is left out and named on standard
+error: the metric and the annotations of boost, or syncPeriod, mode and fallback.
+
+Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not
+scale it. docs/guides/fast-scaler.md has the steps in both directions. FILE is YAML or JSON; - or no FILE:
+standard input.
+""",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Convert documents; 0 if all autoscalers were, 2 if one is not valid or the files have no autoscaler.
+
+    With status 2 nothing is printed.
+    """
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
     faults: list[Fault] = []
     made: list[str] = []
-    for file in own.files or [files.STDIN]:
+    for file in command_line.given_files("convert", options.files):
         try:
-            made += _convert(files.read(file), faults, back=own.back)
+            made += _convert(command_line.read_source(file), faults, back=options.back)
         except InputError as error:
             faults += error.faults
     if not made and not faults:
-        faults.append(Fault("", "", f"expected a {KIND if own.back else HPA_KIND}; there is none"))
+        faults.append(
+            Fault("", "", f"expected a {KIND if options.back else HPA_KIND}; the files have no such object")
+        )
     if faults:
         raise InputError(faults)
     print("---\n".join(made), end="")
     return 0
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        "fastpath convert", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", metavar="FILE", nargs="*", help="YAML or JSON; - or none: standard input")
-    parser.add_argument(
-        "--back", action="store_true", help="print the HorizontalPodAutoscaler for each FastPathAutoscaler"
-    )
-    return parser
+def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool) -> Iterator[str]:
+    """Yield the autoscalers of a text as YAML.
 
-
-def _convert(source: files.Source, faults: list[Fault], *, back: bool) -> Iterator[str]:
-    """Yield the autoscalers of a text as YAML. Objects of other kinds are named and left out; `faults` grows with what is wrong."""
+    Objects of other kinds are named and left out; `faults` grows with what is wrong.
+    """
     kinds = {KIND} if back else {HPA_KIND, KIND}
     for document in documents.read_documents(source.text, source.name):
         if isinstance(document, InputError):

@@ -1,50 +1,63 @@
 """`fastpath demo`: everything in one process on an embedded cluster, live in the terminal."""
 
-import argparse
 import asyncio
+import errno
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rich.console import Console
-
+from adapter.cli import command_line
 from adapter.cli.version import version
-from adapter.config.yaml.reader import shown_text
-from adapter.errors import Fault, InputError
-from adapter.model import durations
-from adapter.sandbox.demo import run
+from adapter.config import checks
+from adapter.config.flags import Command, CommandOptions, option
+from adapter.config.pflag import FlagType
+from adapter.errors import RunError
 
-_LAST_PORT = 65535
 
-DESCRIPTION = """\
-Run a small cluster, a Prometheus and the adapter with its fast-scaler, and show two workloads under the same load, which steps: one scaled
-by the fast-scaler, the other by a stand-in of the native chain (scraped every 15 s, decided every 15 s). At the end it tells how long each
-took from the step to the Scale.
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(CommandOptions):
+    """How long the demo runs, and where the adapter listens."""
 
-A real Prometheus is used where one is installed, else the sandbox's small one. Nothing outside this machine is contacted and nothing
-stays behind. Ctrl-C ends it.
-"""
+    length: float = option(
+        FlagType.DURATION,
+        "0s",
+        "End after this time, such as 60s or 5m; 0 runs until Ctrl-C.",
+        name="for",
+        check=checks.not_negative,
+    )
+    port: int = option(FlagType.PORT, "0", "Port of the adapter; 0 takes any free one.")
+
+
+COMMAND = Command(
+    verb="demo",
+    options=DemoOptions,
+    about="""\
+Runs a small cluster, a Prometheus and the adapter with its fast-scaler, and shows two workloads
+under the same stepped load: one scaled by the fast-scaler, the other by a stand-in of the native
+chain (scraped every 15 s, decided every 15 s). At the end it prints how long each took from the
+step to the Scale.
+
+A real Prometheus is used if one is installed, else the sandbox's small one. The demo contacts
+nothing outside this machine and leaves nothing behind. Ctrl-C ends it.
+""",
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; 0 when it ends by itself or by Ctrl-C, 1 when a bounded run saw no value change."""
-    parser = argparse.ArgumentParser(
-        "fastpath demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--for", dest="length", metavar="DURATION", help="end after this time, such as 60s or 5m"
-    )
-    parser.add_argument("--port", default="0", help="port of the adapter (default: any free one)")
-    own = parser.parse_args(arguments)
-    if not own.port.isascii() or not own.port.isdigit() or int(own.port[:6]) > _LAST_PORT:
-        raise InputError([Fault("--port", shown_text(own.port), f"expected a port from 0 to {_LAST_PORT}")])
-    seconds = None
-    if own.length is not None:
-        try:
-            seconds = durations.parse_go_duration(own.length)
-        except ValueError as error:
-            raise InputError(
-                [Fault("--for", own.length, f"expected a duration such as 60s: {error}")]
-            ) from error
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
+        return 0
+    from rich.console import Console  # noqa: PLC0415 - the help needs none of it
+
+    from adapter.sandbox.demo import run  # noqa: PLC0415
+
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    asyncio.run(run.run(version(), seconds=seconds, port=int(own.port), console=Console()))
+    seconds = options.length or None
+    try:
+        asyncio.run(run.run(version(), seconds=seconds, port=options.port, console=Console()))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or f", {options.port})" not in str(error):
+            raise
+        raise RunError(f"--port: {error.strerror}") from error
     return 0

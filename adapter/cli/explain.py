@@ -1,17 +1,17 @@
-"""`fastpath explain NS/NAME`: the journal of one autoscaler, from the process that decides about it.
+"""`fastpath explain NAMESPACE/NAME`: the journal of one autoscaler, from the process that decides about it.
 
-Who leads stands in the Lease. With `--server` that address is asked; without, the API server is asked for the Lease, and the port of
-the Pod that it names is forwarded, as `kubectl port-forward` does.
+With --server it reads from that address. Without it, it reads the Lease, and forwards the port of the Pod
+that holds it with `kubectl port-forward`.
 """
 
-import argparse
 import asyncio
 import contextlib
-import random
+import re
 import shutil
 import ssl
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,12 +20,15 @@ import aiohttp
 import msgspec
 from aiohttp import http_exceptions
 
-from adapter.cli.deploy import preflight
+from adapter.cli import command_line, kubeconfig
+from adapter.cli.deploy.service import NAMESPACE
+from adapter.cli.kubeconfig import KubeconfigOptions
 from adapter.cli.version import version
-from adapter.compose import app
+from adapter.compose.clock import SystemClock
+from adapter.config import checks
+from adapter.config.flags import Command, arguments, option, renamed, replaced
+from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError, RunError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.leader import verdict
 from adapter.kubernetes.leader.lease import KubernetesLeases
 from adapter.model import shards
@@ -35,94 +38,127 @@ from adapter.telemetry.problems import ProblemLog
 
 _SECONDS = 10.0
 _SHOWN = 10
-_PORT, _LAST_PORT = 10254, 65535
+_NAME = re.compile(r"[^/]+/[^/]+")
 _READY = b"Forwarding from 127.0.0.1:"
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print what was decided and why; 1 where it cannot be had, 2 for a wrong command line."""
-    options = parse(arguments)
-    namespace, name = _check(options)
-    document = asyncio.run(fetch(options, namespace, name))
-    if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(KubeconfigOptions):
+    """The autoscaler, and the process whose journal is read."""
+
+    autoscalers: tuple[str, ...] = arguments()
+    server: str = option(
+        FlagType.TEXT,
+        "",
+        "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
+        "its Pod.",
+        group="Server",
+        metavar="url",
+    )
+    token_file: str = option(
+        FlagType.TEXT, "", "File with a bearer token for --server.", group="Server", metavar="file"
+    )
+    ca_file: str = option(
+        FlagType.TEXT,
+        "",
+        "Certificate authorities for the certificate of --server.",
+        group="Server",
+        metavar="file",
+    )
+    tls_server_name: str = option(
+        FlagType.TEXT,
+        "",
+        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without "
+        "it the host of "
+        "--server.",
+        group="Server",
+        metavar="name",
+    )
+    namespace: str = option(
+        FlagType.TEXT,
+        NAMESPACE,
+        "Namespace of Fastpath: of the Lease and of the Pod.",
+        group="Lease",
+        metavar="name",
+    )
+    lease_name: str = option(
+        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", group="Lease", metavar="name"
+    )
+    shard: str = option(
+        FlagType.TEXT,
+        "1/1",
+        "Shard of the scaler, the i-th of n; each shard has its own Lease.",
+        group="Lease",
+        metavar="i/n",
+        check=checks.shard,
+    )
+    port: int = option(
+        FlagType.INT,
+        "10254",
+        "Local port of the Pod where it shows its journal.",
+        group="Lease",
+        check=checks.port_number,
+    )
+    last: int = option(
+        FlagType.INT,
+        "0",
+        "Show only this many of the newest entries of the journal; 0 shows all.",
+        group="Output",
+        check=checks.not_negative,
+    )
+    output: str = command_line.output("text", "json", help_="text, or json for the whole document.")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name of the autoscaler."""
+        namespace, _, name = self.autoscalers[0].partition("/")
+        return namespace, name
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        """Yield what is wrong with values together."""
+        yield from super().faults(given)
+        given_name = " ".join(self.autoscalers)
+        if len(self.autoscalers) != 1 or not _NAME.fullmatch(given_name):
+            yield Fault("NAMESPACE/NAME", given_name, "expected namespace and name, such as shop/web")
+        if self.server and not _is_server(self.server):
+            yield Fault("--server", self.server, "expected a URL such as http://127.0.0.1:10254")
+
+
+COMMAND = Command(
+    verb="explain",
+    options=ExplainOptions,
+    usage="NAMESPACE/NAME [flags]",
+    about="""\
+Shows what the scaler decided for one autoscaler and why: the last decision, then the journal,
+newest first. It reads the journal of the process that leads: at --server, or else from the Pod that
+the Lease names, whose port it forwards with kubectl.
+""",
+    deprecated=(renamed("lease-namespace", "namespace"), replaced("json", "output", "json")),
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print what was decided and why; 1 if the scaler cannot be asked, 2 for a wrong command line."""
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    document = asyncio.run(fetch(options))
+    if options.output == "json":
+        print(command_line.to_json(document), end="")
     else:
-        print("\n".join(render(document)))
+        print("\n".join(render(document, options.last)))
     return 0
 
 
-def _check(options: argparse.Namespace) -> tuple[str, str]:
-    """Return namespace and name of the autoscaler. InputError with all that is wrong in the command line."""
-    faults = []
-    namespace, slash, name = options.autoscaler.partition("/")
-    if not slash or not namespace or not name or "/" in name:
-        faults.append(Fault("NS/NAME", options.autoscaler, "expected namespace and name, such as shop/web"))
-    if options.server and not _is_url(options.server):
-        faults.append(Fault("--server", options.server, f"expected a URL such as http://127.0.0.1:{_PORT}"))
-    if not 1 <= options.port <= _LAST_PORT:
-        faults.append(Fault("--port", str(options.port), f"expected a port from 1 to {_LAST_PORT}"))
-    if faults:
-        raise InputError(faults)
-    return namespace, name
+def _is_server(text: str) -> bool:
+    """Tell whether a text is a URL that a path can be added to."""
+    return checks.is_url(text) and not urlsplit(text).query and not urlsplit(text).fragment
 
 
-def _is_url(text: str) -> bool:
-    """Tell whether a text is an http or https URL that a path can be added to."""
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    return good and not parts.query and not parts.fragment and text.isprintable() and " " not in text
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """Return what reads a command line."""
-    parser = argparse.ArgumentParser(
-        prog="fastpath explain",
-        description="Say what the scaler decided for one autoscaler and why.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("autoscaler", metavar="NS/NAME", help="the autoscaler")
-    parser.add_argument(
-        "--server", default="", help="address of the process that leads; without it the Lease names its Pod"
-    )
-    parser.add_argument("--token-file", default="", help="file with a bearer token for --server")
-    parser.add_argument("--ca-file", default="", help="authorities of the certificate of --server")
-    parser.add_argument(
-        "--tls-server-name",
-        default="",
-        help="name that the certificate of --server is checked for, such as fastpath.fastpath.svc; "
-        "without it the host of --server",
-    )
-    parser.add_argument(
-        "--kubeconfig",
-        default="",
-        help="kubeconfig; without it $KUBECONFIG, then ~/.kube/config, then the pod's service account",
-    )
-    parser.add_argument(
-        "--lease-namespace", default="fastpath", help="namespace of the Lease, and of the Pod"
-    )
-    parser.add_argument("--lease-name", default="fastpath-scaler", help="name of the Lease")
-    parser.add_argument(
-        "--shard", default="1/1", help="as the scaler has it: its Lease is another for each shard"
-    )
-    parser.add_argument(
-        "--port", type=int, default=_PORT, help="local port of the Pod where it shows its journal"
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole document")
-    return parser
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return what a command line says."""
-    return build_parser().parse_args(arguments)
-
-
-async def fetch(options: argparse.Namespace, namespace: str, name: str) -> dict[str, Any]:
-    """Return what the process that leads shows of an autoscaler. RunError where it cannot be had."""
-    path = f"/debug/fastpath/autoscalers/{namespace}/{name}"
+async def fetch(options: ExplainOptions) -> dict[str, Any]:
+    """Return what the process that leads shows of the autoscaler. RunError if that cannot be read."""
+    path = "/debug/fastpath/autoscalers/{}/{}".format(*options.key)
     if options.server:
         return await _get(options, options.server.rstrip("/") + path)
     pod = await _find_leader(options)
@@ -130,7 +166,7 @@ async def fetch(options: argparse.Namespace, namespace: str, name: str) -> dict[
         return await _get(options, address + path)
 
 
-async def _get(options: argparse.Namespace, url: str) -> dict[str, Any]:
+async def _get(options: ExplainOptions, url: str) -> dict[str, Any]:
     headers = {}
     if options.token_file:
         headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
@@ -157,7 +193,7 @@ async def _get(options: argparse.Namespace, url: str) -> dict[str, Any]:
 
 
 def _read_token(file: str) -> str:
-    """Return the bearer token in a file. InputError where there is none that a header can carry."""
+    """Return the bearer token in a file. InputError if it has none that a header can carry."""
     try:
         token = Path(file).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -185,37 +221,33 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
     return InputError([Fault(flag, value, f"expected {expected}")])
 
 
-async def _find_leader(options: argparse.Namespace) -> str:
+async def _find_leader(options: ExplainOptions) -> str:
     """Return the name of the Pod that holds the Lease."""
-    clock = app.SystemClock()
+    clock = SystemClock()
     faults = ProblemLog(Monitoring(version()), clock)
-    kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
-    configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
-    try:
-        name = shards.parse_shard(options.shard).lease_name(options.lease_name)
-    except ValueError as error:
-        raise InputError([Fault("--shard", options.shard, f"expected {error}")]) from None
-    async with await kubernetes.connect(configuration, random=random.random, flag="--kubeconfig") as client:
-        lease = await KubernetesLeases(client, options.lease_namespace, name).fetch(_SECONDS)
+    name = shards.parse_shard(options.shard).lease_name(options.lease_name)
+    async with kubeconfig.connect(options, clock, faults) as client:
+        lease = await KubernetesLeases(client, options.namespace, name).fetch(_SECONDS)
     if lease is None or not lease.record.holder:
-        raise RunError(f"nobody leads: the Lease {options.lease_namespace}/{name} has no holder")
+        raise RunError(f"no leader: the Lease {options.namespace}/{name} has no holder")
     return verdict.pod_of(lease.record.holder)
 
 
 @contextlib.asynccontextmanager
-async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str]:
+async def _forwarded(options: ExplainOptions, pod: str) -> AsyncIterator[str]:
     """Forward a port of a Pod for as long as the block is open; gives the address here."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise RunError(
             f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server"
         )
-    flags = [f"--kubeconfig={options.kubeconfig}"] if options.kubeconfig else []
+    connection = {"kubeconfig": options.kubeconfig, "context": options.context, "as": options.impersonate}
+    flags = [f"--{name}={value}" for name, value in connection.items() if value]
     process = await asyncio.create_subprocess_exec(
         kubectl,
         *flags,
         "port-forward",
-        f"--namespace={options.lease_namespace}",
+        f"--namespace={options.namespace}",
         f"pod/{pod}",
         f":{options.port}",
         stdout=asyncio.subprocess.PIPE,
@@ -239,21 +271,29 @@ async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str
         if process.returncode is None:
             process.kill()  # it has nothing to tidy up, and may not heed a request
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS):  # whom it has started may hold its pipes for ever
+            async with asyncio.timeout(_SECONDS):  # a child of it may keep its pipes open
                 await process.wait()
 
 
-def render(document: dict[str, Any]) -> list[str]:
-    """Return what a scaler shows of an autoscaler as lines for people."""
+def render(document: dict[str, Any], last: int = 0) -> list[str]:
+    """Return what a scaler shows of an autoscaler as lines for people.
+
+    Of the journal it shows the newest `last` entries, all for 0.
+    """
     target = document["target"]
     lines = [
-        f"{document['namespace']}/{document['name']} ({document['mode']}) scales {target['kind']} {target['name']}"
+        (
+            f"{document['namespace']}/{document['name']} ({document['mode']}) scales {target['kind']} "
+            f"{target['name']}"
+        )
     ]
     if "error" in target:
         lines.append(f"  target: {target['error']}")
     else:
         owner = f", last set by {target['manager']}" if target["manager"] else ""
-        lines.append(f"  target: {target['replicas']} asked for, {target['statusReplicas']} exist{owner}")
+        lines.append(
+            f"  target: {target['replicas']} replicas wanted, {target['statusReplicas']} running{owner}"
+        )
     lines += [
         f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
         for each in document["status"].get("conditions", [])
@@ -261,19 +301,24 @@ def render(document: dict[str, Any]) -> list[str]:
     lines += _boost(document.get("boost"))
     if document["writers"]["pausedUntil"]:
         lines.append(
-            f"  nothing is written until {document['writers']['pausedUntil']}: {document['writers']['pausedBy']}"
+            f"  nothing is written until {document['writers']['pausedUntil']}: "
+            f"{document['writers']['pausedBy']}"
         )
     if document["last"] is not None:
         lines += ["", f"last decision, {document['last']['time']}"]
-        lines += [f"  {_input(each)}" for each in document["last"]["inputs"]]
-        lines += [f"  {step}" for step in document["last"]["trace"]]
-    for entry in document["journal"]:
-        lines += ["", _headline(entry)]
-        lines += [f"  {_input(each)}" for each in entry["inputs"]]
-        lines += [f"  {step}" for step in entry["trace"]]
+        lines += _steps(document["last"])
+    newest_first = document["journal"][::-1]
+    for entry in newest_first[: last or None]:
+        lines += ["", _headline(entry), *_steps(entry)]
         if entry["error"]:
             lines.append(f"  error: {entry['error']}")
     return lines
+
+
+def _steps(decision: dict[str, Any]) -> list[str]:
+    """Return what a decision was made from, and how; a sentence that several metrics share stands once."""
+    steps = [*map(_input, decision["inputs"]), *decision["trace"]]
+    return [f"  {step}" for step in dict.fromkeys(steps)]
 
 
 def _boost(boost: dict[str, Any] | None) -> list[str]:
@@ -282,14 +327,10 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
         return []
     lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
     if boost["demotedUntil"]:
-        lines.append(
-            f"  only advised until {boost['demotedUntil']}: {boost['demotedBy']} took back what was raised"
-        )
+        lines.append(f"  only advised until {boost['demotedUntil']}: {boost['demotedBy']} reverted a raise")
     if floor := boost["floor"]:
         shown = (
-            f"the autoscaler knows since {floor['shown']}"
-            if floor["shown"]
-            else "the autoscaler does not show it yet"
+            f"in the HPA's status since {floor['shown']}" if floor["shown"] else "not in the HPA's status yet"
         )
         lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
     return lines

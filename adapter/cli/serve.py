@@ -1,39 +1,75 @@
-"""`fastpath serve`: the adapter, with prometheus-adapter's command line."""
+"""`fastpath serve`.
+
+The metrics APIs, and with --scaler the scaler, with prometheus-adapter's command line.
+"""
 
 import asyncio
 import gc
 import logging
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from adapter.cli import command_line
 from adapter.cli.version import version
-from adapter.compose import app
-from adapter.config import flags
-from adapter.config.options import Options
+from adapter.config.flags import Command
+from adapter.config.options import SERVE, Options
+from adapter.errors import RunError
 from adapter.net.event_loop import Loop
 from adapter.telemetry import logs
 
 _log = logging.getLogger(__name__)
+_BOUND = re.compile(r"bind on address \(.*?, ([0-9]+)")  # asyncio's words
+
+Run = Callable[[Options, str, asyncio.Event], Awaitable[None]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT; 0 after an orderly end. InputError for a wrong command line or rules file."""
-    if flags.asks_for_help(arguments):
-        print(flags.render_help(), end="")
+    """Serve until SIGTERM or SIGINT.
+
+    0 after an orderly end. InputError for a wrong command line or rules file.
+    """
+    if command_line.print_help(SERVE, arguments):
         return 0
-    options, notices = flags.parse_flags(arguments)
+    from adapter.compose import app  # noqa: PLC0415 - the help needs none of it, and it takes a second
+
+    return run_until_signal(SERVE, arguments, app.run)
+
+
+def run_until_signal(command: Command[Options], arguments: Sequence[str], run: Run) -> int:
+    """Run what a command line says until SIGTERM or SIGINT."""
+    options, notices = command.parse(arguments)
     logs.configure_logging(options.verbosity)
     for notice in notices:
         _log.warning("flag", extra=logs.facts(notice=notice))
-    gc.freeze()  # what is imported never becomes garbage: a full collection need not look at it, and pauses a third as long
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(_serve(options))
+    # what is imported never becomes garbage: a full collection does not look at it, and pauses a third as
+    # long
+    gc.freeze()
+
+    async def until_signal() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await run(options, version(), stop)
+
+    try:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(until_signal())
+    except OSError as error:
+        if flag := _flag_of_address(options, str(error)):
+            raise RunError(f"{flag}: {error.strerror or error}") from error
+        raise
     return 0
 
 
-async def _serve(options: Options) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await app.run(options, version(), stop)
+def _flag_of_address(options: Options, text: str) -> str:
+    """Return the flag of the address that could not be bound, "" if the error is about something else."""
+    bound = _BOUND.search(text)
+    addresses = {
+        "--secure-port": str(options.secure_port),
+        "--local-address": options.local_address,
+        "--health-probe-bind-address": options.health_probe_bind_address,
+        "--metrics-bind-address": options.metrics_bind_address,
+    }
+    matching = (flag for flag, text in addresses.items() if bound and text.rpartition(":")[2] == bound[1])
+    return next(matching, "")

@@ -1,11 +1,10 @@
-"""The composition root: builds every object, owns every task, and is the only place that reads the clock.
+"""The composition root: builds every object, and owns every task.
 
 `run` is one process from start to orderly end. Nothing is decided here; what is built, and in which order it starts and stops, is.
 """
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -13,9 +12,10 @@ from typing import Any
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.compose import providers
 from adapter.compose import security as gates
+from adapter.compose.clock import SystemClock
 from adapter.compose.providers import Base, Sources
 from adapter.compose.scaler import Parts, Scaler
-from adapter.config import scaler_flags
+from adapter.config import checks
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
@@ -41,18 +41,6 @@ from adapter.telemetry.problems import ProblemLog
 
 # How often the event loop is asked how late it wakes, in seconds.
 _LAG_PERIOD = 0.1
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def wall(self) -> float:
-        """Return seconds since the epoch."""
-        return time.time()  # noqa: TID251 - the one place
-
-    def monotonic(self) -> float:
-        """Return seconds of the monotonic clock."""
-        return time.monotonic()  # noqa: TID251 - the one place
 
 
 async def run(
@@ -279,7 +267,7 @@ async def _open_local_pages(
 
 async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) -> None:
     """Answer kubelet's probes, where that is asked for, until `stack` ends."""
-    address = scaler_flags.split_bind_address(options.health_probe_bind_address)
+    address = checks.split_bind_address(options.health_probe_bind_address)
     if address is not None:
         listener = ProbeListener(*address, health)
         await listener.start()
@@ -300,7 +288,7 @@ async def _open_scaler_metrics(
 
     It is the server of the metrics APIs with no API group, so callers are authenticated and authorized alike.
     """
-    address = scaler_flags.split_bind_address(options.metrics_bind_address)
+    address = checks.split_bind_address(options.metrics_bind_address)
     if address is None:
         return {}
     gate = await gates.open_gate(options, base.clock, base.monitoring, base.faults, stack)

@@ -12,7 +12,7 @@ from typing import Any
 
 from adapter.boost.provider import RESERVED, Watched
 from adapter.boost.view import FloorView
-from adapter.config.options import Options, check_max_age
+from adapter.config.options import Options, PrometheusOptions, check_max_age
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes import client as kubernetes
@@ -187,7 +187,7 @@ def open_rules(
     )
 
 
-def prometheus_settings(options: Options) -> PrometheusSettings:
+def prometheus_settings(options: PrometheusOptions) -> PrometheusSettings:
     """Return the part of the settings that concerns the connection to Prometheus."""
     return PrometheusSettings(
         url=options.prometheus_url,

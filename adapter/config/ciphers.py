@@ -1,7 +1,8 @@
-"""The TLS vocabulary of `--tls-cipher-suites` and `--tls-min-version`: Go's names, and what OpenSSL calls the same suites.
+"""The TLS vocabulary of `--tls-cipher-suites` and `--tls-min-version`.
 
-Law: the names are those prometheus-adapter accepts. Suites of TLS 1.3 are always on, in Go as here, and naming them has
-no effect; suites that OpenSSL no longer builds (RC4, 3DES) are known names that allow nothing.
+Go's names, and what OpenSSL calls the same suites. The names are those that prometheus-adapter accepts.
+Suites of TLS 1.3 are always on, in Go as here, and naming them has no effect; suites that OpenSSL no longer
+builds (RC4, 3DES) are known names that allow nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +38,10 @@ OPENSSL_NAMES: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
     "TLS_RSA_WITH_RC4_128_SHA": "",
 }
-"""Go's name → OpenSSL's; "" for suites that are not chosen by name: those of TLS 1.3, and those that no longer exist."""
+"""Go's name → OpenSSL's.
+
+"" for suites that are not chosen by name: those of TLS 1.3, and those that no longer exist.
+"""
 
 
 def openssl_cipher_list(names: Iterable[str]) -> str:

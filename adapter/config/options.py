@@ -1,283 +1,454 @@
-"""Every setting of `fastpath serve`, as one frozen value.
+"""The options of `fastpath serve` and `fastpath scale`.
 
-Here: the settings that have an effect, their units and defaults, and the checks between a setting and the rules. Not here:
-how they are written on a command line (`flags`, `flagtable`), and flags that are only accepted.
-
-Law: names and defaults are prometheus-adapter's where it has the setting. Durations are seconds, sizes bytes, "" means not
-given.
+Names and defaults are those of prometheus-adapter v0.12 where it has the option (its own flags, those of the
+Kubernetes API server library, klog's); a default that differs says so in its help. In the values durations
+are seconds, sizes bytes, and "" stands for an option that is not given.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, Self
+from urllib.parse import urlsplit
 
-from adapter import errors
+from adapter.config import checks, ciphers
+from adapter.config.flags import Command, CommandOptions, flags_of, option
+from adapter.config.ignored_flags import IGNORED
+from adapter.config.pflag import Flag, FlagType, NamedPair
 from adapter.config.rules_file import RulesConfig
+from adapter.config.scaler_options import ScalerOptions
+from adapter.config.security_options import SecurityOptions
+from adapter.errors import Fault
 from adapter.model import durations
 
-SERVABLE_GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io")
-"""The API groups that can be served."""
-
-MIB = 1024 * 1024
-
-
-class NamedPair(NamedTuple):
-    """A certificate and key for some server names; without `names`, for those in the certificate."""
-
-    certificate: str
-    key: str
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The settings. Under each: unit, meaning, what the default does."""
-
-    config: tuple[str, ...] = ()
-    """Rules files and folders of them, joined in this order. The command line requires one."""
-
-    strict_config: bool = False
-    """Whether one faulty rule stops the start, as in prometheus-adapter; else it is reported and left out."""
-
-    serve_groups: tuple[str, ...] = ()
-    """API groups that are served even without a rule for them; () serves those the rules need, as prometheus-adapter."""
-
-    prometheus_url: str = field(default="https://localhost", repr=False)
-    """Base URL of Prometheus; may carry user and password, so it is never printed."""
-
-    prometheus_verb: Literal["GET", "POST"] = "GET"
-    """HTTP method of queries. A GET that would be too long goes as POST in any case."""
-
-    prometheus_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Name and value of headers sent with each request to Prometheus; may be secrets, so they are never printed."""
-
-    prometheus_query_params: tuple[tuple[str, str], ...] = ()
-    """Name and value of parameters added to each request to Prometheus."""
-
-    prometheus_max_answer_bytes: int = 64 * MIB
-    """Most bytes of memory for one answer of Prometheus, and for all answers together that are being read."""
-
-    prometheus_token_file: str = ""
-    """File with a bearer token, read again when it changes."""
-
-    prometheus_basic_auth_file: str = ""
-    """File with `user:password` on one line, read again when it changes."""
-
-    prometheus_ca_file: str = ""
-    """The only certificate authorities trusted for Prometheus; switches proxies off. "" trusts the system's."""
-
-    prometheus_client_tls_cert_file: str = ""
-    """Client certificate for Prometheus; used only with its key and a CA file."""
-
-    prometheus_client_tls_key_file: str = ""
-    """Key of the client certificate."""
-
-    prometheus_auth_incluster: bool = False
-    """Whether to use the pod's service account towards Prometheus."""
-
-    prometheus_auth_config: str = ""
-    """Kubeconfig whose credentials are used towards Prometheus."""
-
-    prometheus_timeout: float = 8.0
-    """Seconds that one API request may wait for Prometheus in all."""
-
-    prometheus_attempt_timeout: float = 5.0
-    """Seconds that one HTTP request to Prometheus may take; never more than `prometheus_timeout`."""
-
-    metrics_relist_interval: float = 600.0
-    """Seconds between the end of one discovery of series and the start of the next."""
-
-    metrics_max_age: float = 0.0
-    """Seconds that discovery looks back; 0 means the relist interval. See `look_back`."""
-
-    discovery_max_bytes: int = 256 * MIB
-    """Bytes that the list of series of one rule may have; more voids that rule's discovery."""
-
-    metrics_ttl: float = 1.0
-    """Seconds during which an answer is used again; a rule's `ttl` wins."""
-
-    metrics_max_answer_age: float = 30.0
-    """Seconds after which an answer is not given any more when Prometheus cannot be asked; a rule's `maxAge` wins."""
-
-    scrape_max_per_second: int = 2000
-    """Scrapes a second of all pods together; where the rules ask for more, every interval is stretched by the same factor."""
-
-    scrape_pod_cidrs: tuple[str, ...] = ()
-    """Networks of the pods that may be scraped; none for every address that is not refused by its kind."""
-
-    lister_kubeconfig: str = ""
-    """Kubeconfig for the API server; "" uses the pod's service account."""
-
-    authentication_kubeconfig: str = ""
-    """Kubeconfig for token reviews and the look-up of authorities; "" uses the pod's service account, else `lister_kubeconfig`."""
-
-    authentication_skip_lookup: bool = False
-    """Whether to leave the cluster's ConfigMap with the authorities of client certificates alone."""
-
-    authentication_tolerate_lookup_failure: bool = False
-    """Whether to be ready although the ConfigMap cannot be read; only tokens name a caller then."""
-
-    authentication_token_webhook_cache_ttl: float = 10.0
-    """Seconds that the answer of a token review is used again; 0 asks each time."""
-
-    anonymous_auth: bool = True
-    """Whether who shows no credentials is system:anonymous, whose rights the API server knows; else it gets 401."""
-
-    client_ca_file: str = ""
-    """Authorities of client certificates, read again when it changes; "" takes those of the ConfigMap."""
-
-    requestheader_client_ca_file: str = ""
-    """Authorities of front proxies, read again when it changes; "" takes those of the ConfigMap with its names and headers."""
-
-    requestheader_allowed_names: tuple[str, ...] = ()
-    """Common names that a front proxy may have; () allows any. Counts only with `requestheader_client_ca_file`."""
-
-    requestheader_username_headers: tuple[str, ...] = ("x-remote-user",)
-    """Headers that name the user, the first with a value counts; only with `requestheader_client_ca_file`."""
-
-    requestheader_uid_headers: tuple[str, ...] = ()
-    """Headers with the user's uid; () believes none. Only with `requestheader_client_ca_file`."""
-
-    requestheader_group_headers: tuple[str, ...] = ("x-remote-group",)
-    """Headers with the user's groups; only with `requestheader_client_ca_file`."""
-
-    requestheader_extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
-    """Beginnings of headers with more about the user; only with `requestheader_client_ca_file`."""
-
-    authorization_kubeconfig: str = ""
-    """Kubeconfig for access reviews; "" uses the pod's service account, else `lister_kubeconfig`."""
-
-    authorization_always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
-    """Paths that need no authorization; one that ends with * stands for all that begin with it."""
-
-    authorization_webhook_cache_authorized_ttl: float = 10.0
-    """Seconds that a permission is used again; 0 asks each time."""
-
-    authorization_webhook_cache_unauthorized_ttl: float = 10.0
-    """Seconds that a refusal is used again; 0 asks each time."""
-
-    bind_address: str = "0.0.0.0"  # noqa: S104 - prometheus-adapter's default; every caller is authenticated
-    """IP address to listen on; the default is every IPv4 address of the machine."""
-
-    secure_port: int = 443
-    """Port to listen on; 0 takes any free one."""
-
-    cert_dir: str = "apiserver.local.config/certificates"
-    """Folder for the self-signed pair that is made when no serving certificate is given."""
-
-    tls_cert_file: str = ""
-    """Serving certificate with its chain; read again when it changes."""
-
-    tls_private_key_file: str = ""
-    """Key of the serving certificate."""
-
-    tls_cipher_suites: tuple[str, ...] = ()
-    """Go names of the suites allowed below TLS 1.3; () leaves the choice to OpenSSL. See `ciphers`."""
-
-    tls_min_version: str = ""
-    """Lowest TLS version in Go's spelling, such as VersionTLS12; "" is TLS 1.2."""
-
-    tls_sni_cert_keys: tuple[NamedPair, ...] = ()
-    """Further serving pairs, by the name the client asks for."""
-
-    permit_port_sharing: bool = False
-    """Whether several processes may listen on the port (SO_REUSEPORT)."""
-
-    permit_address_sharing: bool = False
-    """Whether the port may be taken while old connections linger (SO_REUSEADDR)."""
-
-    autoscalers: str = ""
-    """Folder with the autoscalers to run in place of the objects of the cluster; "" runs those."""
-
-    scaler: bool = False
-    """Whether `fastpath serve` scales as well."""
-
-    serve_floors: bool = False
-    """Whether the floors of boosted autoscalers are served where nothing is scaled; see `serves_floors`."""
-
-    prometheus_max_queries_per_second: float = 20.0
-    """Queries a second that the scaler causes; beyond it questions wait for their turn."""
-
-    horizontal_pod_autoscaler_sync_period: float = 15.0
-    """Seconds between two questions for a metric that another adapter serves, as the native controller asks."""
-
-    horizontal_pod_autoscaler_tolerance: float = 0.1
-    """How far a ratio may be from 1 before anything is changed; an autoscaler's own tolerance wins."""
-
-    horizontal_pod_autoscaler_downscale_stabilization: float = 300.0
-    """Seconds that the highest recommendation holds where an autoscaler does not say; cut to whole ones."""
-
-    horizontal_pod_autoscaler_cpu_initialization_period: float = 300.0
-    """Seconds after a pod's start in which its cpu counts only while it is ready."""
-
-    horizontal_pod_autoscaler_initial_readiness_delay: float = 30.0
-    """Seconds after a pod's start in which becoming unready counts as never having been ready."""
-
-    local_address: str = "127.0.0.1:10254"
-    """Where the scaler shows its health, its self-metrics and its journal, on this machine alone; "" nowhere."""
-
-    health_probe_bind_address: str = ""
-    """Where kubelet's probes are answered, as `scalerflags.split_bind_address` reads it; "" nowhere."""
-
-    metrics_bind_address: str = ""
-    """Where `fastpath scale` serves self-metrics and journal over HTTPS; "" nowhere."""
-
-    leader_elect: bool = True
-    """Whether the scaler writes only while it holds the Lease."""
-
-    leader_elect_lease_duration: float = 15.0
-    """Seconds that others wait after the last renewal they saw before they take over; whole ones."""
-
-    leader_elect_renew_deadline: float = 10.0
-    """Seconds that a leader goes on without a renewal; below the lease duration."""
-
-    leader_elect_retry_period: float = 2.0
-    """Seconds between two attempts to take or renew the lease."""
-
-    leader_elect_resource_lock: str = "leases"
-    """What is locked; there is no other kind."""
-
-    leader_elect_resource_name: str = "fastpath-scaler"
-    """Name of the Lease, or what the names of the shards' Leases begin with."""
-
-    leader_elect_resource_namespace: str = ""
-    """Namespace of the Lease; "" takes that of the pod."""
-
-    shard: str = "1/1"
-    """Which part of the autoscalers this process answers for, as `model.shards` reads it."""
-
-    kube_api_write_qps: float = 50.0
-    """Writes a second of the scaler, the lease apart; after a pause a second's worth at once."""
-
-    access_log: str = ""
-    """Where each request is logged as a line of JSON: `stdout`, `stderr`, or a file; "" logs none."""
-
-    shutdown_delay: float = 0.0
-    """Seconds between becoming unready and closing the listener, for load balancers to notice."""
-
-    verbosity: int = 0
-    """Log level of `-v`: 6 logs each request to Prometheus, 8 its body, 10 registry misses."""
+_rules = partial(option, group="Rules and discovery")
+_prometheus = partial(option, group="Prometheus")
+_serving = partial(option, group="Serving")
+_process = partial(option, group="Process")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesOptions(CommandOptions):
+    """Rules, the discovery of their series, and the use of answers."""
+
+    config: tuple[str, ...] = _rules(
+        FlagType.ARRAY,
+        "",
+        "Rules file, or a folder whose *.yaml, *.yml and *.json files are joined in the order of their "
+        "names. "
+        "Can be repeated. Required.",
+        metavar="path",
+        check=checks.rules_paths,
+    )
+    strict_config: bool = _rules(
+        FlagType.BOOL,
+        "false",
+        "Refuse to start when any rule is faulty, as prometheus-adapter does; else faulty rules are "
+        "reported and left out.",
+    )
+    metrics_relist_interval: float = _rules(
+        FlagType.DURATION,
+        "10m0s",
+        "Time between two discoveries of series.",
+        check=checks.above_zero,
+    )
+    metrics_max_age: float = _rules(
+        FlagType.DURATION,
+        "0s",
+        "How far discovery looks back; 0 means the relist interval.",
+        check=checks.not_negative,
+    )
+    discovery_max_bytes: int = _rules(
+        FlagType.SIZE,
+        "256MiB",
+        "Largest list of series that one rule may cause; a larger one voids that rule's discovery.",
+    )
+    metrics_ttl: float = _rules(
+        FlagType.DURATION,
+        "1s",
+        "How long an answer of Prometheus is used for further requests. An answer that takes longer "
+        "than half of it "
+        "is used for twice the time it took. A rule's ttl wins.",
+        check=checks.not_negative,
+    )
+    metrics_max_answer_age: float = _rules(
+        FlagType.DURATION,
+        "30s",
+        "Maximum age of an answer that is served while Prometheus cannot be reached. A rule's maxAge wins.",
+        check=checks.not_negative,
+    )
+    scrape_max_per_second: int = _rules(
+        FlagType.INT,
+        "2000",
+        "Maximum number of scrapes of pods a second; beyond it all scrape intervals are stretched by "
+        "the same factor.",
+        check=checks.positive,
+    )
+    scrape_pod_cidrs: tuple[str, ...] = _rules(
+        FlagType.LIST,
+        "",
+        "The networks of the pods: no other address is scraped. Without it every address may be "
+        "scraped, except "
+        "loopback, link-local and metadata addresses; loopback is scraped only if a loopback network is "
+        "named here.",
+        metavar="cidrs",
+        check=checks.pod_cidrs,
+    )
 
     @property
     def look_back(self) -> float:
         """Seconds that discovery looks back, never 0."""
         return self.metrics_max_age or self.metrics_relist_interval
 
+    def notices(self, given: AbstractSet[str]) -> Iterator[str]:
+        """Yield sentences about values that have no effect."""
+        yield from super().notices(given)
+        if self.metrics_ttl > self.metrics_max_answer_age:
+            yield "--metrics-ttl is above --metrics-max-answer-age: answers are used up to the latter"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrometheusOptions(CommandOptions):
+    """The connection to Prometheus.
+
+    Address, headers and parameters may hold credentials: they are never printed.
+    """
+
+    prometheus_url: str = _prometheus(
+        FlagType.TEXT,
+        "https://localhost",
+        "Base URL of Prometheus or a compatible engine.",
+        metavar="url",
+        check=checks.prometheus_url,
+        secret=True,
+    )
+    prometheus_verb: Literal["GET", "POST"] = _prometheus(
+        FlagType.TEXT,
+        "GET",
+        "HTTP method of queries: GET or POST. A query that is too long for GET is sent with POST.",
+        metavar="verb",
+        check=checks.one_of("GET", "POST"),
+    )
+    prometheus_headers: tuple[tuple[str, str], ...] = _prometheus(
+        FlagType.PAIRS,
+        "",
+        "Header sent with each request to Prometheus. Can be repeated.",
+        name="prometheus-header",
+        secret=True,
+    )
+    prometheus_query_params: tuple[tuple[str, str], ...] = _prometheus(
+        FlagType.PAIRS,
+        "",
+        "Parameter added to each request to Prometheus. Can be repeated.",
+        name="prometheus-query-param",
+        secret=True,
+    )
+    prometheus_timeout: float = _prometheus(
+        FlagType.DURATION,
+        "8s",
+        "Maximum time that one API request waits for Prometheus, attempts and pauses included.",
+        check=checks.above_zero,
+    )
+    prometheus_attempt_timeout: float = _prometheus(
+        FlagType.DURATION,
+        "5s",
+        "Maximum time of one HTTP request to Prometheus; never more than --prometheus-timeout.",
+        check=checks.above_zero,
+    )
+    prometheus_max_answer_bytes: int = _prometheus(
+        FlagType.SIZE,
+        "64MiB",
+        "Maximum memory for one answer of Prometheus, and for all answers together that are being read; "
+        "a larger "
+        "answer is a failed query.",
+    )
+    prometheus_token_file: str = _prometheus(
+        FlagType.TEXT,
+        "",
+        "File with a bearer token for Prometheus; read again when it changes.",
+        metavar="file",
+    )
+    prometheus_basic_auth_file: str = _prometheus(
+        FlagType.TEXT,
+        "",
+        "File with user:password on one line for Prometheus; read again when it changes.",
+        metavar="file",
+    )
+    prometheus_ca_file: str = _prometheus(
+        FlagType.TEXT,
+        "",
+        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins "
+        "over both "
+        "prometheus-auth flags and switches proxies off. Read again when it changes.",
+        metavar="file",
+    )
+    prometheus_client_tls_cert_file: str = _prometheus(
+        FlagType.TEXT,
+        "",
+        "Client certificate for Prometheus; needs its key and --prometheus-ca-file. Read again when it "
+        "changes.",
+        metavar="file",
+    )
+    prometheus_client_tls_key_file: str = _prometheus(
+        FlagType.TEXT,
+        "",
+        "Key of the client certificate for Prometheus; read again when it changes.",
+        metavar="file",
+    )
+    prometheus_auth_incluster: bool = _prometheus(
+        FlagType.BOOL,
+        "false",
+        "Authenticate to Prometheus with the pod's service account.",
+    )
+    prometheus_auth_config: str = _prometheus(
+        FlagType.TEXT,
+        "",
+        "Kubeconfig with the credentials for Prometheus; the files that it names are read again when "
+        "they change.",
+        metavar="file",
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        """Yield what is wrong with values together."""
+        yield from super().faults(given)
+        if self.prometheus_auth_incluster and self.prometheus_auth_config:
+            expected = "expected not to be given with --prometheus-auth-incluster"
+            yield Fault("--prometheus-auth-config", "", expected)
+        if self.prometheus_token_file and self.prometheus_basic_auth_file:
+            expected = "expected not to be given with --prometheus-token-file"
+            yield Fault("--prometheus-basic-auth-file", "", expected)
+        attempt, total = self.prometheus_attempt_timeout, self.prometheus_timeout
+        if "prometheus_attempt_timeout" in given and attempt > total > 0:
+            most = durations.format_go_duration(total)
+            expected = f"expected at most --prometheus-timeout, which is {most}"
+            yield Fault(
+                "--prometheus-attempt-timeout", f'"{durations.format_go_duration(attempt)}"', expected
+            )
+
+    def notices(self, given: AbstractSet[str]) -> Iterator[str]:
+        """Yield sentences about values that have no effect."""
+        yield from super().notices(given)
+        client = self.prometheus_client_tls_cert_file, self.prometheus_client_tls_key_file
+        if any(client) and not (all(client) and self.prometheus_ca_file):
+            yield (
+                "the client certificate for Prometheus is not used: it needs "
+                "--prometheus-client-tls-cert-file, "
+                "--prometheus-client-tls-key-file and --prometheus-ca-file"
+            )
+        if self.prometheus_ca_file and (self.prometheus_auth_incluster or self.prometheus_auth_config):
+            yield "--prometheus-ca-file wins: the credentials of the prometheus-auth flags are not used"
+        if self.prometheus_verb == "GET" and urlsplit(self.prometheus_url).query:
+            yield "the query text of --prometheus-url is not sent with GET: use --prometheus-query-param"
+
+    def resolved(self) -> Self:
+        """Return the options with the values that follow from others."""
+        attempt = min(self.prometheus_attempt_timeout, self.prometheus_timeout)
+        return replace(super().resolved(), prometheus_attempt_timeout=attempt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(CommandOptions):
+    """The connection to the API server."""
+
+    lister_kubeconfig: str = option(
+        FlagType.TEXT,
+        "",
+        "Kubeconfig of the API server where described objects are listed; without it the pod's service "
+        "account.",
+        group="Kubernetes API server",
+        metavar="file",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions(CommandOptions):
+    """The HTTPS server of the metrics APIs."""
+
+    bind_address: str = _serving(
+        FlagType.ADDRESS,
+        "0.0.0.0",  # noqa: S104 - prometheus-adapter's default; every caller is authenticated
+        "IP address to listen on; 0.0.0.0 and :: stand for all of the machine.",
+    )
+    secure_port: int = _serving(FlagType.PORT, "443", "Port to serve HTTPS on; 0 takes any free one.")
+    serve_groups: tuple[str, ...] = _serving(
+        FlagType.LIST,
+        "",
+        "API groups that are served even while no rule needs them: custom.metrics.k8s.io, "
+        "external.metrics.k8s.io, "
+        "metrics.k8s.io.",
+        metavar="groups",
+        check=checks.served_groups,
+    )
+    cert_dir: str = _serving(
+        FlagType.TEXT,
+        "apiserver.local.config/certificates",
+        "Folder for the self-signed serving pair that is made when none is given.",
+        metavar="folder",
+    )
+    tls_cert_file: str = _serving(
+        FlagType.TEXT,
+        "",
+        "Serving certificate with its chain; read again when it changes.",
+        metavar="file",
+    )
+    tls_private_key_file: str = _serving(
+        FlagType.TEXT,
+        "",
+        "Key of the serving certificate.",
+        metavar="file",
+    )
+    tls_cipher_suites: tuple[str, ...] = _serving(
+        FlagType.LIST,
+        "",
+        "Cipher suites for TLS 1.2 by Go's names; those of TLS 1.3 are always on.",
+        metavar="suites",
+        check=checks.cipher_suites,
+    )
+    tls_min_version: str = _serving(
+        FlagType.TEXT,
+        "",
+        "Lowest TLS version: VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13; without it TLS 1.2.",
+        metavar="version",
+        check=checks.tls_version,
+    )
+    tls_sni_cert_keys: tuple[NamedPair, ...] = _serving(
+        FlagType.CERTIFICATES,
+        "",
+        "Further serving pair for the names it carries or that follow it. Can be repeated.",
+        name="tls-sni-cert-key",
+    )
+    permit_port_sharing: bool = _serving(
+        FlagType.BOOL,
+        "false",
+        "Let several processes listen on the port (SO_REUSEPORT).",
+    )
+    permit_address_sharing: bool = _serving(
+        FlagType.BOOL,
+        "false",
+        "Take the port while old connections linger (SO_REUSEADDR). It is always set, as by Go.",
+    )
+    shutdown_delay: float = _serving(
+        FlagType.DURATION,
+        "0s",
+        "Time between becoming unready and closing the listener, for load balancers to notice.",
+        check=checks.not_negative,
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        """Yield what is wrong with values together."""
+        yield from super().faults(given)
+        if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
+            missing = "--tls-private-key-file" if self.tls_cert_file else "--tls-cert-file"
+            yield Fault(missing, "", "missing: certificate and key are given together")
+        suites = self.tls_cipher_suites
+        if not suites or self.tls_min_version == "VersionTLS13" or checks.cipher_suites(suites):
+            return
+        if not ciphers.openssl_cipher_list(suites):
+            expected = (
+                "expected a suite for TLS 1.2 that is still built; for TLS 1.3 alone give "
+                "--tls-min-version=VersionTLS13"
+            )
+            yield Fault("--tls-cipher-suites", f'"{",".join(suites)}"', expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessOptions(CommandOptions):
+    """Logs."""
+
+    access_log: str = _process(
+        FlagType.TEXT,
+        "",
+        "Log each request as a line of JSON: stdout, stderr, or a file, which is opened again for each "
+        "write. Tokens "
+        "and headers are never logged.",
+        metavar="destination",
+    )
+    verbosity: int = _process(
+        FlagType.INT,
+        "0",
+        "Log level: 6 logs each request to Prometheus, 8 its body, 10 registry misses.",
+        name="v",
+        shorthand="v",
+        metavar="level",
+        check=checks.not_negative,
+    )
+
+
+# Fields and help follow the bases from the last to the first.
+@dataclass(frozen=True, kw_only=True)
+class Options(
+    SecurityOptions,
+    ScalerOptions,
+    ProcessOptions,
+    ServingOptions,
+    ClusterOptions,
+    PrometheusOptions,
+    RulesOptions,
+):
+    """All options of `fastpath serve`, and of `fastpath scale`."""
+
     @property
     def serves_floors(self) -> bool:
-        """Whether the metric of the floors is served: where that is asked for, and where the cluster's autoscalers are scaled."""
+        """Whether the metric of the floors is served.
+
+        If asked for, or if this process scales the cluster's objects.
+        """
         return self.serve_floors or (self.scaler and not self.autoscalers)
 
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        """Yield what is wrong with values together."""
+        yield from super().faults(given)
+        if not self.config:
+            yield Fault("--config", "", checks.rules_paths(("",)))
 
-def check_max_age(options: Options, config: RulesConfig) -> errors.Fault | None:
+
+SERVE = Command(
+    verb="serve",
+    options=Options,
+    usage="--config=PATH [flags]",
+    about="""\
+Serves the custom, external and resource metrics APIs of Kubernetes from Prometheus, by the rules of
+a prometheus-adapter configuration; with --scaler it scales as well. It takes every flag of
+prometheus-adapter.
+""",
+    ignored=IGNORED,
+    takes_any_argument=True,
+)
+
+SCALE = Command(
+    verb="scale",
+    options=Options,
+    usage="--config=PATH [flags]",
+    about="""\
+Scales alone: runs the scaler of `fastpath serve --scaler` without the metrics APIs. It takes every
+flag of `fastpath serve`. The flags about callers and certificates count for --metrics-bind-address.
+""",
+    ignored=IGNORED,
+    hidden=frozenset(
+        {"secure-port", "bind-address", "serve-groups", "permit-port-sharing", "permit-address-sharing"}
+    )
+    | {"shutdown-delay", "access-log", "scaler", "serve-floors"},
+    takes_any_argument=True,
+)
+
+
+def serve_flags_without(options: type[CommandOptions]) -> tuple[Flag, ...]:
+    """Return the flags of `fastpath serve` that do not set a field of other options."""
+    known: Mapping[str, Flag] = flags_of(options)
+    return tuple(flag for name, flag in SERVE.table.items() if name not in known)
+
+
+def check_max_age(options: RulesOptions, config: RulesConfig) -> Fault | None:
     """Return a fault if metrics could vanish between two discoveries.
 
-    As upstream, only custom rules are a reason: with external rules alone nothing is checked.
+    As in prometheus-adapter, only custom rules are a reason: with external rules alone nothing is checked.
     """
     if not config.rules or options.look_back >= options.metrics_relist_interval:
         return None
     interval = durations.format_go_duration(options.metrics_relist_interval)
-    written = durations.format_go_duration(options.metrics_max_age)
+    given = durations.format_go_duration(options.metrics_max_age)
     expected = (
         f"expected at least --metrics-relist-interval, which is {interval}, or metrics vanish in between"
     )
-    return errors.Fault("--metrics-max-age", written, expected)
+    return Fault("--metrics-max-age", given, expected)

@@ -1,11 +1,12 @@
-"""Command-line syntax as pflag reads it (the library upstream uses), over a table of flags.
+"""Command-line syntax as pflag reads it, the library of prometheus-adapter and kubectl.
 
-Here: tokens to (flag, text), and the reading of each kind of value. Not here: which flags exist (`flagtable`), what they
-mean together (`flags`).
+`scan` splits a command line into uses of flags and other arguments; `read` turns the text of one use into a
+value. Which flags a verb has stands in its options (`flags`).
 
-Law: `--name=value`, `--name value`, a boolean never takes the next argument, `-v 4`, `-v=4`, `-v4`, `--` ends the flags,
-underscores are not dashes, arguments may stand between flags, the last value of a single-valued flag wins. Every fault
-is found, not the first only.
+The rules are pflag's: `--name=value` and `--name value` are equal, a boolean never takes the next argument,
+`-v 4`, `-v=4` and `-v4` are equal, `--` ends the flags, an underscore is not a dash, and arguments may stand
+between flags.
+`scan` collects every fault instead of stopping at the first, so that one run shows all of them.
 """
 
 import csv
@@ -16,16 +17,15 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adapter import errors
-from adapter.config.options import NamedPair
 from adapter.config.yaml import reader
 from adapter.model import durations
 
 
-class Kind(enum.Enum):
-    """What a flag takes; the value is the word that stands for it in the help text."""
+class FlagType(enum.Enum):
+    """The type of a flag's value; the enum's value is the word for it in the help text."""
 
     BOOL = ""
     TEXT = "string"
@@ -41,77 +41,97 @@ class Kind(enum.Enum):
     CERTIFICATES = "cert,key[:names]"  # one pair of files each time
 
 
-class Effect(enum.Enum):
-    """What a flag does here."""
+class NamedPair(NamedTuple):
+    """A certificate and key for some server names; without `names`, for those in the certificate."""
 
-    USED = "used"
-    NONE = "accepted, no effect here"
-    REMOVED = "accepted, removed from prometheus-adapter"
+    certificate: str
+    key: str
+    names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+def _accept(_: Any) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: `field` is the attribute of Options that it sets, "" when it sets none; `default` as one would write it."""
+    """One flag of a verb.
+
+    `field` is the attribute of the verb's options that the flag sets, "" for a flag that is accepted without
+    effect. `default` is written as on a command line. `check` returns what a value must be beyond its type,
+    as a sentence "expected ...", and "" for a good one. A `secret` value never appears in a message. A
+    deprecated flag names in `instead` the flag that replaces it; a boolean one stands for that flag with
+    `instead_value`.
+    """
 
     name: str
-    kind: Kind
-    default: str
-    help: str
-    group: str
+    type: FlagType
+    default: str = ""
+    help: str = ""
+    group: str = ""
     field: str = ""
-    effect: Effect = Effect.USED
-    shorthand: str = ""
     metavar: str = ""
+    shorthand: str = ""
+    check: Callable[[Any], str] = _accept
+    secret: bool = False
+    instead: str = ""
+    instead_value: str = ""
 
 
-class Given(NamedTuple):
-    """One use of a flag on the command line."""
+class FlagUse(NamedTuple):
+    """One use of a flag on the command line; `text` is its value."""
 
     flag: Flag
     text: str
 
 
 @dataclass
-class Scanned:
-    """What stands on a command line: flags in their order, faults of syntax, whether help was asked for, and other arguments."""
+class CommandLine:
+    """A command line without the program's name.
 
-    given: list[Given] = field(default_factory=list)
+    Its flags in order, its other arguments, and its faults of syntax.
+    """
+
+    uses: list[FlagUse] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
     faults: list[errors.Fault] = field(default_factory=list)
     help: bool = False
-    positional: list[str] = field(default_factory=list)
+    help_all: bool = False
 
 
-def scan(argv: Sequence[str], table: Mapping[str, Flag]) -> Scanned:
-    """Read a command line without the program's name."""
+def scan(argv: Sequence[str], table: Mapping[str, Flag]) -> CommandLine:
+    """Split a command line without the program's name."""
     shorthands = {flag.shorthand: flag for flag in table.values() if flag.shorthand}
-    scanned = Scanned()
+    line = CommandLine()
     rest = list(argv)[::-1]
     while rest:
         argument = rest.pop()
         if argument == "--":
-            scanned.positional += rest[::-1]
+            line.arguments += rest[::-1]
             break
         if argument.startswith("--"):
-            _scan_long(argument, rest, table, scanned)
+            _scan_long(argument, rest, table, line)
         elif argument.startswith("-") and argument != "-":
-            _scan_short(argument, rest, shorthands, table, scanned)
+            _scan_short(argument, rest, shorthands, table, line)
         else:
-            scanned.positional.append(argument)
-    return scanned
+            line.arguments.append(argument)
+    return line
 
 
-def _scan_long(argument: str, rest: list[str], table: Mapping[str, Flag], scanned: Scanned) -> None:
+def _scan_long(argument: str, rest: list[str], table: Mapping[str, Flag], line: CommandLine) -> None:
     name, equals, text = argument[2:].partition("=")
     if not name or name.startswith("-"):
-        scanned.faults.append(errors.Fault(_shown(argument), "", "expected --name=value or --name value"))
+        line.faults.append(errors.Fault(_shown(argument), "", "expected --name=value or --name value"))
         return
     flag = table.get(name)
     if flag is not None:
-        _take(flag, f"--{name}", text if equals else None, rest, scanned)
+        _take(flag, f"--{name}", text if equals else None, rest, line)
     elif name == "help":
-        scanned.help = True
+        line.help = True
+    elif name == "help-all":
+        line.help_all = True
     else:
-        scanned.faults.append(errors.Fault(f"--{reader.one_line(name)}", "", _unknown(name, table)))
+        line.faults.append(errors.Fault(f"--{reader.one_line(name)}", "", _unknown(name, table)))
 
 
 def _scan_short(
@@ -119,42 +139,43 @@ def _scan_short(
     rest: list[str],
     shorthands: Mapping[str, Flag],
     table: Mapping[str, Flag],
-    scanned: Scanned,
+    line: CommandLine,
 ) -> None:
     letters = argument[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
         flag = shorthands.get(letter)
         if flag is None and letter == "h":
-            scanned.help = True
+            line.help = True
         elif flag is None:
             name = argument[1:].partition("=")[0]
             expected = f"unknown shorthand flag {letter!r}"
             if name in table:
                 expected = f"expected two dashes: --{name}"
-            scanned.faults.append(errors.Fault(_shown(argument), "", expected))
+            line.faults.append(errors.Fault(_shown(argument), "", expected))
             return
         else:
             text = letters[1:] if letters.startswith("=") and len(letters) > 1 else letters
-            _take(flag, f"-{letter}", text or None, rest, scanned)
+            _take(flag, f"-{letter}", text or None, rest, line)
             return
 
 
-def _take(flag: Flag, place: str, text: str | None, rest: list[str], scanned: Scanned) -> None:
-    if text is None and flag.kind is Kind.BOOL:
+def _take(flag: Flag, place: str, text: str | None, rest: list[str], line: CommandLine) -> None:
+    if text is None and flag.type is FlagType.BOOL:
         text = "true"
     if text is None:
         if not rest:
-            scanned.faults.append(
-                errors.Fault(place, "", f"expected a value after it: {expectation(flag.kind)}")
+            line.faults.append(
+                errors.Fault(place, "", f"expected a value after it: {expectation(flag.type)}")
             )
             return
         text = rest.pop()
-    scanned.given.append(Given(flag, text))
+    line.uses.append(FlagUse(flag, text))
 
 
 def _unknown(name: str, table: Mapping[str, Flag]) -> str:
-    near = difflib.get_close_matches(name, table, n=1, cutoff=0.7)
+    current = [flag.name for flag in table.values() if not flag.instead]
+    near = difflib.get_close_matches(name, current, n=1, cutoff=0.7)
     return f"unknown flag, did you mean --{near[0]}?" if near else "unknown flag; --help lists all"
 
 
@@ -163,17 +184,17 @@ def _shown(argument: str) -> str:
     return reader.one_line(argument.partition("=")[0]) or "-"
 
 
-def expectation(kind: Kind) -> str:
-    """Return what a value of this kind looks like, as the end of "expected ..."."""
-    return _READERS[kind].expected
+def expectation(type_: FlagType) -> str:
+    """Return what a value of this type looks like, as the end of "expected ..."."""
+    return _READERS[type_].expected
 
 
 def read(flag: Flag, text: str) -> object:
-    """Return the value of one use of a flag; a list kind gives the tuple of what this use adds.
+    """Return the value of one use of a flag; a repeatable type gives the tuple of what this use adds.
 
-    Raises ValueError (whose text is of no use) when the text is not of the flag's kind.
+    Raises ValueError (whose text is of no use) when the text is not of the flag's type.
     """
-    return _READERS[flag.kind].read(text)
+    return _READERS[flag.type].read(text)
 
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -195,7 +216,10 @@ def _read_bool(text: str) -> bool:
 
 
 def _read_int(text: str) -> int:
-    """Read an integer as Go does with base 0: 0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits."""
+    """Read an integer as Go does with base 0.
+
+    0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits.
+    """
     written = text.strip()
     if not _GO_INT.fullmatch(written) or len(written) > 70:
         raise ValueError(text)
@@ -268,22 +292,22 @@ class _Reader(NamedTuple):
     expected: str
 
 
-_READERS: Mapping[Kind, _Reader] = {
-    Kind.BOOL: _Reader(_read_bool, "true or false"),
-    Kind.TEXT: _Reader(str, "text"),
-    Kind.INT: _Reader(_read_int, "a whole number"),
-    Kind.FLOAT: _Reader(_read_float, "a number"),
-    Kind.DURATION: _Reader(durations.parse_go_duration, "a Go duration such as 30s or 1m30s"),
-    Kind.SIZE: _Reader(_read_size, "a size above 0 such as 256MiB or 1000000"),
-    Kind.ADDRESS: _Reader(_read_address, "an IP address such as 127.0.0.1"),
-    Kind.PORT: _Reader(_read_port, "a port from 0 to 65535"),
-    Kind.LIST: _Reader(_read_list, "a comma-separated list"),
-    Kind.ARRAY: _Reader(_read_array, "text"),
-    Kind.PAIRS: _Reader(_read_pairs, "name=value on one line"),
-    Kind.CERTIFICATES: _Reader(
+_READERS: Mapping[FlagType, _Reader] = {
+    FlagType.BOOL: _Reader(_read_bool, "true or false"),
+    FlagType.TEXT: _Reader(str, "text"),
+    FlagType.INT: _Reader(_read_int, "a whole number"),
+    FlagType.FLOAT: _Reader(_read_float, "a number"),
+    FlagType.DURATION: _Reader(durations.parse_go_duration, "a Go duration such as 30s or 1m30s"),
+    FlagType.SIZE: _Reader(_read_size, "a size above 0 such as 256MiB or 1000000"),
+    FlagType.ADDRESS: _Reader(_read_address, "an IP address such as 127.0.0.1"),
+    FlagType.PORT: _Reader(_read_port, "a port from 0 to 65535"),
+    FlagType.LIST: _Reader(_read_list, "a comma-separated list"),
+    FlagType.ARRAY: _Reader(_read_array, "text"),
+    FlagType.PAIRS: _Reader(_read_pairs, "name=value on one line"),
+    FlagType.CERTIFICATES: _Reader(
         _read_certificates, "certificate file, comma, key file, and optionally :name,name"
     ),
 }
 
-REPEATABLE = frozenset({Kind.LIST, Kind.ARRAY, Kind.PAIRS, Kind.CERTIFICATES})
-"""Kinds whose uses add up; the first use replaces the default."""
+REPEATABLE = frozenset({FlagType.LIST, FlagType.ARRAY, FlagType.PAIRS, FlagType.CERTIFICATES})
+"""Types whose uses add up; the first use replaces the default."""

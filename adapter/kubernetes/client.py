@@ -258,14 +258,16 @@ async def connect(
     random: Callable[[], float],
     timeout: float = 30.0,  # noqa: ASYNC109 - bounds each later call, not this one
     flag: str = credentials.FLAG,
+    impersonate: str = "",
 ) -> KubernetesClient:
     """Return a client for a configuration of `credentials`; no request is sent yet.
 
-    `random` returns numbers in [0, 1) and adds jitter to retries. `errors.InputError` names `flag` if the
-    certificates are unusable.
+    `impersonate` is the user to act as, "" for none. `random` returns numbers in [0, 1) and adds jitter to
+    retries. `errors.InputError` names `flag` if the certificates are unusable.
     """
     return KubernetesClient(
-        open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout
+        open_sender(configuration, sleep=sleep, random=random, flag=flag, impersonate=impersonate),
+        timeout=timeout,
     )
 
 

@@ -78,11 +78,17 @@ _holder._create_temp_file_with_content = _write_temporary_file  # noqa: SLF001
 
 
 async def load_configuration(
-    kubeconfig: Path | None, clock: Clock, faults: ProblemLog, *, flag: str = FLAG
+    kubeconfig: Path | None,
+    clock: Clock,
+    faults: ProblemLog,
+    *,
+    flag: str = FLAG,
+    context: str | None = None,
 ) -> Configuration:
     """Load the configuration from the file `kubeconfig`, or if that is None from the Pod of this process.
 
-    Raises `errors.InputError`, which names `flag`, if it cannot be loaded.
+    `context` names a context of the file, None for the current one. Raises `errors.InputError`, which names
+    `flag`, if the configuration cannot be loaded.
     """
     configuration = _new_configuration()
     if kubeconfig is None:
@@ -108,7 +114,7 @@ async def load_configuration(
     try:
         # do not write renewed tokens to the file: it may be a mounted Secret, and it belongs to its owner
         loader = await config.load_kube_config(
-            str(kubeconfig), client_configuration=configuration, persist_config=False
+            str(kubeconfig), context=context, client_configuration=configuration, persist_config=False
         )
     except _UNUSABLE as error:
         raise _refuse(

@@ -272,6 +272,7 @@ def open_sender(
     sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
     flag: str,
+    impersonate: str = "",
 ) -> Sender:
     """Open a session with the server that `credentials` loaded, within an event loop.
 
@@ -293,7 +294,8 @@ def open_sender(
     library = session.pool_manager
     # the library's own session looks for a .netrc in a thread before each request, which is slower than the
     # request
-    own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES)
+    headers = {"Impersonate-User": impersonate} if impersonate else None
+    own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES, headers=headers)
     library.detach()
     session.proxy = session.proxy or _proxy_of(configuration.host or "")
     # has the methods that the library calls

@@ -117,9 +117,9 @@ def test_lists_and_several_files(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "expected a HorizontalPodAutoscaler; there is none"),
-        (b"kind: Pod\n", "expected a HorizontalPodAutoscaler; there is none"),
-        (b"{}\n", "expected a HorizontalPodAutoscaler; there is none"),
+        (b"", "expected a HorizontalPodAutoscaler; the files have no such object"),
+        (b"kind: Pod\n", "expected a HorizontalPodAutoscaler; the files have no such object"),
+        (b"{}\n", "expected a HorizontalPodAutoscaler; the files have no such object"),
         (b"a: [", "standard input:1: not YAML"),
         (b"\xff", "standard input: not UTF-8: invalid start byte at byte 0"),
         (
@@ -215,9 +215,10 @@ def test_back_needs_an_autoscaler_of_ours(
     assert main.main(["convert", "--back"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.endswith("fastpath convert: expected a FastPathAutoscaler; there is none\n")
+    assert err.endswith("fastpath convert: expected a FastPathAutoscaler; the files have no such object\n")
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main.main(["convert", str(tmp_path / "x.yaml")]) == 1
-    assert capsys.readouterr().err == f"fastpath convert: {tmp_path}/x.yaml: No such file or directory\n"
+    assert main.main(["convert", str(tmp_path / "x.yaml")]) == 2
+    said = f"fastpath convert: {tmp_path}/x.yaml: expected a readable file: No such file or directory\n"
+    assert capsys.readouterr().err == said

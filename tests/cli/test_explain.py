@@ -23,6 +23,10 @@ from tests.support.tls import Authority
 QUEUE = [external_metric(averageValue="1")]
 
 
+def parse(arguments: list[str]) -> explain.ExplainOptions:
+    return explain.COMMAND.parse(arguments)[0]
+
+
 async def shown() -> dict[str, Any]:
     bench = Bench()
     bench.sources.readings["queue"] = ExternalReading([7000])
@@ -41,7 +45,7 @@ async def test_a_journal_in_words() -> None:
     lines = explain.render(await shown())
 
     assert lines[0] == "default/web (Auto) scales Deployment web"
-    assert "  target: 9 asked for, 9 exist, last set by kubectl" in lines
+    assert "  target: 9 replicas wanted, 9 running, last set by kubectl" in lines
     assert any("AbleToScale True (ReadyForNewScale)" in line for line in lines)
     assert any("scaled from 4 to 7: external metric queue(nil) above target" in line for line in lines)
     assert any("stayed at 9" in line and "kubectl had changed it by +2" in line for line in lines)
@@ -54,15 +58,15 @@ async def test_a_journal_in_words() -> None:
         ({"fault": "no handshake"}, "  not boosted: no handshake"),
         (
             {"demotedUntil": "2026-11-20T13:00:00.000Z", "demotedBy": "argocd"},
-            "  only advised until 2026-11-20T13:00:00.000Z: argocd took back what was raised",
+            "  only advised until 2026-11-20T13:00:00.000Z: argocd reverted a raise",
         ),
         (
             {"floor": {"replicas": 8, "raised": "T1", "until": "T2", "shown": None}},
-            "  floor 8 since T1, until T2: the autoscaler does not show it yet",
+            "  floor 8 since T1, until T2: not in the HPA's status yet",
         ),
         (
             {"floor": {"replicas": 8, "raised": "T1", "until": "T2", "shown": "T3"}},
-            "  floor 8 since T1, until T2: the autoscaler knows since T3",
+            "  floor 8 since T1, until T2: in the HPA's status since T3",
         ),
     ],
 )
@@ -114,8 +118,8 @@ def test_times_have_milliseconds() -> None:
         ("--server=http://a:99999", "--server: http://a:99999: expected a URL"),
         ("--server=http://a?b=c", "--server: http://a?b=c: expected a URL"),
         ("--server=http://a b", "--server: http://a b: expected a URL"),
-        ("--port=0", "--port: 0: expected a port from 1 to 65535"),
-        ("--port=65536", "--port: 65536: expected a port from 1 to 65535"),
+        ("--port=0", '--port: "0": expected a port from 1 to 65535'),
+        ("--port=65536", '--port: "65536": expected a port from 1 to 65535'),
     ],
 )
 def test_flags_that_are_wrong(capsys: pytest.CaptureFixture[str], flag: str, said: str) -> None:
@@ -179,7 +183,7 @@ async def scaler() -> AsyncIterator[Scaler]:
 
 
 async def ask(url: str) -> dict[str, Any]:
-    return await explain.fetch(explain.parse(["shop/web", f"--server={url}"]), "shop", "web")
+    return await explain.fetch(parse(["shop/web", f"--server={url}"]))
 
 
 async def test_a_server_is_asked(scaler: Scaler) -> None:
@@ -228,14 +232,14 @@ async def test_the_certificate_is_checked_for_the_name_that_is_given(
     secure: str, authority: Authority
 ) -> None:
     flags = ["shop/web", f"--server={secure}", f"--ca-file={authority.file}"]
-    named = explain.parse([*flags, "--tls-server-name=fastpath.fastpath.svc"])
-    assert (await explain.fetch(named, "shop", "web"))["name"] == "web"
+    named = parse([*flags, "--tls-server-name=fastpath.fastpath.svc"])
+    assert (await explain.fetch(named))["name"] == "web"
 
     with pytest.raises(RunError, match="--tls-server-name gives the name to check") as raised:
-        await explain.fetch(explain.parse(flags), "shop", "web")
+        await explain.fetch(parse(flags))
     assert "object at" not in str(raised.value)
     with pytest.raises(RunError, match="is not accepted: Hostname mismatch"):
-        await explain.fetch(explain.parse([*flags, "--tls-server-name=other.svc"]), "shop", "web")
+        await explain.fetch(parse([*flags, "--tls-server-name=other.svc"]))
 
 
 async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
@@ -255,7 +259,8 @@ def test_the_key_is_namespace_and_name() -> None:
     assert str(Key("shop", "web")) == "shop/web"
 
 
-# --- who leads -----------------------------------------------------------------------------------------------------------
+# --- who leads
+# -----------------------------------------------------------------------------------------------------------
 
 
 def lease(cluster: Cluster, holder: str, name: str = "fastpath-scaler") -> None:
@@ -286,8 +291,8 @@ async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123", "fastpath-scaler-2-of-3")
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        options = explain.parse(["shop/web", f"--kubeconfig={kubeconfig}", "--shard=2/3"])
-        document = await explain.fetch(options, "shop", "web")
+        options = parse(["shop/web", f"--kubeconfig={kubeconfig}", "--shard=2/3"])
+        document = await explain.fetch(options)
 
     assert document["name"] == "web"
     assert (tmp_path / "arguments").read_text().split() == [
@@ -309,10 +314,10 @@ async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(
             RunError, match='port 10254 of Pod scaler-1 cannot be forwarded: pods "scaler-1" not found'
         ):
-            await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
+            await explain.fetch(parse(["shop/web"]))
         monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
         with pytest.raises(RunError, match="kubectl is not installed: forward port 10254 of Pod scaler-1"):
-            await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
+            await explain.fetch(parse(["shop/web"]))
 
 
 @pytest.mark.integration
@@ -336,7 +341,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
         async with asyncio.timeout(4):
             with pytest.raises(RunError, match=f"port 10254 of Pod scaler-1 cannot be forwarded: {said}"):
-                await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
+                await explain.fetch(parse(["shop/web"]))
 
 
 @pytest.mark.parametrize("holder", [None, ""])
@@ -345,10 +350,10 @@ async def test_nobody_leads(tmp_path: Path, holder: str | None) -> None:
         if holder is not None:
             lease(cluster, holder)
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        with pytest.raises(RunError, match="nobody leads: the Lease fastpath/fastpath-scaler has no holder"):
-            await explain.fetch(explain.parse(["shop/web", f"--kubeconfig={kubeconfig}"]), "shop", "web")
+        with pytest.raises(RunError, match="no leader: the Lease fastpath/fastpath-scaler has no holder"):
+            await explain.fetch(parse(["shop/web", f"--kubeconfig={kubeconfig}"]))
         with pytest.raises(InputError, match="--shard"):
-            await explain.fetch(explain.parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4/3"]), "a", "b")
+            await explain.fetch(parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4/3"]))
 
 
 async def test_the_whole_command_in_words_and_as_json(
@@ -360,7 +365,7 @@ async def test_the_whole_command_in_words_and_as_json(
 
     assert await asyncio.to_thread(explain.main, given) == 0
     assert capsysbinary.readouterr().out.startswith(b"default/web (Auto) scales Deployment web\n")
-    assert await asyncio.to_thread(explain.main, [*given, "--json"]) == 0
+    assert await asyncio.to_thread(explain.main, [*given, "-o", "json"]) == 0
     assert msgspec.json.decode(capsysbinary.readouterr().out)["name"] == "web"
     assert scaler.tokens == ["Bearer secret"] * 2
 
@@ -406,3 +411,47 @@ def test_what_there_may_be_to_say() -> None:
         "error: conflict",
     ):
         assert words in text
+
+
+def _entry(second: int, *inputs: str) -> dict[str, Any]:
+    return {
+        "time": f"2026-11-20T12:00:{second:02}.000Z",
+        "currentReplicas": second,
+        "desiredReplicas": second,
+        "outcome": "none",
+        "reason": "",
+        "error": "",
+        "inputs": [{"metric": each, "ageSeconds": None, "unavailable": "late"} for each in inputs],
+        "trace": ["not fresh: web-1", "not fresh: web-1"],
+    }
+
+
+def test_the_newest_decisions_come_first() -> None:
+    document: dict[str, Any] = {
+        "namespace": "shop",
+        "name": "web",
+        "mode": "Auto",
+        "target": {"kind": "Deployment", "name": "web", "error": "not found"},
+        "status": {},
+        "writers": {"pausedUntil": None, "pausedBy": ""},
+        "last": None,
+        "journal": [_entry(1), _entry(2), _entry(3, "queue", "queue")],
+    }
+    lines = explain.render(document)
+    assert [line[17:19] for line in lines if "stayed at" in line] == ["03", "02", "01"]
+    assert lines[3:6] == [
+        "2026-11-20T12:00:03.000Z: stayed at 3",
+        "  queue: no value: late",
+        "  not fresh: web-1",
+    ], "what is the same stands once"
+    assert [line[17:19] for line in explain.render(document, 2) if "stayed at" in line] == ["03", "02"]
+    assert parse(["shop/web", "--last=2"]).last == 2
+
+
+def test_former_spellings_are_deprecated() -> None:
+    options, notices = explain.COMMAND.parse(["shop/web", "--lease-namespace=ops", "--json"])
+    assert (options.namespace, options.output, options.key) == ("ops", "json", ("shop", "web"))
+    assert notices == (
+        "Flag --lease-namespace has been deprecated, use --namespace",
+        "Flag --json has been deprecated, use -o json",
+    )

@@ -46,12 +46,14 @@ def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        status = main.main([verb, "--help"])
-    except SystemExit as end:  # argparse ends the process itself
-        status = int(end.code or 0)
-    assert status == 0
-    assert f"fastpath {verb}" in capsys.readouterr().out
+    assert main.main([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    usage, blank, first, *_ = text.splitlines()
+    assert usage.startswith(f"Usage: fastpath {verb} ")
+    assert not blank
+    assert first[0].isupper(), "a sentence on what it does"
+    assert main.main(["help", verb]) == 0
+    assert capsys.readouterr().out == text
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,32 @@ def test_a_file_that_cannot_be_used_is_a_fault(tmp_path: Path, capsys: pytest.Ca
     assert main.main(["serve", f"--config={path}"]) == 2
     assert main.main(["serve", f"--config={tmp_path / 'none.yaml'}"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"fastpath serve: {path}:1: Rules: a list of 0: unknown key, did you mean rules: upper and lower case count",
-        f"fastpath serve: --config: {tmp_path / 'none.yaml'}: expected a readable file: No such file or directory",
+        (
+            f"fastpath serve: {path}:1: Rules: a list of 0: unknown key, did you mean rules: upper and "
+            "lower case count"
+        ),
+        (
+            f"fastpath serve: --config: {tmp_path / 'none.yaml'}: expected a readable file: No such file or "
+            "directory"
+        ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("address", "flag"),
+    [
+        ("('127.0.0.1', 6443)", "--secure-port"),
+        ("('127.0.0.1', 10254)", "--local-address"),
+        ("('', 8081)", "--health-probe-bind-address"),
+        ("('::', 8443, 0, 0)", "--metrics-bind-address"),
+        ("('127.0.0.1', 1)", ""),
+        ("nowhere", ""),
+    ],
+)
+def test_an_address_is_known_by_its_flag(address: str, flag: str) -> None:
+    options = Options(secure_port=6443, health_probe_bind_address=":8081", metrics_bind_address="[::]:8443")
+    text = f"error while attempting to bind on address {address}: address already in use"
+    assert serve._flag_of_address(options, text) == flag
 
 
 # -- a real process
@@ -194,7 +217,7 @@ async def test_a_taken_port_is_one_clear_line(tmp_path: Path, rules: Path, unuse
             assert second.process.returncode == 1
             assert err.decode().splitlines() == [
                 (
-                    "fastpath serve: error while attempting to bind on address "
+                    "fastpath serve: --secure-port: error while attempting to bind on address "
                     f"('127.0.0.1', {unused_tcp_port}): address already in use"
                 )
             ]

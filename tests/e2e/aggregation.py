@@ -17,7 +17,7 @@ from typing import Protocol
 import aiohttp
 from yarl import URL
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
 from adapter.sandbox.apiserver.workloads import Workloads

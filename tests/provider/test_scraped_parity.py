@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.errors import UnscrapableError
 from adapter.model import pod_networks
 from adapter.model.metrics import SeriesInfo

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from adapter.compose import app
-from adapter.config.flags import parse_flags
+from adapter.config.options import SERVE
 from adapter.errors import InputError
 from adapter.sandbox import curves
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -410,7 +410,7 @@ async def test_cache_times_are_flags(tmp_path: Path, cluster: Cluster, prometheu
 @pytest.mark.parametrize("flag", ["authentication", "authorization"])
 async def test_a_kubeconfig_that_is_not_there(tmp_path: Path, cluster: Cluster, flag: str) -> None:
     argument = f"--{flag}-kubeconfig={tmp_path / 'none'}"
-    with pytest.raises(InputError, match=f"--{flag}-kubeconfig: .*a kubeconfig file; there is no such file"):
+    with pytest.raises(InputError, match=f"--{flag}-kubeconfig: .*a kubeconfig file: there is no such file"):
         async with support.running(tmp_path, cluster, "http://127.0.0.1:1", argument):
             pass
 
@@ -424,7 +424,7 @@ async def test_without_an_api_server_it_does_not_start(
     flags = [f"--config={tmp_path / 'rules.yaml'}", f"--cert-dir={tmp_path}", "--bind-address=127.0.0.1"]
     if given == "authentication":
         flags.append(f"--authentication-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}")
-    options, _ = parse_flags(flags)
+    options, _ = SERVE.parse(flags)
     missing = "authorization" if given == "authentication" else "authentication"
     words = f"--{missing}-kubeconfig: expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod"
     with pytest.raises(InputError, match=words):

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.cli import main
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.objects import timestamp
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
@@ -221,7 +221,7 @@ class Doctor:
 
     async def hops(self, *arguments: str) -> dict[str, Any]:
         """Return the hops of shop/web by name."""
-        _, out = await self("shop/web", "--json", *arguments)
+        _, out = await self("shop/web", "-o", "json", *arguments)
         found = json.loads(out)
         [metric] = found["metrics"]
         return {each["hop"]: each for each in [*found["before"], *metric["hops"], *found["after"]]}

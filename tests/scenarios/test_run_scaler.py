@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from adapter.compose import app
-from adapter.config import flags
+from adapter.config.options import SERVE
 from adapter.errors import InputError
 from adapter.sandbox.apiserver.reviews import AccessVerdict
 from adapter.sandbox.apiserver.workloads import deployment
@@ -76,7 +76,7 @@ async def scaler(
     tmp_path: Path, world: World, *arguments: str, rules: str = SCRAPED
 ) -> AsyncIterator[Running]:
     (tmp_path / "rules.yaml").write_text(rules.replace("PORT", str(world.port)))
-    options, _ = flags.parse_flags(
+    options, _ = SERVE.parse(
         [
             f"--config={tmp_path / 'rules.yaml'}",
             f"--lister-kubeconfig={world.cluster.kubeconfig(tmp_path / 'kubeconfig')}",

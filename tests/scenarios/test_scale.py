@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 import yaml
 
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus.exporter import Exporter

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from adapter.compose import app
-from adapter.config import flags
+from adapter.config.options import SERVE
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.server.admin import LocalPages
 from tests.scenarios.test_scale import free_port
@@ -56,7 +56,7 @@ async def scaling(world: World, directory: Path) -> AsyncIterator[None]:
         "--local-address=127.0.0.1:0",
         *FLAGS,
     ]
-    options, _ = flags.parse_flags(arguments)
+    options, _ = SERVE.parse(arguments)
     stop = asyncio.Event()
     started: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
     run = asyncio.create_task(

@@ -32,8 +32,8 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> N
         assert any(entry["outcome"] == "written" for entry in answer.body["journal"])
         missing = await adapter.get("/debug/fastpath/autoscalers/default/nobody")
         assert missing.status == 404
-        options = explain.parse(["default/web", f"--server=http://{local}"])
-        told = await explain.fetch(options, "default", "web")
+        options, _ = explain.COMMAND.parse(["default/web", f"--server=http://{local}"])
+        told = await explain.fetch(options)
         assert told["journal"] == answer.body["journal"], "for who may forward ports of the pod"
     assert yaml.safe_load(SCRAPED)["rules"]
 

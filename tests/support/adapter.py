@@ -13,7 +13,7 @@ from urllib.parse import quote
 import aiohttp
 
 from adapter.compose import app
-from adapter.config import flags
+from adapter.config.options import SERVE
 from adapter.model.clock import Clock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
@@ -138,7 +138,7 @@ async def running(
         arguments = (*arguments, *more)
     if admitted and isinstance(cluster, Cluster):
         admit(cluster)
-    options, _ = flags.parse_flags(
+    options, _ = SERVE.parse(
         [
             "--bind-address=127.0.0.1",
             f"--config={directory / 'rules.yaml'}",

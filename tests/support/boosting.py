@@ -21,7 +21,7 @@ from aiohttp import web
 
 from adapter.autoscaler.decide.observation import Settings
 from adapter.boost import model
-from adapter.compose.app import SystemClock
+from adapter.compose.clock import SystemClock
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster

@@ -1,109 +1,90 @@
 """The pages of docs/reference that are generated from code. ``python -m tests.support.docs`` writes them."""
 
-import argparse
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from adapter.cli import convert, explain
-from adapter.cli.boost import command
-from adapter.cli.check import flags as checkflags
-from adapter.cli.deploy import flags as deployflags
-from adapter.cli.doctor import flags as doctorflags
-from adapter.config import flags
+from adapter.cli import convert, demo, explain
+from adapter.cli.boost import command as boost
+from adapter.cli.check import options as checkoptions
+from adapter.cli.deploy import certs, preflight
+from adapter.cli.doctor import options as doctoroptions
+from adapter.cli.evaluate import command as evaluate
+from adapter.config import options
+from adapter.config.flags import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
 
 
-_UNUSED = "## Accepted"
-"""How the groups of flags begin that have no effect."""
-
 _HEAD = """\
 # Flags
 
-Flags are written `--name=value` or `--name value`. Durations are Go's (`30s`, `1m30s`). An unknown flag is
-refused with the nearest name. `fastpath COMMAND --help` shows the same.
+Flags are written `--name=value` or `--name value`, before or after other arguments. Durations are Go's (`30s`,
+`1m30s`). An unknown flag is refused with the nearest name. `fastpath VERB --help` shows the flags of a verb, and
+`--help-all` also those that it accepts without effect.
 
-The exit status of a command is 0 if it did what it was asked, 2 if its flags or documents are not valid, and
-1 if it failed otherwise or its answer is no, as for a metric that is not served.
+The exit status of a verb is 0 if it did what it was asked, 2 if the command line or a file is not valid, and 1
+if it failed otherwise or its answer is no, as for a metric that is not served.
+"""
+_GUIDES = {
+    "explain": "../guides/fast-scaler.md",
+    "evaluate": "../guides/evaluate.md",
+    "boost": "../guides/boost.md",
+    "convert": "../guides/fast-scaler.md",
+}
 
-`fastpath evaluate` has [a page of its own](../guides/evaluate.md). `fastpath demo` takes `--for DURATION`,
-after which it ends, and `--port PORT`.
-"""
-_SERVE = """\
-All of prometheus-adapter's flags, with the same names and defaults, and Fastpath's own. `fastpath scale`
-takes the same; those about callers and the metrics APIs have no effect there.
-[The last section](#flags-without-effect) has the flags that are accepted without effect.
-"""
-_CHECK = """\
-It also takes the flags of `fastpath serve`. Those about the connections to Prometheus and the API server, and
-about how far back discovery looks, have an effect.
-"""
-_EXPLAIN = """\
-Its argument is the autoscaler, `NAMESPACE/NAME`. [The guide](../guides/fast-scaler.md) describes the output.
-"""
-_BOOST = """\
-Its argument is the manifest, a file or `-` for standard input. [The guide](../guides/boost.md) has the steps.
-"""
-_CONVERT = """\
-Its arguments are the manifests, files or `-` for standard input. [The guide](../guides/fast-scaler.md) has
-the steps.
-"""
-_DOCTOR = """\
-Its argument is an autoscaler, `NAMESPACE/NAME`, or a namespace; without it all are examined. It also takes
-`--config` and the flags of `fastpath serve` about the connection to Prometheus. Without `--config` it reads
-the rules from the cluster. Without `--prometheus-url` it does not ask Prometheus.
-"""
-_WITHOUT_EFFECT = "`fastpath serve` accepts these so that prometheus-adapter's command line works.\n"
+COMMANDS: tuple[Command[Any], ...] = (
+    options.SERVE,
+    options.SCALE,
+    checkoptions.COMMAND,
+    doctoroptions.COMMAND,
+    explain.COMMAND,
+    evaluate.COMMAND,
+    boost.COMMAND,
+    convert.COMMAND,
+    certs.COMMAND,
+    preflight.COMMAND,
+    demo.COMMAND,
+)
+"""The command line of every verb."""
 
 
 def render_flags() -> str:
-    """Return docs/reference/flags.md: the flags of every command."""
-    used, _, unused = flags.render_markdown().partition(_UNUSED)
-    sections = {
-        "`fastpath serve`": (_SERVE, used),
-        "`fastpath check`": (_CHECK, flags.render_markdown(checkflags.OWN)),
-        "`fastpath certs`": (flags.render_markdown(deployflags.CERTS),),
-        "`fastpath preflight`": (flags.render_markdown(deployflags.PREFLIGHT),),
-        "`fastpath explain`": (_EXPLAIN, *_render_actions(explain_flags())),
-        "`fastpath boost`": (_BOOST, *_render_actions(boost_flags())),
-        "`fastpath convert`": (_CONVERT, *_render_actions(convert_flags())),
-        "`fastpath doctor`": (_DOCTOR, flags.render_markdown(doctorflags.OWN)),
-        "Flags without effect": (_WITHOUT_EFFECT, _UNUSED + unused),
-    }
-    parts = [_HEAD]
-    for title, lines in sections.items():
-        parts += [f"# {title}", "", *lines]
-    return "\n".join(parts)
+    """Return docs/reference/flags.md: of each verb the flags that `fastpath serve` does not have."""
+    known = set(options.SERVE.table.values())
+    lines = [_HEAD]
+    for command in COMMANDS:
+        lines += [f"# `fastpath {command.verb}`", "", f"    fastpath {command.verb} {command.usage}", ""]
+        lines += [command.about.strip(), ""]
+        if guide := _GUIDES.get(command.verb):
+            lines += [f"[The guide]({guide}) has the steps.", ""]
+        if command is options.SCALE:
+            continue
+        own = flags_of(command.options)
+        if command is not options.SERVE:
+            shared = [f"`--{name}`" for name, flag in own.items() if flag in known]
+            if shared:
+                text = f"These flags are those of `fastpath serve`: {', '.join(shared)}."
+                lines += [*textwrap.wrap(text, 110, break_on_hyphens=False), ""]
+            own = {name: flag for name, flag in own.items() if flag not in known}
+        lines.append(render_markdown(own))
+        lines += _render_deprecated(command)
+    lines += [
+        "# Flags without effect",
+        "",
+        "`fastpath serve` accepts these so that prometheus-adapter's command line works.",
+    ]
+    return "\n".join([*lines, "", render_markdown({flag.name: flag for flag in options.SERVE.ignored})])
 
 
-def explain_flags() -> list[argparse.Action]:
-    """Return the flags of `fastpath explain`."""
-    return _flags_of(explain.build_parser())
-
-
-def boost_flags() -> list[argparse.Action]:
-    """Return the flags of `fastpath boost`."""
-    return _flags_of(command.build_parser())
-
-
-def convert_flags() -> list[argparse.Action]:
-    """Return the flags of `fastpath convert`."""
-    return _flags_of(convert.build_parser())
-
-
-def _flags_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    return [each for each in parser._actions if each.option_strings and each.dest != "help"]
-
-
-def _render_actions(actions: list[argparse.Action]) -> list[str]:
-    lines = ["| flag | default | meaning |", "| --- | --- | --- |"]
-    for each in actions:
-        kind = "" if each.nargs == 0 else " int" if each.type is int else " string"
-        names = ", ".join(f"`{name}{kind}`" for name in each.option_strings)
-        default = f"`{each.default}`" if each.default else ""
-        lines.append(f"| {names} | {default} | {each.help} |")
-    return [*lines, ""]
+def _render_deprecated(command: Command[Any]) -> list[str]:
+    lines = []
+    for flag in command.deprecated:
+        value = f"={flag.instead_value}" if flag.instead_value else ""
+        lines += [f"`--{flag.name}` is deprecated: use `--{flag.instead}{value}`.", ""]
+    return lines
 
 
 def render_metrics() -> str:

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from adapter.autoscaler import journal
 from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
-from adapter.config import flags
-from adapter.config.options import Options
+from adapter.config.options import SERVE, Options
 from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
@@ -155,7 +154,7 @@ def total(process: Process) -> float:
 def read_process(name: str, objects: Objects, load: Load) -> Process:
     """Return what the only Deployment of some objects runs."""
     container = objects.container
-    options, _ = flags.parse_flags(container["args"])
+    options, _ = SERVE.parse(container["args"])
     alone = container.get("command") == ["fastpath", "scale"]
     # without the scaler the running pods are listed by themselves; the scaler's cache of pods answers for these too
     kinds = 1 if alone else _selected_kinds(objects) + (not options.scaler)

@@ -111,7 +111,7 @@ REFUSALS = {
     ),
     "everything summed up": Refusal(
         "x{<<.LabelMatchers>>} / on () group_left () sum(x{<<.LabelMatchers>>})",
-        "sum without a grouping adds all objects up",
+        "sum without a grouping gives one value for all objects",
         f"x{{{IN_ONE}}} / on () group_left () sum(x{{{IN_ONE}}})",
     ),
     "without the object": Refusal(

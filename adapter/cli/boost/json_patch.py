@@ -1,7 +1,7 @@
-"""JSON patches (RFC 6902) as values: the operations that a change of a document consists of, and the document they make.
+"""JSON patches (RFC 6902) as values: the operations of a change, and the document they make.
 
-Here: `add`, `remove`, `replace` and `test`. Law: what is applied fits, for whoever lists operations has seen the document; the document
-that is given stays as it is.
+`add`, `remove`, `replace` and `test` exist. An operation that is applied fits its document, because it was
+made for it.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,17 @@ END = "-"
 """The place after the last item of a list."""
 
 
-class Operation(NamedTuple):
-    """One step: what is done at which place; `value` is what stands there afterwards, or for `test` what has to stand there."""
+class PatchOperation(NamedTuple):
+    """One step: what is done at which place.
+
+    `value` is what stands there afterwards, or for `test` what has to stand there.
+    """
 
     op: str
     path: tuple[str, ...]
     value: Any = None
 
-    def below(self, *names: str) -> "Operation":
+    def below(self, *names: str) -> "PatchOperation":
         """Return the same in a document that has this one below `names`."""
         return self._replace(path=(*names, *self.path))
 
@@ -34,15 +37,23 @@ def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def apply(document: Any, operations: Iterable[Operation]) -> Any:
-    """Return a document after operations, each on what the one before it made. What is only tested is not looked at."""
-    result = _copied(document)
+def apply(document: Any, operations: Iterable[PatchOperation]) -> Any:
+    """Return a document after operations, each on what the one before it made.
+
+    What is only tested is not looked at.
+    """
+    own = [operation._replace(value=_copied(operation.value)) for operation in operations]
+    return apply_to(_copied(document), own)
+
+
+def apply_to(result: Any, operations: Iterable[PatchOperation]) -> Any:
+    """Apply operations to the document itself, and return it; their values become part of it."""
     for operation in operations:
         *above, name = operation.path
         place = result
         for step in above:
             place = place[int(step)] if isinstance(place, list) else place[step]
-        value = _copied(operation.value)
+        value = operation.value
         if operation.op == TEST:
             continue
         if isinstance(place, dict):

@@ -1,8 +1,8 @@
-"""Manifests whose HorizontalPodAutoscalers are boosted: a text with documents to the same text, or to a JSON patch.
+"""Manifests whose HorizontalPodAutoscalers are boosted.
 
-Here: finding the autoscalers, in Lists too, and saying where something is. Not here: what is changed in one (`cli.boost.patch`), how
-that is done in its text (`yamledit`). Law: what is no HorizontalPodAutoscaler comes out byte for byte; a text with a fault in it does
-not come out at all.
+A text with documents to the same text, or to a JSON patch. It finds the autoscalers, in Lists too; `patch`
+says what changes in one, `round_trip` changes its text. A document without a change comes out byte for byte,
+and a text with a fault does not come out at all.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.boost.model import MODE_ANNOTATION
-from adapter.cli.boost import patch, yaml_edit
-from adapter.cli.boost.json_patch import REMOVE, Operation
+from adapter.cli.boost import patch, round_trip
+from adapter.cli.boost.json_patch import REMOVE, PatchOperation
 from adapter.cli.boost.patch import Wish
+from adapter.cli.boost.round_trip import Edited
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscalerdocuments
 
-_ANEW = (
-    "its document is written anew, without comments: its aliases or its form leave no place for the change"
+_REWRITTEN = (
+    "its document is written as a whole, without comments: the change reaches into an alias or a merge key"
 )
 _NO_ANNOTATIONS = (
     "the document has no annotations, and its patch takes away those that an object of the cluster may have: "
@@ -28,10 +29,13 @@ _NO_ANNOTATIONS = (
 
 
 class Manifest(NamedTuple):
-    """What became of a text: itself, and the operations of each autoscaler in it. `notes` are lines that begin with a place."""
+    """What became of a text: itself, and the operations of each autoscaler in it.
+
+    `notes` are lines that begin with a place.
+    """
 
     text: str
-    patches: tuple[tuple[Operation, ...], ...]
+    patches: tuple[tuple[PatchOperation, ...], ...]
     notes: tuple[str, ...]
 
 
@@ -40,18 +44,19 @@ class _Planned(NamedTuple):
 
     place: str
     name: str
-    operations: tuple[Operation, ...]
+    operations: tuple[PatchOperation, ...]
     notes: tuple[str, ...]
 
 
 def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Manifest:
-    """Return a text whose autoscalers are what is wished for; InputError with all that is wrong, or when there is none.
+    """Return a text whose autoscalers are what is wished for.
 
-    With `patches` exactly one autoscaler has to be there, and notes are about its patch.
+    InputError with all that is wrong, or without one. With `patches` exactly one autoscaler has to be there,
+    and notes are about its patch.
     """
     faults: list[Fault] = []
     pieces: list[str] = []
-    made: list[tuple[Operation, ...]] = []
+    made: list[tuple[PatchOperation, ...]] = []
     notes: list[str] = []
     lines_of: list[int] = []
     for lines, part in documents.split_documents(text):
@@ -63,20 +68,19 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
             continue
         planned = list(_plan(document, source, wish, faults))
         operations = [_in_list(each, operation) for each in planned for operation in each.operations]
+        # a document without a change stays byte for byte as it is
         edited = (
-            yaml_edit.edit(part, lines, document, operations)
-            if operations
-            else yaml_edit.Edited(part, anew=False)
+            round_trip.edit(part, document, operations) if operations else Edited(part, is_rewritten=False)
         )
         pieces.append(edited.text)
         made += (tuple(map(_for_an_object, each.operations)) for each in planned)
         for each in planned:
             line = document.line_of(each.place)
             lines_of.append(line)
-            said = [*each.notes, *_more(each.operations, anew=edited.anew, patches=patches)]
+            said = [*each.notes, *_more(each.operations, is_rewritten=edited.is_rewritten, patches=patches)]
             notes += (f"{source}:{line}: {patch.KIND} {each.name}: {note}" for note in said)
     if not made and not faults:
-        faults.append(Fault("", "", f"expected a {patch.KIND}; there is none", source))
+        faults.append(Fault("", "", f"expected a {patch.KIND}; the file has no such object", source))
     if patches and len(made) > 1 and not faults:
         faults.append(
             Fault("", "", f"expected one {patch.KIND}: a patch is for one object", source, lines_of[1])
@@ -102,22 +106,25 @@ def _plan(document: YAMLDocument, source: str, wish: Wish, faults: list[Fault]) 
             yield _Planned(place.rstrip("."), tree["metadata"]["name"], planned.operations, planned.notes)
 
 
-def _in_list(planned: _Planned, operation: Operation) -> Operation:
-    """Return an operation on an autoscaler as one on its document: itself, or the List that has it as an item."""
+def _in_list(planned: _Planned, operation: PatchOperation) -> PatchOperation:
+    """Return an operation on an autoscaler as one on its document.
+
+    Itself, or the List that has it as an item.
+    """
     index = planned.place.removeprefix("items[").removesuffix("]")
     return operation.below("items", index) if index else operation
 
 
-def _for_an_object(operation: Operation) -> Operation:
-    """Return an operation as one on the object of a cluster, which may have annotations that its document does not."""
+def _for_an_object(operation: PatchOperation) -> PatchOperation:
+    """Return an operation as one on the object of a cluster, which may have further annotations."""
     is_all = operation.op == REMOVE and operation.path == ("metadata", "annotations")
     return operation._replace(path=(*operation.path, MODE_ANNOTATION)) if is_all else operation
 
 
-def _more(operations: tuple[Operation, ...], *, anew: bool, patches: bool) -> Iterator[str]:
+def _more(operations: tuple[PatchOperation, ...], *, is_rewritten: bool, patches: bool) -> Iterator[str]:
     """Yield what is to be said of the form that a change is given in."""
     if not patches:
-        if anew:
-            yield _ANEW
+        if is_rewritten:
+            yield _REWRITTEN
     elif any(each.path == ("metadata", "annotations") and each.value for each in operations):
         yield _NO_ANNOTATIONS

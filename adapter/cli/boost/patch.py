@@ -1,8 +1,8 @@
-"""What is changed in a HorizontalPodAutoscaler's document so that it is boosted, advised, or left alone again.
+"""What is changed in a HorizontalPodAutoscaler's document so that it is boosted, advised, or plain again.
 
-Here: which operations make the annotation and the handshake right, and those of autoscaling/v1 to autoscaling/v2. Not here: the text
-that the document comes from (`cli.boost.manifest`), what counts as a handshake (`boosting`). Law: nothing else is changed; what is
-right already stays as it is written; a document that the API server would refuse is refused.
+Its operations make the annotation and the handshake right, and autoscaling/v2 of autoscaling/v1. Nothing else
+is changed, and what is right already stays as it is written. A document that the API server would refuse is
+refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ import msgspec
 
 from adapter.boost import model
 from adapter.boost.model import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
-from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, Operation
+from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents, validation_errors
 from adapter.model.autoscaling.defaults import with_defaults
@@ -35,16 +35,22 @@ _PERCENT = 80
 
 
 class Wish(NamedTuple):
-    """What an autoscaler should be: `mode` is a word of the annotation, or "" for none; `way` the handshake's, "" for either."""
+    """What an autoscaler should be: `mode` is a word of the annotation, or "" for none.
+
+    `way` the handshake's, "" for either.
+    """
 
     mode: str
     way: str = ""
 
 
-class Change(NamedTuple):
-    """What is done to a document. `notes` say to people what they may not expect, a sentence each without the final stop."""
+class PatchPlan(NamedTuple):
+    """What is done to a document.
 
-    operations: tuple[Operation, ...] = ()
+    `notes` say to people what they may not expect, a sentence each without the final stop.
+    """
+
+    operations: tuple[PatchOperation, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -56,10 +62,11 @@ def is_autoscaler(tree: object) -> bool:
     return not isinstance(version, str) or "/" not in version or version.startswith("autoscaling/")
 
 
-def plan(tree: dict[str, Any], wish: Wish) -> Change:
-    """Return what makes a HorizontalPodAutoscaler's document what is wished for; InputError with all that is wrong in it.
+def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
+    """Return what makes a HorizontalPodAutoscaler's document what is wished for.
 
-    Operations come in an order in which each index is that of the document given.
+    InputError with all that is wrong in it. Operations come in an order in which each index is that of the
+    document given.
     """
     version = tree.get("apiVersion")
     if version not in (HPA_API_VERSION, _V1):
@@ -78,7 +85,7 @@ def plan(tree: dict[str, Any], wish: Wish) -> Change:
         # nothing of the older version is in the way of an annotation
         notes = () if old else _without(read.spec)
         operations = (annotation, *(() if old else _drop(metrics)))
-        return Change(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
+        return PatchPlan(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
     way, notes = _way(name, wish.way)
     if old:
         operations = (annotation, *_convert(tree, metrics, model.handshake(name, way or EXTERNAL)))
@@ -87,14 +94,20 @@ def plan(tree: dict[str, Any], wish: Wish) -> Change:
         operations = (annotation, *_shake(name, metrics, way))
     if not any(not model.is_handshake(each) for each in metrics):
         notes = (*notes, f"it has no metrics, so that the API's default is written out: cpu at {_PERCENT} %")
-    return Change(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
+    return PatchPlan(tuple(each for each in operations if each), (*notes, *_hold_notes(tree, wish)))
 
 
 def _way(name: str, asked: str) -> tuple[str, tuple[str, ...]]:
-    """Return how the handshake is made: as asked for, "" for any that is right, and a note where the name leaves no choice."""
+    """Return how the handshake is made.
+
+    As asked for, "" for any that is right, and a note where the name leaves no choice.
+    """
     if len(name) <= LONGEST_NAME:
         return asked, ()
-    note = f"its name has more than {LONGEST_NAME} characters, so that its floor is read as a metric of the autoscaler itself"
+    note = (
+        f"its name has more than {LONGEST_NAME} characters, so that its floor is read as a metric of the "
+        "autoscaler itself"
+    )
     return OBJECT, (note,)
 
 
@@ -104,42 +117,46 @@ def _hold_notes(tree: dict[str, Any], wish: Wish) -> tuple[str, ...]:
     return model.wishes_of(annotations | {MODE_ANNOTATION: wish.mode}).faults if wish.mode else ()
 
 
-def _annotate(annotations: dict[str, Any] | None, mode: str) -> Operation | None:
+def _annotate(annotations: dict[str, Any] | None, mode: str) -> PatchOperation | None:
     """Return what sets the annotation, or takes it away."""
     place = ("metadata", "annotations")
     if not mode:
         if not annotations or MODE_ANNOTATION not in annotations:
             return None
-        return Operation(REMOVE, place if len(annotations) == 1 else (*place, MODE_ANNOTATION))
+        return PatchOperation(REMOVE, place if len(annotations) == 1 else (*place, MODE_ANNOTATION))
     if annotations is None:
-        return Operation(ADD, place, {MODE_ANNOTATION: mode})
+        return PatchOperation(ADD, place, {MODE_ANNOTATION: mode})
     if annotations.get(MODE_ANNOTATION) == mode:
         return None
-    return Operation(REPLACE if MODE_ANNOTATION in annotations else ADD, (*place, MODE_ANNOTATION), mode)
+    return PatchOperation(REPLACE if MODE_ANNOTATION in annotations else ADD, (*place, MODE_ANNOTATION), mode)
 
 
-# --- the handshake ---------------------------------------------------------------------------------------------------
+# --- the handshake
+# ---------------------------------------------------------------------------------------------------
 
 
-def _shake(name: str, metrics: Sequence[MetricSpec], way: str) -> Iterator[Operation]:
-    """Yield what leaves one handshake among metrics, and a metric beside it; `way` "" keeps one that is right."""
+def _shake(name: str, metrics: Sequence[MetricSpec], way: str) -> Iterator[PatchOperation]:
+    """Yield what leaves one handshake among metrics, and a metric beside it.
+
+    `way` "" keeps one that is right.
+    """
     place = ("spec", "metrics")
     found = [index for index, each in enumerate(metrics) if model.is_handshake(each)]
     made = _plain(model.handshake(name, way or EXTERNAL))
     if not metrics:
-        yield Operation(ADD, place, [_cpu(_PERCENT), made])
+        yield PatchOperation(ADD, place, [_cpu(_PERCENT), made])
         return
     if not found:
-        yield Operation(ADD, (*place, END), made)
+        yield PatchOperation(ADD, (*place, END), made)
         return
     right = [index for index in found if _is_right(name, metrics[index], way)]
     kept = (right or found)[0]
     if not right:
         yield from _sure(metrics, kept)
-        yield Operation(REPLACE, (*place, str(kept)), made)
+        yield PatchOperation(REPLACE, (*place, str(kept)), made)
     yield from _removed(metrics, [index for index in found if index != kept])
     if len(found) == len(metrics):
-        yield Operation(ADD, (*place, "0"), _cpu(_PERCENT))
+        yield PatchOperation(ADD, (*place, "0"), _cpu(_PERCENT))
 
 
 def _is_right(name: str, metric: MetricSpec, way: str) -> bool:
@@ -149,12 +166,15 @@ def _is_right(name: str, metric: MetricSpec, way: str) -> bool:
     return model.handshake_of(name, alone).holds and (not way or metric.type.lower() == way)
 
 
-def _drop(metrics: Sequence[MetricSpec]) -> Iterator[Operation]:
-    """Yield what takes every handshake away; where nothing else is there, the field, as the API server takes no empty list for one."""
+def _drop(metrics: Sequence[MetricSpec]) -> Iterator[PatchOperation]:
+    """Yield what takes every handshake away.
+
+    If nothing else is left, take the field away: the API server does not accept an empty list.
+    """
     found = [index for index, each in enumerate(metrics) if model.is_handshake(each)]
     if found and len(found) == len(metrics):
         yield from _sure(metrics, 0)
-        yield Operation(REMOVE, ("spec", "metrics"))
+        yield PatchOperation(REMOVE, ("spec", "metrics"))
     else:
         yield from _removed(metrics, found)
 
@@ -173,22 +193,25 @@ def _without(spec: HorizontalPodAutoscalerSpec) -> tuple[str, ...]:
     if spec.min_replicas == 0 and not any(each.type in {"Object", "External"} for each in kept):
         return (
             *notes,
-            "minReplicas 0 needs an Object or External metric, and it has no other; the API server refuses it",
+            (
+                "minReplicas 0 needs an Object or External metric, and it has no other; the API server "
+                "refuses it"
+            ),
         )
     return notes
 
 
-def _removed(metrics: Sequence[MetricSpec], found: list[int]) -> Iterator[Operation]:
+def _removed(metrics: Sequence[MetricSpec], found: list[int]) -> Iterator[PatchOperation]:
     for index in reversed(found):
         yield from _sure(metrics, index)
-        yield Operation(REMOVE, ("spec", "metrics", str(index)))
+        yield PatchOperation(REMOVE, ("spec", "metrics", str(index)))
 
 
-def _sure(metrics: Sequence[MetricSpec], index: int) -> Iterator[Operation]:
+def _sure(metrics: Sequence[MetricSpec], index: int) -> Iterator[PatchOperation]:
     """Yield the test that an index still means the handshake where the patch is applied."""
     metric = metrics[index]
     source = next(name for name in ("external", "object", "pods") if getattr(metric, name) is not None)
-    yield Operation(TEST, ("spec", "metrics", str(index), source, "metric", "name"), METRIC)
+    yield PatchOperation(TEST, ("spec", "metrics", str(index), source, "metric", "name"), METRIC)
 
 
 def _cpu(percent: int) -> dict[str, Any]:
@@ -201,7 +224,8 @@ def _plain(metric: MetricSpec) -> dict[str, Any]:
     return plain
 
 
-# --- autoscaling/v1 --------------------------------------------------------------------------------------------------
+# --- autoscaling/v1
+# --------------------------------------------------------------------------------------------------
 
 
 def _old_faults(tree: dict[str, Any]) -> Iterator[Fault]:
@@ -218,7 +242,10 @@ def _old_faults(tree: dict[str, Any]) -> Iterator[Fault]:
     annotations = _mapping(meta.get("annotations"))
     for name in _V1_ANNOTATIONS:
         if annotations.get(name) is not None:
-            advice = f"{_V1} hides a part of the autoscaler here; kubectl get hpa.v2.autoscaling NAME -o yaml gives all of it"
+            advice = (
+                f"{_V1} hides a part of the autoscaler here; kubectl get hpa.v2.autoscaling NAME -o yaml "
+                "gives all of it"
+            )
             yield Fault("metadata.annotations", name, advice)
 
 
@@ -227,7 +254,10 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _converted(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of autoscaling/v1, right as far as `_old_faults` looks, in autoscaling/v2; without a target as it is."""
+    """Return a document of autoscaling/v1, right as far as `_old_faults` looks, in autoscaling/v2.
+
+    Without a target as it is.
+    """
     converted = tree | {"apiVersion": HPA_API_VERSION}
     if isinstance(spec := tree.get("spec"), dict):
         rest = {name: value for name, value in spec.items() if name != _V1_TARGET}
@@ -236,13 +266,15 @@ def _converted(tree: dict[str, Any]) -> dict[str, Any]:
     return converted
 
 
-def _convert(tree: dict[str, Any], metrics: Sequence[MetricSpec], made: MetricSpec) -> Iterator[Operation]:
-    """Yield what makes autoscaling/v2 of a document with autoscaling/v1's target as `metrics`, and the handshake beside it."""
-    yield Operation(REPLACE, ("apiVersion",), HPA_API_VERSION)
+def _convert(
+    tree: dict[str, Any], metrics: Sequence[MetricSpec], made: MetricSpec
+) -> Iterator[PatchOperation]:
+    """Yield what makes autoscaling/v2 of a document: v1's target as `metrics`, and the handshake."""
+    yield PatchOperation(REPLACE, ("apiVersion",), HPA_API_VERSION)
     if _V1_TARGET in tree["spec"]:
-        yield Operation(REMOVE, ("spec", _V1_TARGET))
+        yield PatchOperation(REMOVE, ("spec", _V1_TARGET))
     own = [_plain(each) for each in metrics] or [_cpu(_PERCENT)]
-    yield Operation(ADD, ("spec", "metrics"), [*own, _plain(made)])
+    yield PatchOperation(ADD, ("spec", "metrics"), [*own, _plain(made)])
     status = tree.get("status")
     if isinstance(status, dict) and _V1_STATUS in status:
-        yield Operation(REMOVE, ("status",) if len(status) == 1 else ("status", _V1_STATUS))
+        yield PatchOperation(REMOVE, ("status",) if len(status) == 1 else ("status", _V1_STATUS))

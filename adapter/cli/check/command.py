@@ -1,7 +1,7 @@
 """`fastpath check`: what a rules file would do, what is wrong with it, and why a metric is absent.
 
-The order of work, and what is printed where: the report on standard output, faults one a line on standard error. What rules mean
-is `rules`' business, asking that of `evidence`.
+The report goes to standard output, faults go one a line to standard error. `servers` asks Prometheus and the
+cluster.
 """
 
 import asyncio
@@ -9,12 +9,14 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from adapter.cli.check import empty, faults, flags, inputs, lint, missing, report, resource_preview, why
-from adapter.cli.check.flags import CheckOptions
-from adapter.compose import app
+from adapter.cli import command_line
+from adapter.cli.check import empty, faults, inputs, lint, missing, report, resource_preview, why
+from adapter.cli.check.options import COMMAND, CheckOptions
+from adapter.cli.check.report import Report, Summary
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.rules import compile as compiler
@@ -23,41 +25,43 @@ from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.preview import Sketch
 from adapter.rules.trace import Lists
 from adapter.telemetry import logs
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import PrometheusReader
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
-_NO_SAMPLE = "the query has no sample now, so nothing is served: compare its series and labels with those in Prometheus"
+_NO_SAMPLE = (
+    "the query has no sample now, so nothing is served: compare its series and labels with those in "
+    "Prometheus"
+)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check files; see the exit statuses in `checkflags.render_help`."""
-    if flags.asks_for_help(arguments):
-        print(flags.render_help(), end="")
+    """Check files; `COMMAND` has the exit statuses."""
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
         return 0
-    options, notices = flags.parse_check(arguments)
-    for notice in notices:
-        print(f"fastpath check: {notice}", file=sys.stderr)
     if options.print_config:
-        print(inputs.render_config(options.files), end="")
+        print(inputs.render_config(options.config), end="")
         return 0
     question = why.parse_question(options) if options.why else None
-    logs.configure_logging(options.options.verbosity)
-    if options.options.verbosity < 6:
+    logs.configure_logging(options.verbosity)
+    if options.verbosity < 6:
         logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     return asyncio.run(_check(options, question))
 
 
-async def _check(options: CheckOptions, question: why.Question | None) -> int:
-    parsed = inputs.parse(options.files)
-    clock = app.SystemClock()
-    own_metrics = Monitoring()
-    fault_log = ProblemLog(own_metrics, clock)
+async def _check(options: CheckOptions, question: why.WhyQuestion | None) -> int:
+    parsed = inputs.parse(options.config)
     unreachable: list[str] = []
     absent = warned = False
     async with AsyncExitStack() as stack:
-        cluster = await inputs.open_cluster(options.options, clock, fault_log, stack)
+        cluster, prometheus = None, None
+        if options.lister_kubeconfig or options.prometheus_url:
+            from adapter.cli.check import servers  # noqa: PLC0415 - importing it takes most of a second
+
+            cluster, prometheus = await servers.open_servers(options, stack)
         catalogue, notes = inputs.assumed_catalogue(parsed.config)
         if cluster is not None:
             try:
@@ -68,9 +72,6 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
                 )
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         all_faults = faults.collect(parsed, catalogue)
-        prometheus = None
-        if options.asks_prometheus:
-            prometheus = await inputs.open_prometheus(options.options, clock, own_metrics, fault_log, stack)
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = missing.rules_of(fault.path for fault in all_faults)
@@ -82,15 +83,15 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             unreachable += story.unreachable
             absent = not story.served
         else:
-            reports, failures = await _reports(options, ruleset, prometheus, notes)
-            unreachable += failures
-            resource, failures = await _resource_reports(ruleset, prometheus)
-            unreachable += failures
-            general = _general(parsed.config, all_faults)
-            document = report.build_document(reports, resource, general, all_faults)
-            text = report.render_text(reports, resource, general)
-            warned = report.count_warnings(reports, resource, general) > 0
-            print(_encode(document) if options.output == "json" else report.printable(text), end="")
+            rules, failures = await _rule_reports(options, ruleset, prometheus, notes)
+            resource, further = await _resource_reports(ruleset, prometheus)
+            unreachable += [*failures, *further]
+            summary = Summary([*rules, *resource], _general(parsed.config, all_faults), all_faults)
+            warned = summary.warning_count > 0
+            if options.output == "json":
+                print(_encode(summary.document()), end="")
+            else:
+                print(report.printable(summary.text()), end="")
     for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
         print(f"fastpath check: {line}", file=sys.stderr)
     if all_faults or (options.strict and warned):
@@ -105,9 +106,9 @@ def _general(config: RulesConfig, found: Sequence[Fault]) -> list[Fault]:
     return [Fault("rules", "", "the files have no rule, so nothing is served")]
 
 
-async def _reports(
-    options: CheckOptions, ruleset: Ruleset, prometheus: inputs.Prometheus | None, notes: Sequence[Fault]
-) -> tuple[list[report.RuleReport], list[str]]:
+async def _rule_reports(
+    options: CheckOptions, ruleset: Ruleset, prometheus: "PrometheusReader | None", notes: Sequence[Fault]
+) -> tuple[list[Report], list[str]]:
     """Return the report on each rule, and what could not be asked."""
     lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
     made = [_sketch(rule, lists, external=False) for rule in ruleset.custom]
@@ -129,13 +130,13 @@ async def _reports(
             *_refusals(f"{config.path}.seriesQuery", answer, config.source, config.line),
             *_refusals(f"{config.path}.metricsQuery", asked, config.source, config.line),
         ]
-        reports.append(report.RuleReport(each, (*mine, *refused), unread, asked))
+        reports.append(report.of_rule(each, (*mine, *refused), asked, unread))
     return reports, failures
 
 
 async def _resource_reports(
-    ruleset: Ruleset, prometheus: inputs.Prometheus | None
-) -> tuple[list[report.ResourceReport], list[str]]:
+    ruleset: Ruleset, prometheus: "PrometheusReader | None"
+) -> tuple[list[Report], list[str]]:
     """Return the report on each query of the resource rules, and what could not be asked."""
     if ruleset.resource is None:
         return [], []
@@ -147,7 +148,7 @@ async def _resource_reports(
         found = [*made.warnings, *_refusals(made.path, asked, config.source, config.line)]
         if asked is not None and not isinstance(asked, PrometheusError) and not asked.samples:
             found.append(Fault(made.path, "", _NO_SAMPLE, config.source, config.line))
-        reports.append(report.ResourceReport(made._replace(warnings=tuple(found)), config, asked))
+        reports.append(report.of_resource_query(made, config, found, asked))
     return reports, failures
 
 
@@ -172,7 +173,7 @@ def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:
     return preview.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
 
 
-async def _ask_example(made: Sketch, prometheus: inputs.Prometheus) -> report.Answer | None:
+async def _ask_example(made: Sketch, prometheus: "PrometheusReader") -> report.Answer | None:
     """Ask for all objects of the main example, if there are series to ask for, and not too many."""
     if made.main is None or not made.main.promql or not made.series:
         return None

@@ -1,149 +1,31 @@
-"""Why a metric that is served has no value for an object: one sentence that names the cause and the remedy.
+"""Why a metric that is served has no value: one sentence that names the cause and the remedy.
 
-Here: what an object is called on the command line, which entry of the registry answers for it, which further queries tell causes
-apart, and what their answers mean. Asking is the caller's. Why a metric is not served at all: `absence`; external metrics:
-`diagnosis_external`.
+Here are the further queries that tell causes apart, and the sentences for their answers; `follow` sends the
+queries. `missing` explains why a metric is not served at all.
 """
 
-import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
 from adapter.cli.check.missing import guess_overrides
-from adapter.errors import Fault, InputError, NamingError, PrometheusError, TemplateError
+from adapter.cli.check.wanted import Wanted
+from adapter.errors import PrometheusError, TemplateError
 from adapter.model import milli as quantity
 from adapter.model.metrics import QueryResult, Sample
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.resources import APIResource
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
-from adapter.rules.registry import CustomEntry, CustomKey, Registry
-from adapter.rules.trace import listed
-
-ALL = "*"
+from adapter.rules.trace import counted, listed
 
 # Kinds of PrometheusError that are about the query and not about the way to Prometheus.
 OF_THE_QUERY = frozenset({"query", "type"})
 
 
-class Wanted(NamedTuple):
-    """What was asked about: an object, all objects that match a selector (`name` is ``*``), or an external metric (`kind` is "").
-
-    `namespace` is None at the root.
-    """
-
-    kind: str
-    namespace: str | None
-    name: str
-
-    def __str__(self) -> str:
-        """Return it as people write it."""
-        return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
-
-
-def parse_wanted(text: str) -> Wanted:
-    """Read ``KIND/NAMESPACE/NAME``, ``KIND/NAME`` at the root, or a namespace alone for an external metric."""
-    parts = text.split("/")
-    if not all(parts) or len(parts) > 3:
-        expected = "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an external metric"
-        raise InputError([Fault("--object", text, expected)])
-    if len(parts) == 1:
-        return Wanted("", parts[0], "")
-    return Wanted(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
-
-
-def kinds_of(known: Registry, metric: str) -> list[str]:
-    """Return the kinds that a metric is served for, as the API names them."""
-    return sorted({str(key.resource) for key in known.custom if key.metric == metric})
-
-
-def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -> CustomEntry | str:
-    """Return the entry that answers for an object, or the sentence that says why none does.
-
-    Raises InputError for a kind that the cluster does not have.
-    """
-    kinds = kinds_of(known, metric)
-    external = known.external.get(metric)
-    if not kinds and external is not None:
-        return (
-            f"{metric} is an external metric ({external.rule.config.path}), which describes no object: read it with a metric of "
-            "type External, or move the rule from externalRules to rules"
-        )
-    name, _, group = wanted.kind.partition(".")
-    resource = catalogue.lookup(name, group or None)
-    if resource is None:
-        close = difflib.get_close_matches(name.lower(), catalogue.names(), n=1)
-        advice = (
-            f"did you mean {close[0]}?"
-            if close
-            else "write its singular or plural name, with .GROUP if need be"
-        )
-        raise InputError(
-            [Fault("--object", str(wanted), f"expected a kind of object, not {wanted.kind}: {advice}")]
-        )
-    key = CustomKey(resource.group_resource, wanted.namespace is not None, metric)
-    entry = known.custom.get(key)
-    if entry is not None:
-        return entry
-    other = known.custom.get(msgspec.structs.replace(key, namespaced=not key.namespaced))
-    if other is None:
-        return (
-            f"{metric} is served for {listed(kinds)} and not for {resource.group_resource}, because no label of its series "
-            f"names them: add the label that does to resources.overrides, such as {resource.singular}: "
-            f"{{resource: {resource.singular}}}"
-        )
-    return _wrong_scope(resource, metric, wanted)
-
-
-def _wrong_scope(resource: APIResource, metric: str, wanted: Wanted) -> str:
-    kind = resource.group_resource
-    if wanted.namespace is None:
-        return f"{kind} live in namespaces: write {wanted.kind}/NAMESPACE/{wanted.name}"
-    if kind == NAMESPACES:
-        return (
-            f"a namespace is asked for at the root, as autoscalers do too: write {wanted.kind}/{wanted.name}"
-        )
-    return (
-        f"{kind} are served at the root only, but an autoscaler asks for them under its own namespace and gets 404: read "
-        f"{metric} through an object that lives in the namespace, or as an external metric"
-    )
-
-
-def wrong_api(known: Registry, metric: str) -> str:
-    """Return the sentence for a custom metric that was asked for as an external one."""
-    kinds = kinds_of(known, metric)
-    return (
-        f"{metric} is a custom metric of {listed(kinds)} and not an external one: read it with a metric of type Pods or Object, or "
-        "move the rule from rules to externalRules"
-    )
-
-
-def build_query(entry: CustomEntry, wanted: Wanted, selector: tuple[Matcher, ...]) -> MetricQuery | str:
-    """Return the query that the API sends for an object, or the sentence that says why there is none."""
-    converter = entry.rule.converter
-    try:
-        namespace_label = converter.label_for(NAMESPACES) if wanted.namespace is not None else ""
-        return MetricQuery(
-            entry.rule,
-            entry.series,
-            selector,
-            namespace_label,
-            converter.label_for(entry.resource.group_resource),
-        )
-    except (NamingError, TemplateError) as error:
-        return (
-            f"{entry.rule.config.path} has no label for namespaces ({error}), so nothing in a namespace can be asked for: add an "
-            "override for namespace"
-        )
-
-
 class Value(NamedTuple):
-    """What an object's sample comes to: a quantity, or why there is none."""
+    """What an object's sample comes to: a quantity, or why it has no value."""
 
     quantity: str
     fault: str = ""
@@ -173,14 +55,15 @@ def refused(error: PrometheusError) -> str:
     if error.kind == "type":
         return f"{error}, so every request fails: let metricsQuery give one sample for each object"
     if error.kind == "query":
-        return f"Prometheus refuses the query ({error}): mend metricsQuery, or what the selector puts into it"
+        return f"Prometheus refuses the query ({error}): fix metricsQuery, or what the selector puts into it"
     return f"Prometheus does not answer the query ({error}): check its address and its load"
 
 
 def partial(warning: str) -> str:
     """Return the sentence for an answer that came with a warning."""
     return (
-        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: repair what it names, or set "
+        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: fix "
+        "what it names, or set "
         "onWarnings: accept on the rule"
     )
 
@@ -190,18 +73,28 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
     label = query.object_label
     place = query.rule.path
     if result.type != "vector":
-        return f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep the label {label}"
+        return (
+            f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep "
+            f"the label {label}"
+        )
     have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
     if not have:
-        return f"the result of {place} has no label {label}, so no sample finds its object: group it by (<<.GroupBy>>)"
-    return f"the result of {place} is about {listed(have)} and not about {name}: use <<.LabelMatchers>> in every selector of it"
+        return (
+            f"the result of {place} has no label {label}, so no sample finds its object: group it by "
+            "(<<.GroupBy>>)"
+        )
+    return (
+        f"the result of {place} is about {listed(have)} and not about {name}: use <<.LabelMatchers>> in "
+        "every selector of it"
+    )
 
 
 def no_number(metric: str, wanted: object, value: float) -> str:
     """Return the sentence for a value that is NaN or infinite."""
     zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
     return (
-        f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as zero: let metricsQuery return a number, or "
+        f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as "
+        "zero: let metricsQuery return a number, or "
         f"nothing, where it divides by zero{zero}"
     )
 
@@ -214,7 +107,8 @@ def no_query(place: str, error: TemplateError) -> str:
 def no_object(wanted: Wanted) -> str:
     """Return the sentence for a value that describes nothing the cluster has."""
     return (
-        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list objects first and never ask for "
+        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list "
+        "objects first and never ask for "
         "it, so check the name"
     )
 
@@ -222,7 +116,8 @@ def no_object(wanted: Wanted) -> str:
 def too_old(place: str, names: Sequence[str], age: str, allowed: str) -> str:
     """Return the sentence for samples older than the rule allows."""
     return (
-        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge {allowed}, so have them scraped more "
+        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge "
+        f"{allowed}, so have them scraped more "
         "often or allow more"
     )
 
@@ -250,74 +145,149 @@ def object_followups(query: MetricQuery, wanted: Wanted, name: str) -> Followups
     )
 
 
+def external_followups(series: str, label: str, namespace: str, selector: Sequence[Matcher]) -> Followups:
+    """Return the queries that count the series of a selector anywhere, and all series of the namespace."""
+    around = matchers.join([Matcher(label, "=", namespace)] if label else [])
+    return Followups(
+        f"count by ({matchers.write_label(label) if label else ''}) ({series}{{{matchers.join(selector)}}})",
+        f"count ({series}{{{around}}})",
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class EmptyCase:
     """A query without a sample of what was asked about, and what the follow-ups found.
 
-    `labels` are those of the series, `exists` whether the API server has the object (None: not asked).
+    `place` is the path of the rule, `namespace_label` "" where the query has none, `labels` are those of the
+    series.
     """
 
-    query: MetricQuery
-    wanted: Wanted
-    name: str
-    resource: APIResource
+    place: str
+    series: str
+    namespace_label: str
+    namespace: str | None
     named: Sequence[Sample]
     around: Sequence[Sample]
     labels: frozenset[str]
-    exists: bool | None
     look_back: str
 
+    @property
+    def namespaces(self) -> list[str]:
+        """The namespaces of the series that were named, "" for series without the label."""
+        return sorted({sample.labels.get(self.namespace_label, "") for sample in self.named})
 
-def explain_nothing(case: Nothing) -> str:
-    """Return the sentence for an object without a sample."""
-    query, namespace = case.query, case.wanted.namespace
-    series, label = query.series, query.object_label
-    if case.exists is False:
-        return f"neither the cluster nor Prometheus has {case.wanted}: check kind, namespace and name"
-    spaces = sorted({sample.labels.get(query.namespace_label, "") for sample in case.named})
-    if case.named and (not query.namespace_label or namespace in spaces):
-        return query_gives_nothing(query.rule.path, series)
+    @property
+    def is_there(self) -> bool:
+        """Whether the series that were named are in the namespace."""
+        return bool(self.named) and (not self.namespace_label or self.namespace in self.namespaces)
+
+
+def no_sample_of_object(
+    case: EmptyCase, wanted: Wanted, name: str, label: str, resource: APIResource, *, exists: bool | None
+) -> str:
+    """Return the sentence for an object without a sample.
+
+    `label` holds the names of objects; `exists` says whether the API server has the object, None where it was
+    not asked.
+    """
+    if exists is False:
+        return f"neither the cluster nor Prometheus has {wanted}: check kind, namespace and name"
+    if case.is_there:
+        return query_gives_nothing(case.place, case.series)
+    series, mapped = case.series, case.namespace_label
     if case.named:
-        have = (
-            f"only with {query.namespace_label}={listed(map(repr, spaces))}"
-            if any(spaces)
-            else "without that label"
-        )
-        guess = namespace_guess(case.labels, query.namespace_label)
+        spaces = case.namespaces
+        have = f"only with {mapped}={listed(map(repr, spaces))}" if any(spaces) else "without that label"
         return (
-            f"{series} has {label}={case.name!r} {have}, not {query.namespace_label}={namespace!r}: the label holds the namespace of "
-            f"the exporter; map the one that holds the object's own{guess}"
+            f"{series} has {label}={name!r} {have}, not {mapped}={case.namespace!r}: the label holds "
+            "the namespace of "
+            f"the exporter; map the one that holds the object's own{namespace_guess(case.labels, mapped)}"
         )
     names = sorted({sample.labels.get(label, "") for sample in case.around} - {""})
-    place = f" in namespace {namespace}" if query.namespace_label else ""
+    place = f" in namespace {case.namespace}" if mapped else ""
     if names:
         there = (
             "it is in the cluster, so check that it is scraped"
-            if case.exists
+            if exists
             else "check the name, and that it is scraped"
         )
-        return (
-            f"{series} has other {case.resource.plural}{place} ({listed(names)}) and not {case.name}: {there}"
-        )
+        return f"{series} has other {resource.plural}{place} ({listed(names)}) and not {name}: {there}"
+    also = f", and that {mapped} holds the namespace of the objects" if mapped else ""
     return (
-        f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its targets are up"
-        + (
-            f", and that {query.namespace_label} holds the namespace of the objects"
-            if query.namespace_label
-            else ""
+        f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its "
+        f"targets are up{also}"
+    )
+
+
+def no_sample_of_external(case: EmptyCase, selector: str) -> str:
+    """Return the sentence for an external metric without a sample that passes `selector`."""
+    if case.is_there:
+        return query_gives_nothing(case.place, case.series)
+    series, mapped = case.series, case.namespace_label
+    if case.named:
+        spaces = case.namespaces
+        have = f"{mapped}={listed(map(repr, spaces))}" if any(spaces) else f"no label {mapped}"
+        return (
+            f"{series} has {have}, and an external metric is read in the namespace of the autoscaler "
+            f"({case.namespace}): map the "
+            f"label that holds it{namespace_guess(case.labels, mapped)}, or set resources.namespaced: "
+            f"false on {case.place}"
         )
+    if case.around and selector:
+        labels = listed(sorted(case.labels))
+        return f"no series of {series} passes the selector {selector}: compare it with the labels ({labels})"
+    return (
+        f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are "
+        "up"
     )
 
 
 def query_gives_nothing(place: str, series: str) -> str:
     """Return the sentence for a query without a sample although the series are there."""
     return (
-        f"the series {series} are there, but the metricsQuery of {place} makes nothing of them: a rate needs two samples within its "
+        f"the series {series} are there, but the metricsQuery of {place} makes nothing of them: a rate "
+        "needs two samples within its "
         "window, and every other matcher and operand has to find something; ask it part by part"
     )
 
 
 def namespace_guess(labels: Iterable[str], mapped: str) -> str:
-    """Return " (such as ...)" for another label that may hold namespaces, "" if there is none."""
+    """Return " (such as ...)" for another label that may hold namespaces, "" without one."""
     guesses = guess_overrides(label for label in sorted(labels) if label != mapped and "namespace" in label)
     return f", such as {guesses[0]}" if guesses else ""
+
+
+def can_be_asked_for(metric: str) -> bool:
+    """Tell whether an autoscaler can ask for an external metric: its client writes the name in lower case."""
+    return metric == metric.lower()
+
+
+def lacks_a_part(metric: str, lost: int, number: int) -> str:
+    """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
+    return (
+        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request "
+        "fails: the sum of the rest would be "
+        "too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
+        "drop serves the rest"
+    )
+
+
+def served(metric: str, number: int) -> str:
+    """Return the sentence for an external metric with `number` values."""
+    if not can_be_asked_for(metric):
+        return (
+            f"{metric} is served, but autoscalers ask for external metrics in lower case and never find "
+            "it: give it a lower-case "
+            "name through name.as"
+        )
+    adds = ", which an autoscaler adds up" if number > 1 else ""
+    return f"{metric} is served: {counted(number, 'value', 'values')}{adds}"
+
+
+def no_namespace_label(place: str) -> str:
+    """Return the sentence for a namespaced rule without a label for namespaces."""
+    return (
+        f"{place} names no label for namespaces, so every request fails: add an override for namespace, "
+        "or set "
+        "resources.namespaced: false"
+    )

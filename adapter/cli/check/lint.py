@@ -1,7 +1,7 @@
 """Warnings: what loads and would still surprise its author. Each is a mistake met in public configurations.
 
-A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing. Here: names, labels, objects, and
-rules beside one another. What is wrong with the PromQL itself: `lint_query`.
+A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing. Here: names,
+labels, objects, and rules beside one another. What is wrong with the PromQL itself: `lint_query`.
 """
 
 import re
@@ -18,7 +18,8 @@ from adapter.rules.naming import NAMESPACES, UNWRITABLE
 from adapter.rules.preview import Sketch, sketch
 from adapter.rules.registry import ROOT_SCOPED
 
-# From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each kind of object.
+# From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each
+# kind of object.
 MANY_METRICS = 1000
 
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
@@ -86,7 +87,10 @@ def _names(made: Sketch) -> Iterator[Finding]:
         if not metric:
             yield "name.as", rule.config.name_as, "the metric name comes out empty and can never be asked for"
         if metric == METRIC:
-            sentence = "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors those are served in its place"
+            sentence = (
+                "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors "
+                "those are served in its place"
+            )
             yield "name.as", metric, sentence
         if "/" in metric:
             yield "name.as", metric, "a name with a slash can never be asked for"
@@ -96,7 +100,10 @@ def _names(made: Sketch) -> Iterator[Finding]:
             )
             yield "name.as", metric, sentence
     if len(metrics) >= MANY_METRICS:
-        sentence = "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short"
+        sentence = (
+            "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list "
+            "short"
+        )
         yield "seriesQuery", f"{len(metrics)} metrics", sentence
 
 
@@ -118,7 +125,7 @@ def _references(made: Sketch) -> Iterator[Finding]:
 
 
 def _series(made: Sketch) -> Iterator[Finding]:
-    """Yield what the series that exist say; nothing when nobody asked for them."""
+    """Yield what the series that exist say; nothing if they were not read."""
     if made.known is None:
         return
     unwritable = [each.name for each in made.known if made.rule.namer.rejection(each.name) == UNWRITABLE]
@@ -128,7 +135,8 @@ def _series(made: Sketch) -> Iterator[Finding]:
             "seriesQuery",
             "",
             (
-                f"{number} left out, such as {trace.shown(unwritable[0])}: expected names that PromQL can write without "
+                f"{number} left out, such as {trace.shown(unwritable[0])}: expected names that PromQL "
+                "can write without "
                 "quotes, of letters, digits, underscores and colons"
             ),
         )
@@ -155,17 +163,26 @@ def _labels(made: Sketch) -> Iterator[Finding]:
         yield "resources.namespaced", "false", "this has an effect on externalRules only"
     if made.external:
         if resources.namespaced and not _names_namespaces(rule):
-            sentence = "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false"
+            sentence = (
+                "no label for namespaces, so every request fails: add an override for namespace, or "
+                "namespaced: false"
+            )
             yield "resources", "", sentence
     elif not rule.converter.by_label and rule.converter.template is None:
-        sentence = "neither overrides nor a template: no object is ever found on the series, and the metric is not listed"
+        sentence = (
+            "neither overrides nor a template: no object is ever found on the series, and the metric is not "
+            "listed"
+        )
         yield "resources", "", sentence
     elif made.known is not None and made.series and not made.examples:
         yield "resources", "", "no label of the series names a kind of object, so the metric is not listed"
     elif not _names_namespaces(rule) and not all(
         each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()
     ):
-        sentence = "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace"
+        sentence = (
+            "no label for namespaces, so objects in namespaces cannot be asked for: add an override for "
+            "namespace"
+        )
         yield "resources.overrides", "", sentence
     seen: dict[object, str] = {}
     for label, resource in rule.converter.by_label.items():

@@ -1,10 +1,12 @@
 """Warnings about what a rule asks Prometheus: its selector of series and its query, as PromQL reads them.
 
-A query is judged by its examples, with stand-ins for series and objects. Findings are (path below the rule, value, sentence).
+A query is judged by its examples, with stand-ins for series and objects. Findings are (path below the rule,
+value, sentence).
 """
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import promql_parser as promql
@@ -14,11 +16,13 @@ from adapter.rules import label_flow, matchers
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.preview import Example, Sketch, named_series, parse_selector
 
-# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and scrapes.
+# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and
+# scrapes.
 SCRAPES_IN_WINDOW = 4
 
 _RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv"})
 _LIKE_AN_EXPRESSION = re.compile(r"^\^|\$$|\.[*+]")
+_BARE_WINDOW = re.compile(r"\[\s*([0-9]+(?:\.[0-9]+)?)\s*\]")
 _LEADING_COMMA = re.compile(r"[{,]\s*,")
 
 Finding = tuple[str, str, str]
@@ -48,7 +52,7 @@ def check(made: Sketch, scrape_interval: float) -> Iterator[Finding]:
             )
             return
         yield from _check_expressions(parsed, "metricsQuery")
-        yield from _check_windows(parsed, scrape_interval)
+        yield from _check_windows(example.promql, parsed, scrape_interval)
         yield from _check_result(made, example, parsed)
 
 
@@ -84,9 +88,11 @@ def _check_template(made: Sketch) -> Iterator[Finding]:
         yield "metricsQuery", "", sentence
     if not {"LabelMatchers", "LabelValuesByName"} & set(fields):
         sentence = (
-            "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a request changes the answer"
+            "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a request "
+            "changes the answer"
             if made.external
-            else "the query does not use <<.LabelMatchers>>, so every request asks for all objects of all namespaces"
+            else "the query does not use <<.LabelMatchers>>, so every request asks for all objects of "
+            "all namespaces"
         )
         yield "metricsQuery", "", sentence
 
@@ -96,7 +102,10 @@ def _unparsed(example: Example, error: ValueError) -> str:
     if "{{" in example.promql:
         return "templates are written << >>, not {{ }}"
     if _LEADING_COMMA.search(example.promql):
-        return "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it may be empty"
+        return (
+            "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it may be "
+            "empty"
+        )
     reason = matchers.shorten(str(error))
     return (
         f"{reason} (a range such as [5m] belongs inside a function such as rate)"
@@ -125,7 +134,7 @@ def _check_expressions(parsed: Any, path: str) -> Iterator[Finding]:
 _TEXT_OPERATORS = ((promql.MatchOp.Equal, "=", "=~"), (promql.MatchOp.NotEqual, "!=", "!~"))
 
 
-def _check_windows(parsed: Any, scrape_interval: float) -> Iterator[Finding]:
+def _check_windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[Finding]:
     found: dict[str, None] = {}
 
     def look(node: Any) -> bool:
@@ -135,13 +144,22 @@ def _check_windows(parsed: Any, scrape_interval: float) -> Iterator[Finding]:
                     isinstance(argument, promql.MatrixSelector)
                     and argument.range.total_seconds() < SCRAPES_IN_WINDOW * scrape_interval
                 ):
-                    found[promql.display_duration(argument.range)] = None
+                    found[_window(text, argument.range.total_seconds())] = None
         return True
 
     promql.walk(parsed, look)
     for window in found:
-        sentence = f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the value is gone"
+        sentence = (
+            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the "
+            "value is gone"
+        )
         yield "metricsQuery", f"[{window}]", sentence
+
+
+def _window(text: str, seconds: float) -> str:
+    """Return a window as the query has it: a bare number of seconds stays one."""
+    bare = next((number for number in _BARE_WINDOW.findall(text) if float(number) == seconds), "")
+    return bare or promql.display_duration(timedelta(seconds=seconds))
 
 
 def _check_result(made: Sketch, example: Example, parsed: Any) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Why a metric that is in Prometheus is not in the API: one sentence that names the cause and the remedy.
 
-Judged from what the rules make of their series (`trace`) and from whether the series exist at all. Why a metric that is served has no
-value for an object: `diagnosis`.
+Judged from what the rules make of their series (`trace`) and from whether the series exist at all. `empty`
+explains why a metric that is served has no value.
 """
 
 import difflib
@@ -21,11 +21,11 @@ _RULE = re.compile(r"^(.*?\[[0-9]+\])")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """All that is known of a metric that nobody finds.
+class MissingCase:
+    """What is known of a metric that is not served.
 
-    `probes` are the series lists of `probe_names`, by name; `left_out` the paths of rules with faults; `look_back` how far back
-    series were looked for, as people write it.
+    `probes` are the series lists of `probe_names`, by name; `left_out` the paths of rules with faults;
+    `look_back` how far back series were looked for, as people write it.
     """
 
     metric: str
@@ -37,7 +37,10 @@ class Case:
 
 
 def probe_names(metric: str, traces: Iterable[RuleTrace]) -> tuple[str, ...]:
-    """Return the series names to look for outside any rule: the metric's own, and those that a rule asked for in vain."""
+    """Return the series names to look for outside any rule.
+
+    The metric's own, and those of rules that match nothing.
+    """
     fixed = [
         name for traced in traces if not traced.matched and (name := traced.fixed_name(metric)) is not None
     ]
@@ -45,18 +48,21 @@ def probe_names(metric: str, traces: Iterable[RuleTrace]) -> tuple[str, ...]:
 
 
 def rules_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the rules that faults lie in, from the faults' paths; what lies outside a rule counts as itself."""
+    """Return the rules that faults lie in, from the faults' paths.
+
+    What lies outside a rule counts as itself.
+    """
     return tuple(
         dict.fromkeys(match[1] if (match := _RULE.match(path)) else path or "the file" for path in paths)
     )
 
 
-def explain(case: Case) -> str:
+def explain(case: MissingCase) -> str:
     """Return the sentence for a metric that is not served."""
     return next(sentence for judge in _JUDGES if (sentence := judge(case)))
 
 
-def _unmapped(case: Case) -> str:
+def _unmapped(case: MissingCase) -> str:
     """Judge series that become the metric and name no object."""
     for traced in case.traces:
         if traced.gives and not traced.external and not traced.mapped:
@@ -86,16 +92,18 @@ def guess_overrides(labels: Iterable[str]) -> list[str]:
     return list(guesses.values())
 
 
-def _dropped(case: Case) -> str:
-    """Judge a filter that takes away the series that would become the metric, or the one that has its name."""
+def _dropped(case: MissingCase) -> str:
+    """Judge a filter that drops the series that would become the metric, or the series of its name."""
     for traced in case.traces:
         for rejected in traced.rejected:
             if case.metric not in {rejected.otherwise, rejected.series.name}:
                 continue
             if rejected.reason == naming.UNWRITABLE:
                 return (
-                    f"{traced.place} leaves out the series {trace.shown(rejected.series.name)}, because it has "
-                    f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by a recording rule"
+                    f"{traced.place} leaves out the series {trace.shown(rejected.series.name)}, because "
+                    "it has "
+                    f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
+                    "a recording rule"
                 )
             return (
                 f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: "
@@ -104,16 +112,19 @@ def _dropped(case: Case) -> str:
     return ""
 
 
-def _renamed(case: Case) -> str:
+def _renamed(case: MissingCase) -> str:
     """Judge a metric that is the name of a series which a rule serves under another."""
     for traced in case.traces:
         for name, series in traced.others.items():
             if any(each.name == case.metric for each in series):
-                return f"{traced.place} serves the series {case.metric} as {name}: ask for that, or change its name.as"
+                return (
+                    f"{traced.place} serves the series {case.metric} as {name}: ask for that, or change its "
+                    "name.as"
+                )
     return ""
 
 
-def _unread(case: Case) -> str:
+def _unread(case: MissingCase) -> str:
     """Judge a rule that could give the metric and whose series were not read."""
     reasons = {traced.error for traced in case.traces}
     if len(case.traces) > 1 and len(reasons) == 1 and "" not in reasons:
@@ -122,11 +133,14 @@ def _unread(case: Case) -> str:
         )
     for traced in case.traces:
         if traced.error and traced.rule.namer.may_give(case.metric):
-            return f"the series of {traced.place} could not be read ({traced.error}): mend its seriesQuery or the connection"
+            return (
+                f"the series of {traced.place} could not be read ({traced.error}): fix its seriesQuery or "
+                "the connection"
+            )
     return ""
 
 
-def _missing(case: Case) -> str:
+def _missing(case: MissingCase) -> str:
     """Judge a rule that makes the metric of one series name and matches none now."""
     for traced in case.traces:
         name = None if traced.matched else traced.fixed_name(case.metric)
@@ -135,15 +149,18 @@ def _missing(case: Case) -> str:
         found = case.probes.get(name, ())
         if isinstance(found, PrometheusError) or not found:
             return (
-                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series in the last "
+                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series "
+                "in the last "
                 f"{case.look_back}: check that its targets are up, and the name"
             )
         labels = frozenset[str]().union(*(series.labels for series in found))
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded:
             return (
-                f"Prometheus has {name}, but not with {_label(demanded)} that the seriesQuery of {traced.place} demands: "
-                f"write the rule with labels that are there ({listed(sorted(labels))}), or have them added when it is scraped"
+                f"Prometheus has {name}, but not with {_label(demanded)} that the seriesQuery of "
+                f"{traced.place} demands: "
+                f"write the rule with labels that are there ({listed(sorted(labels))}), or have them "
+                "added when it is scraped"
             )
         return (
             f"Prometheus has {name}, but no series passes all matchers in the seriesQuery of {traced.place}: "
@@ -156,25 +173,26 @@ def _label(names: Sequence[str]) -> str:
     return f"the label{'s' if len(names) > 1 else ''} {listed(names)}"
 
 
-def _other_case(case: Case) -> str:
+def _other_case(case: MissingCase) -> str:
     """Judge an external metric with capitals, which autoscalers ask for in lower case."""
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
             return (
-                f"{name} is served, but autoscalers ask for external metrics in lower case and never find it: "
+                f"{name} is served, but autoscalers ask for external metrics in lower case and never "
+                "find it: "
                 "give it a lower-case name through name.as"
             )
     return ""
 
 
-def _left_out(case: Case) -> str:
+def _left_out(case: MissingCase) -> str:
     if not case.left_out:
         return ""
     what = f"{listed(case.left_out)} {'is' if len(case.left_out) == 1 else 'are'}"
-    return f"no rule in force makes {case.metric}, and {what} left out because of a fault: mend that first"
+    return f"no rule in force makes {case.metric}, and {what} left out because of a fault: fix that first"
 
 
-def _unclaimed(case: Case) -> str:
+def _unclaimed(case: MissingCase) -> str:
     """Judge series of this very name that no rule asks for."""
     found = case.probes.get(case.metric, ())
     if isinstance(found, PrometheusError) or not found:
@@ -188,29 +206,30 @@ def _unclaimed(case: Case) -> str:
             lacking.append(
                 (
                     len(demanded),
-                    f", {traced.place} for want of {_label(demanded)}: add that, or a rule for it",
+                    f", {traced.place} because it lacks {_label(demanded)}: add that, or a rule for it",
                 )
             )
     remedy = min(lacking)[1] if lacking else ": add a rule for it"
     return f"Prometheus has {case.metric} ({number}), and no rule's seriesQuery matches it{remedy}"
 
 
-def _misspelt(case: Case) -> str:
+def _misspelt(case: MissingCase) -> str:
     served = {key.metric for key in case.registry.custom} | case.registry.external.keys()
     close = difflib.get_close_matches(case.metric, sorted(served), n=1)
     return f"no rule makes {case.metric}: did you mean {close[0]}?" if close else ""
 
 
-def _unknown(case: Case) -> str:
+def _unknown(case: MissingCase) -> str:
     if not case.traces:
         return "the file has no rule: add one that asks for the series"
     return (
-        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that name in the last "
+        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that "
+        "name in the last "
         f"{case.look_back}: check the spelling, or add a rule"
     )
 
 
-_JUDGES: tuple[Callable[[Case], str], ...] = (
+_JUDGES: tuple[Callable[[MissingCase], str], ...] = (
     _unmapped,
     _dropped,
     _renamed,

@@ -1,7 +1,12 @@
-"""What `fastpath check` prints of each rule: one value, shown as a block of lines or as JSON."""
+"""The report of `fastpath check`.
+
+One value for each rule and each resource query, shown as lines or as JSON.
+"""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from adapter.cli.check import empty
@@ -20,90 +25,124 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 Answer = QueryResult | PrometheusError
 
+CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 
-class RuleReport(NamedTuple):
-    """One rule: what it would do, its warnings, and with Prometheus what that said.
 
-    `unread` says why the series were not read. `answer` is the answer to the main example for all objects; None where it was not asked.
+class Report(NamedTuple):
+    """One rule, or one query of the resource rules.
+
+    What it would do, its warnings, and what Prometheus answered. `made` is None for a query of the resource
+    rules. `example` is the example that is shown and asked, None without any. `unread` says why the series
+    were not read. `answer` is for all objects, None if it was not asked.
     """
 
-    made: Sketch
+    path: str
+    source: str
+    line: int
+    api: str
+    examples: tuple[Example, ...]
+    example: Example | None
     warnings: tuple[Fault, ...]
+    answer: Answer | None = None
+    made: Sketch | None = None
     unread: str = ""
-    answer: Answer | None = None
 
 
-class ResourceReport(NamedTuple):
-    """One query of the resource rules; `answer` is the answer for all pods or nodes, None where it was not asked."""
-
-    made: ResourceSketch
-    config: ResourceRulesConfig
-    answer: Answer | None = None
-
-
-def count_warnings(
-    reports: Sequence[RuleReport], resource: Sequence[ResourceReport], general: Sequence[Fault]
-) -> int:
-    """Return how many warnings a report has."""
-    of_rules = sum(len(report.warnings) for report in reports)
-    return of_rules + sum(len(report.made.warnings) for report in resource) + len(general)
-
-
-def render_text(
-    reports: Sequence[RuleReport], resource: Sequence[ResourceReport], general: Sequence[Fault] = ()
-) -> str:
-    """Return the report for people: a block for each rule and for each query of the resource rules, and a line that counts.
-
-    `general` are the warnings about all files together.
-    """
-    blocks = ["\n".join(_block(report)) for report in reports]
-    blocks += ["\n".join(_resource_block(report)) for report in resource]
-    blocks += ["\n".join([warning.path, _warning(warning, "")]) for warning in general]
-    custom = sum(not report.made.external for report in reports)
-    counts = [
-        counted(custom, "rule", "rules"),
-        counted(len(reports) - custom, "external rule", "external rules"),
-    ]
-    if resource:
-        counts.append(counted(len(resource), "resource query", "resource queries"))
-    warnings = count_warnings(reports, resource, general)
-    blocks.append(", ".join((*counts, counted(warnings, "warning", "warnings"))))
-    return "\n\n".join(blocks) + "\n"
+def of_rule(made: Sketch, warnings: Iterable[Fault], answer: Answer | None, unread: str) -> Report:
+    """Return the report on a rule."""
+    config = made.rule.config
+    api = EXTERNAL if made.external else CUSTOM
+    return Report(
+        config.path,
+        config.source,
+        config.line,
+        api,
+        made.examples,
+        made.main,
+        tuple(warnings),
+        answer,
+        made,
+        unread,
+    )
 
 
-def _block(report: RuleReport) -> list[str]:
-    made, config = report.made, report.made.rule.config
-    lines = [
-        f"{config.path}  ({place_of(config.source, config.line)})",
-        _line("series", one_line(config.series_query) or "none"),
-    ]
-    if report.unread:
-        lines.append(_line("", f"not read: {report.unread}"))
+def of_resource_query(
+    made: ResourceSketch, config: ResourceRulesConfig, warnings: Iterable[Fault], answer: Answer | None
+) -> Report:
+    """Return the report on a query of the resource rules."""
+    example = made.example
+    return Report(
+        made.path, config.source, config.line, RESOURCE, (example,), example, tuple(warnings), answer
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The reports on all files, the warnings about the files together, and their faults."""
+
+    reports: Sequence[Report]
+    warnings: Sequence[Fault]
+    faults: Sequence[Fault]
+
+    @property
+    def warning_count(self) -> int:
+        """How many warnings there are."""
+        return sum(len(report.warnings) for report in self.reports) + len(self.warnings)
+
+    def text(self) -> str:
+        """Return the report for people.
+
+        A block for each rule and for each resource query, and a line that counts.
+        """
+        blocks = ["\n".join(_block(report)) for report in self.reports]
+        blocks += ["\n".join([warning.path, _warning(warning, "")]) for warning in self.warnings]
+        apis = Counter(report.api for report in self.reports)
+        counts = [
+            counted(apis[CUSTOM], "rule", "rules"),
+            counted(apis[EXTERNAL], "external rule", "external rules"),
+        ]
+        if apis[RESOURCE]:
+            counts.append(counted(apis[RESOURCE], "resource query", "resource queries"))
+        counts.append(counted(self.warning_count, "warning", "warnings"))
+        if self.faults:
+            counts.append(counted(len(self.faults), "fault", "faults"))
+        return "\n\n".join([*blocks, ", ".join(counts)]) + "\n"
+
+    def document(self) -> dict[str, Any]:
+        """Return the same report for programs."""
+        return {
+            "rules": [_document(report) for report in self.reports if report.made],
+            "resourceQueries": [_document(report) for report in self.reports if not report.made],
+            "warnings": [_fault_document(warning) for warning in self.warnings],
+            "faults": [_fault_document(fault) for fault in self.faults],
+        }
+
+
+def _block(report: Report) -> list[str]:
+    lines = [f"{report.path}  ({place_of(report.source, report.line)})"]
+    if report.made is not None:
+        lines += _rule_lines(report.made, report.unread)
+    elif report.example and report.example.resource:
+        lines.append(_line("objects", str(report.example.resource.group_resource)))
+    # a resource query without a text has a warning that says why
+    if report.example is not None and (report.made is not None or report.example.promql):
+        lines += _example(report.example, report.answer)
+    if report.made is not None and (scrape := report.made.rule.config.scrape) is not None:
+        lines.append(_line("scrapes", _scrapes(report.made.rule, scrape)))
+    below = (warning.path.removeprefix(report.path).removeprefix(".") for warning in report.warnings)
+    return [*lines, *map(_warning, report.warnings, below)]
+
+
+def _rule_lines(made: Sketch, unread: str) -> list[str]:
+    lines = [_line("series", one_line(made.rule.config.series_query) or "none")]
+    if unread:
+        lines.append(_line("", f"not read: {unread}"))
     elif made.known is not None:
         found = counted(sum(each.count for each in made.known), "series", "series")
         names = counted(len(made.known), "name", "names")
         lines.append(_line("", f"{found} of {names}, {counted(len(made.series), 'name', 'names')} taken"))
     lines.append(_line("metrics", _metrics(made)))
-    if not made.external:
-        lines.append(_line("objects", _objects(made)))
-    if made.main is not None:
-        lines += _example(made.main, report.answer)
-    if config.scrape is not None:
-        lines.append(_line("scrapes", _scrapes(made.rule, config.scrape)))
-    return [
-        *lines,
-        *(_warning(warning, warning.path.removeprefix(f"{config.path}.")) for warning in report.warnings),
-    ]
-
-
-def _resource_block(report: ResourceReport) -> list[str]:
-    made, config = report.made, report.config
-    lines = [f"{made.path}  ({place_of(config.source, config.line)})"]
-    if made.example.resource:
-        lines.append(_line("objects", str(made.example.resource.group_resource)))
-    if made.example.promql:  # else a warning says why there is none
-        lines += _example(made.example, report.answer)
-    return [*lines, *(_warning(warning, "") for warning in made.warnings)]
+    return lines if made.external else [*lines, _line("objects", _objects(made))]
 
 
 def _warning(warning: Fault, below: str) -> str:
@@ -111,13 +150,10 @@ def _warning(warning: Fault, below: str) -> str:
 
 
 def _scrapes(rule: Rule, config: ScrapeConfig) -> str:
-    """Return how the rule has pods read themselves."""
+    """Return how the rule scrapes pods."""
     access = config.access
-    over = (
-        f", rates over {format_go_duration(config.window)}"
-        if rule.pod_query and rule.pod_query.counts
-        else ""
-    )
+    counts = rule.pod_query and rule.pod_query.counts
+    over = f", rates over {format_go_duration(config.window)}" if counts else ""
     return (
         f"{access.scheme}://POD:{access.port}{access.path} each {format_go_duration(access.interval)}{over}"
     )
@@ -128,12 +164,18 @@ def _line(label: str, text: str) -> str:
 
 
 def place_of(source: str, line: int) -> str:
-    """Return file and line; the line alone is left out where it is not known, as for the chart's own rules."""
+    """Return file and line.
+
+    The line alone is left out where it is not known, as for the chart's own rules.
+    """
     return f"{source}:{line}" if line else source
 
 
 def printable(text: str) -> str:
-    """Return text for a terminal: labels and values of series may hold control characters, which are shown as escapes."""
+    """Return text for a terminal.
+
+    Labels and values of series may hold control characters, which are shown as escapes.
+    """
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
@@ -200,58 +242,30 @@ def show_labels(sample: Sample) -> str:
     return f"{{{labels}}}"
 
 
-def build_document(
-    reports: Sequence[RuleReport],
-    resource: Sequence[ResourceReport],
-    general: Sequence[Fault],
-    faults: Sequence[Fault],
-) -> dict[str, Any]:
-    """Return the same report for programs, and the faults with it."""
-    return {
-        "rules": [_rule_document(report) for report in reports],
-        "resourceQueries": [_resource_document(report) for report in resource],
-        "warnings": [_fault_document(warning) for warning in general],
-        "faults": [_fault_document(fault) for fault in faults],
-    }
-
-
-def _rule_document(report: RuleReport) -> dict[str, Any]:
-    made, config = report.made, report.made.rule.config
+def _document(report: Report) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "path": config.path,
-        "file": config.source,
-        "line": config.line,
-        "api": "external.metrics.k8s.io" if made.external else "custom.metrics.k8s.io",
-        "seriesQuery": config.series_query,
-        "series": list(made.series),
-        "metrics": list(made.metrics),
-        "examples": [_example_document(example) for example in made.examples],
-        "warnings": [_fault_document(warning) for warning in report.warnings],
+        "path": report.path,
+        "file": report.source,
+        "line": report.line,
+        "api": report.api,
     }
+    if report.made is None:
+        document["example"] = _example_document(report.examples[0])
+    else:
+        document |= {
+            "seriesQuery": report.made.rule.config.series_query,
+            "series": list(report.made.series),
+            "metrics": list(report.made.metrics),
+            "examples": [_example_document(example) for example in report.examples],
+        }
+    document["warnings"] = [_fault_document(warning) for warning in report.warnings]
     if report.unread:
         document["unread"] = report.unread
-    return document | _answer_document(report.answer)
-
-
-def _resource_document(report: ResourceReport) -> dict[str, Any]:
-    made, config = report.made, report.config
-    document = {
-        "path": made.path,
-        "file": config.source,
-        "line": config.line,
-        "api": "metrics.k8s.io",
-        "example": _example_document(made.example),
-        "warnings": [_fault_document(warning) for warning in made.warnings],
-    }
-    return document | _answer_document(report.answer)
-
-
-def _answer_document(answer: Answer | None) -> dict[str, Any]:
-    if answer is None:
-        return {}
-    if isinstance(answer, PrometheusError):
-        return {"refused": str(answer)}
-    return {"samples": len(answer.samples)}
+    if isinstance(report.answer, PrometheusError):
+        document["refused"] = str(report.answer)
+    elif report.answer is not None:
+        document["samples"] = len(report.answer.samples)
+    return document
 
 
 def _example_document(example: Example) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""What resource rules would do, told without a cluster: an example query of each, whether it merges, and what looks wrong.
+"""What resource rules would do, told without a cluster.
 
-For people: `fastpath check` prints it, as `sketch` and `lint` for other rules. Nothing of a live answer is computed here.
+An example query of each, whether it merges, and what looks wrong. For people: `fastpath check` prints it, as
+`sketch` and `lint` for other rules. Nothing of a live answer is computed here.
 """
 
 from collections.abc import Iterator

@@ -1,16 +1,21 @@
-"""What the steps of `fastpath check --why` share: whom to ask, the story so far, and how an answer is told."""
+"""What the steps of `fastpath check --why` share.
+
+Whom to ask, the story so far, and how an answer is told.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapter.cli.check import empty, report
-from adapter.cli.check.inputs import Cluster, Prometheus
 from adapter.errors import PrometheusError
 from adapter.model import durations
 from adapter.model.metrics import QueryResult, Sample
 from adapter.rules import trace
 from adapter.rules.trace import Lists, counted, listed
+
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import ClusterReader, PrometheusReader
 
 SHOWN_VALUES = 5
 
@@ -49,10 +54,13 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One look at one metric. `lists` are the series of every rule's selector; `cluster` is None where there is none to ask."""
+    """One look at one metric.
 
-    prometheus: Prometheus
-    cluster: Cluster | None
+    `lists` are the series of every rule's selector; `cluster` is None without one to ask.
+    """
+
+    prometheus: "PrometheusReader"
+    cluster: "ClusterReader | None"
     story: Story
     lists: Lists
 
@@ -67,9 +75,9 @@ class Inquiry:
         return frozenset() if isinstance(known, PrometheusError) else trace.label_names(known, series)
 
     async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult | None:
-        """Return the answer to the API's own query; where there is none, conclude with that.
+        """Return the answer to the API's own query; without one, conclude with the reason.
 
-        `accepts_warnings` says that the rule takes an answer with warnings, which is none otherwise.
+        `accepts_warnings` says that the rule takes an answer with warnings, which else counts as no answer.
         """
         lines.append(f"asks {report.one_line(promql)}")
         result = await self.prometheus.ask(promql)

@@ -1,17 +1,17 @@
-"""`fastpath check --why`: follows a metric from its series in Prometheus to the value of an object, or to where it ends.
+"""`fastpath check --why`.
 
-Asks what the way needs, one step after the other; each step is told, and the last line is the judgement of `cli.check.missing` or
-`cli.check.empty`. Nothing is judged here.
+Follows a metric from its series in Prometheus to the value of an object, or to where it ends. It asks one
+step after the other and reports each. The last line is the sentence of `missing` or `empty`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from adapter.cli.check import empty, empty_external, missing, report, why_external, why_object
-from adapter.cli.check.empty import ALL, Wanted
-from adapter.cli.check.flags import CheckOptions
-from adapter.cli.check.inputs import Cluster, Prometheus
+from adapter.cli.check import empty, follow, missing, report
+from adapter.cli.check.options import CheckOptions
 from adapter.cli.check.session import Inquiry, Story
+from adapter.cli.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
 from adapter.model.go_text import quote
 from adapter.model.resources import Catalogue
@@ -22,15 +22,19 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.registry import Registry
 from adapter.rules.trace import RuleTrace, counted, listed
 
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import ClusterReader, PrometheusReader
+
 # With more rules than this, those that have nothing to do with the metric are counted, not told.
 _TOLD_RULES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhyQuestion:
     """What is to be explained: a metric and, if `wanted` is given, its value for that.
 
-    `objects` selects objects, `labels` the series of an external metric, `metric_labels` those of a custom one.
+    `objects` selects objects, `labels` the series of an external metric, `metric_labels` those of a custom
+    one.
     """
 
     metric: str
@@ -40,16 +44,16 @@ class Question:
     metric_labels: tuple[Matcher, ...]
 
 
-def parse_question(options: CheckOptions) -> Question:
+def parse_question(options: CheckOptions) -> WhyQuestion:
     """Return what the options ask. InputError for an object or a selector that cannot be read or answered."""
-    wanted = empty.parse_wanted(options.object) if options.object else None
-    if wanted is not None and wanted.name == ALL and not options.options.lister_kubeconfig:
+    wanted = parse_wanted(options.object) if options.object else None
+    if wanted is not None and wanted.name == ALL and not options.lister_kubeconfig:
         expected = "expected --lister-kubeconfig too: the API server knows the objects"
         raise InputError([Fault("--object", options.object, expected)])
     objects = _selector("--selector", options.selector)
     external = wanted is not None and not wanted.kind
     labels = _matchers("--selector", objects) if external else ()
-    return Question(
+    return WhyQuestion(
         options.why,
         wanted,
         objects,
@@ -73,9 +77,9 @@ def _matchers(flag: str, selector: LabelSelector) -> tuple[Matcher, ...]:
 
 
 async def explain(
-    question: Question,
-    prometheus: Prometheus,
-    cluster: Cluster | None,
+    question: WhyQuestion,
+    prometheus: "PrometheusReader",
+    cluster: "ClusterReader | None",
     catalogue: Catalogue,
     ruleset: Ruleset,
     left_out: Sequence[str],
@@ -87,7 +91,7 @@ async def explain(
     traces = trace.trace_rules(ruleset, lists, question.metric)
     _tell_series(inquiry, traces, left_out)
     known = _registry(inquiry, ruleset)
-    kinds, external = empty.kinds_of(known, question.metric), known.external.get(question.metric)
+    kinds, external = kinds_of(known, question.metric), known.external.get(question.metric)
     if not kinds and external is None:
         story.conclusion = await _explain_absence(inquiry, traces, known, left_out)
         return story
@@ -100,17 +104,17 @@ async def explain(
     if wanted is None:
         story.conclusion = _served(story, custom=bool(kinds), external=external is not None)
     elif wanted.kind:
-        entry = empty.locate(known, catalogue, question.metric, wanted)
+        entry = locate(known, catalogue, question.metric, wanted)
         if isinstance(entry, str):
             story.conclusion = entry
         else:
-            story.conclusion = await why_object.explain(
+            story.conclusion = await follow.follow_objects(
                 inquiry, entry, wanted, question.objects, question.metric_labels
             )
     elif external is None:
-        story.conclusion = empty.wrong_api(known, question.metric)
+        story.conclusion = wrong_api(known, question.metric)
     else:
-        story.conclusion = await why_external.explain(
+        story.conclusion = await follow.follow_external(
             inquiry, external, wanted.namespace or "", question.labels
         )
     return story
@@ -161,13 +165,13 @@ async def _explain_absence(
         labels = listed(sorted(trace.label_names(answer, name)))
         number = counted(sum(each.count for each in answer), "series", "series")
         lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
-    return missing.explain(missing.Case(metric, traces, probes, known, left_out, inquiry.look_back))
+    return missing.explain(missing.MissingCase(metric, traces, probes, known, left_out, inquiry.look_back))
 
 
 def _served(story: Story, *, custom: bool, external: bool) -> str:
     metric = story.metric
-    if external and not custom and not empty_external.can_be_asked_for(metric):
-        return empty_external.served(metric, 0)
+    if external and not custom and not empty.can_be_asked_for(metric):
+        return empty.served(metric, 0)
     story.served = True
     apis = " and ".join(name for name, there in (("a custom", custom), ("an external", external)) if there)
     hint = "KIND/NAMESPACE/NAME" if custom else "NAMESPACE"

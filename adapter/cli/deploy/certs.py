@@ -1,6 +1,8 @@
-"""`fastpath certs`: the Secret that the Deployment expects, the caBundle for the APIServices, and a ConfigMap for scrapers.
+"""`fastpath certs`.
 
-Makes and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a new one.
+The Secret that the Deployment expects, the caBundle for the APIServices, and a ConfigMap for scrapers. Makes
+and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a
+new one.
 """
 
 import base64
@@ -8,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,18 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from adapter.cli.deploy import flags
-from adapter.compose import app
+from adapter.cli import command_line
+from adapter.cli.deploy.service import (
+    AUTHORITIES,
+    DEFAULT_GROUPS,
+    GROUPS,
+    SECRET,
+    GroupsOptions,
+)
+from adapter.compose.clock import SystemClock
+from adapter.config import checks
+from adapter.config.flags import Command, option, renamed
+from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices
 from adapter.model.apiservices import ServiceReference
@@ -31,37 +44,85 @@ CONFIG_MAP_FILE = "ca-configmap.yaml"
 _REGISTRATION = "fastpath.io/apiservice"  # the label of the APIServices in the manifests
 _LABELS = {"app.kubernetes.io/name": "fastpath", "app.kubernetes.io/part-of": "fastpath"}
 
-ABOUT = (
-    "Makes a serving certificate for Fastpath's Service and prints, as YAML, the Secret with it and a ConfigMap with the",
-    "authorities that vouch for it, which Prometheus reads. On standard error it prints the commands that set the caBundle of",
-    "the APIServices. Contacts no cluster. What is printed holds a private key.",
-    "",
-    "With -o the files go into a folder, which is a kustomize component that also sets the caBundle: secret.yaml,",
-    "ca-configmap.yaml, ca.crt. To renew, give the old ca.crt as --previous and apply in the order that is printed then: the",
-    "new certificate is trusted before it is served.",
+MAX_DAYS = 3650
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertsOptions(GroupsOptions):
+    """What to make, and how long it is valid."""
+
+    groups: tuple[str, ...] = GROUPS(
+        DEFAULT_GROUPS, f"API groups that are registered: {', '.join(apiservices.VERSIONS)}."
+    )
+    days: int = option(
+        FlagType.INT,
+        "365",
+        "How many days certificate and authority are valid.",
+        group="Certificate",
+        check=lambda days: "" if 1 <= days <= MAX_DAYS else f"expected 1 to {MAX_DAYS}",
+    )
+    previous: str = option(
+        FlagType.TEXT,
+        "",
+        "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle "
+        "then holds them "
+        "too, so that it can be applied before the certificate changes.",
+        group="Certificate",
+        metavar="file",
+        check=checks.is_given,
+    )
+    out_dir: str = option(
+        FlagType.TEXT,
+        "",
+        "Folder to write into, as a kustomize component; a new one, or one without these files. Without "
+        "it all goes to "
+        "standard output.",
+        group="Certificate",
+        metavar="folder",
+        check=checks.is_given,
+    )
+
+
+COMMAND = Command(
+    verb="certs",
+    options=CertsOptions,
+    about="""\
+Makes a serving certificate for Fastpath's Service and prints, as YAML, the Secret with it and a
+ConfigMap with its certificate authorities, which Prometheus reads. On standard error it prints the
+commands that set the caBundle of the APIServices. It contacts no cluster. The output holds a
+private key.
+
+With --out-dir the files go into a folder, which is a kustomize component that also sets the
+caBundle: secret.yaml, ca-configmap.yaml, ca.crt. To renew, give the old ca.crt as --previous and
+apply in the order that is printed then: the new certificate is trusted before it is served.
+""",
+    deprecated=(renamed("output", "out-dir", shorthand="o"),),
 )
 
 _HEAD = "# Made by `fastpath certs` for {service}, good until {until:%Y-%m-%d}.\n"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make certificates; 0 when they are written. InputError for a wrong command line and for files that cannot be used."""
-    if flags.asks_for_help(arguments, flags.CERTS):
-        print(flags.render_help("certs", ABOUT, flags.CERTS), end="")
+    """Make certificates.
+
+    0 when they are written. InputError for a wrong command line and for files that cannot be used.
+    """
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
         return 0
-    options = flags.parse_certs(arguments)
-    now = datetime.fromtimestamp(app.SystemClock().wall(), UTC)
+    service = options.reference
+    now = datetime.fromtimestamp(SystemClock().wall(), UTC)
     previous = _read_authorities(options.previous, now) if options.previous else b""
     valid = timedelta(days=options.days)
-    names = issue.service_names(options.service.name, options.service.namespace)
+    names = issue.service_names(service.name, service.namespace)
     stamp = f"{now:%Y%m%d%H%M%S}"  # authorities in one bundle are told apart by name
-    issued = issue.issue(options.service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
+    issued = issue.issue(service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
     authorities = issued.authority + previous
     bundle = base64.b64encode(authorities).decode()
-    head = _HEAD.format(service=options.service, until=now + valid)
-    secret = head + _dump(build_secret(options.service, issued))
-    config_map = head + _dump(build_config_map(options.service, authorities))
-    if not options.output:
+    head = _HEAD.format(service=service, until=now + valid)
+    secret = head + _dump(build_secret(service, issued))
+    config_map = head + _dump(build_config_map(service, authorities))
+    if not options.out_dir:
         sys.stdout.write(f"{secret}---\n{config_map}")
         print(
             "Have the API server trust the certificate, before a running Fastpath serves it:", file=sys.stderr
@@ -75,8 +136,8 @@ def main(arguments: Sequence[str]) -> int:
         CONFIG_MAP_FILE: config_map,
         "ca.crt": issued.authority.decode(),
     }
-    _write(Path(options.output), files)
-    print(f"wrote {', '.join(files)} into {options.output}; secret.yaml holds the private key")
+    _write(Path(options.out_dir), files)
+    print(f"wrote {', '.join(files)} into {options.out_dir}; secret.yaml holds the private key")
     if options.previous:
         old = Path(options.previous).parent
         print(
@@ -89,23 +150,26 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build_secret(service: ServiceReference, issued: IssuedCertificate) -> Document:
-    """Return the Secret that the Deployment mounts; `ca.crt` is for those who verify, and for the next renewal."""
+    """Return the Secret that the Deployment mounts.
+
+    `ca.crt` is for those who verify, and for the next renewal.
+    """
     pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": flags.SECRET, "namespace": service.namespace, "labels": _LABELS},
+        "metadata": {"name": SECRET, "namespace": service.namespace, "labels": _LABELS},
         "type": "kubernetes.io/tls",
         "data": {name: base64.b64encode(content).decode() for name, content in pair.items()},
     }
 
 
 def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
-    """Return the ConfigMap with the authorities for scrapers, which then need not read the Secret with the key."""
+    """Return the ConfigMap with the authorities, so that scrapers need not read the Secret with the key."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": flags.AUTHORITIES, "namespace": service.namespace, "labels": _LABELS},
+        "metadata": {"name": AUTHORITIES, "namespace": service.namespace, "labels": _LABELS},
         "data": {"ca.crt": authorities.decode()},
     }
 
@@ -113,13 +177,17 @@ def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
 def build_patch(bundle: str) -> str:
     """Return the merge patch that sets the caBundle of an APIService.
 
-    A patch, not server-side apply: kubectl warns at length where the APIService was applied from the client before.
+    A patch, not server-side apply: kubectl warns at length where the APIService was applied from the client
+    before.
     """
     return json.dumps({"spec": {"caBundle": bundle}})
 
 
 def build_component(bundle: str) -> Document:
-    """Return the kustomization of the folder: adds both objects, and the bundle to each APIService there is by then."""
+    """Return the kustomization of the folder.
+
+    Adds both objects, and the bundle to each APIService there is by then.
+    """
     operation = {"op": "add", "path": "/spec/caBundle", "value": bundle}
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
@@ -134,7 +202,10 @@ def _dump(*documents: object) -> str:
 
 
 def _read_authorities(name: str, now: datetime) -> bytes:
-    """Return the authorities of a file that are still good, as PEM: those that ended vouch for nothing any more."""
+    """Return the authorities of a file that are still good, as PEM.
+
+    Those that ended vouch for nothing any more.
+    """
     try:
         found = x509.load_pem_x509_certificates(Path(name).read_bytes())
     except (OSError, ValueError) as error:
@@ -147,12 +218,13 @@ def _read_authorities(name: str, now: datetime) -> bytes:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files, for their owner alone; none that is there is replaced, for it may be the key in use."""
+    """Write the files, for their owner alone.
+
+    None that is there is replaced, for it may be the key in use.
+    """
     for name in files:
         if (folder / name).exists():
-            raise InputError(
-                [Fault("--output", str(folder / name), "is there already: expected a new folder")]
-            )
+            raise InputError([Fault("--out-dir", str(folder / name), "exists: expected a new folder")])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -160,5 +232,5 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
                 file.write(content)
     except OSError as error:
         raise InputError(
-            [Fault("--output", str(folder), f"expected a folder to write into: {error.strerror}")]
+            [Fault("--out-dir", str(folder), f"expected a folder to write into: {error.strerror}")]
         ) from error

@@ -1,22 +1,20 @@
-"""`fastpath preflight`: who serves the metrics APIs of a cluster now, and whether the manifests may be applied.
+"""`fastpath preflight`.
 
-Reads and asks; changes nothing. Whose an APIService is, is `model.apiservices`' judgement.
+Which server has the metrics APIs of a cluster now, and whether the manifests may be applied. It changes
+nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
 """
 
 import asyncio
-import os
-import random
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
-from adapter.cli.deploy import flags
-from adapter.cli.deploy.flags import PreflightOptions
-from adapter.compose import app
-from adapter.errors import Fault, InputError
+from adapter.cli import command_line, kubeconfig
+from adapter.cli.deploy.service import DEFAULT_GROUPS, GROUPS, GroupsOptions
+from adapter.cli.kubeconfig import KubeconfigOptions
+from adapter.compose.clock import SystemClock
+from adapter.config.flags import Command
 from adapter.kubernetes import apiservices as registrations
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices
@@ -24,10 +22,29 @@ from adapter.model.apiservices import Finding, Owner
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
-ABOUT = (
-    "Says who serves the metrics APIs of a cluster now and whether the autoscaler's controller may read them. Changes nothing.",
-    "Exit status: 0 when every group that counts is free or ours, 1 when one belongs to another server or the cluster cannot be asked.",
-    "Without --groups, custom.metrics.k8s.io counts, and each group that is registered to Fastpath; the others are only shown.",
+
+@dataclass(frozen=True, kw_only=True)
+class PreflightOptions(KubeconfigOptions, GroupsOptions):
+    """Which Service is to have which groups, and the cluster to ask."""
+
+    groups: tuple[str, ...] = GROUPS(
+        "",
+        f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are "
+        "shown; those that "
+        f"are registered to Fastpath count, and {DEFAULT_GROUPS}.",
+    )
+
+
+COMMAND = Command(
+    verb="preflight",
+    options=PreflightOptions,
+    about="""\
+Shows which server has the metrics APIs of a cluster now, and whether the HPA controller may read
+them. It changes nothing.
+
+Exit status: 0 when every group that counts is free or registered to Fastpath, 1 when one belongs to
+another server or the cluster cannot be asked, 2 when the command line or the kubeconfig is wrong.
+""",
 )
 
 _HPA = Subject(
@@ -50,21 +67,17 @@ READERS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask; 0 when every group that counts is free or ours, else 1. KubernetesError when the cluster cannot be asked."""
-    if flags.asks_for_help(arguments, flags.PREFLIGHT):
-        print(flags.render_help("preflight", ABOUT, flags.PREFLIGHT), end="")
-        return 0
-    options = flags.parse_preflight(arguments)
-    return asyncio.run(_run(options))
+    """Ask; 0 when every group that counts is free or ours, else 1.
+
+    KubernetesError when the cluster cannot be asked.
+    """
+    options = command_line.read(COMMAND, arguments)
+    return 0 if options is None else asyncio.run(_run(options))
 
 
 async def _run(options: PreflightOptions) -> int:
-    clock = app.SystemClock()
-    kubeconfig = find_kubeconfig(options.kubeconfig)
-    configuration = await credentials.load_configuration(
-        kubeconfig, clock, ProblemLog(Monitoring(), clock), flag="--kubeconfig"
-    )
-    async with await kubernetes.connect(configuration, random=random.random, flag="--kubeconfig") as client:
+    clock = SystemClock()
+    async with kubeconfig.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
         findings = await _judge(client, options)
         groups = options.groups or _concerned(findings)
         foreign = _report_owners(findings, groups)
@@ -75,15 +88,18 @@ async def _run(options: PreflightOptions) -> int:
 async def _judge(client: KubernetesClient, options: PreflightOptions) -> list[Finding]:
     """Return whose each APIService is, of the groups given or of all."""
     return [
-        apiservices.judge(name, await registrations.fetch_registration(client, name), options.service)
+        apiservices.judge(name, await registrations.fetch_registration(client, name), options.reference)
         for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
     ]
 
 
 def _concerned(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the groups that count where none was given: the one that the manifests always register, and those of ours."""
+    """Return the groups that count where none was given.
+
+    The one that the manifests always register, and those of ours.
+    """
     ours = {_group_of(finding) for finding in findings if finding.owner is Owner.OURS}
-    return tuple(group for group in apiservices.VERSIONS if group == flags.DEFAULT_GROUPS or group in ours)
+    return tuple(group for group in apiservices.VERSIONS if group == DEFAULT_GROUPS or group in ours)
 
 
 def _group_of(finding: Finding) -> str:
@@ -103,18 +119,23 @@ def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> int:
 
 
 async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:
-    """Print which rights are missing. None of this is a refusal: rights come with the manifests, or from another source."""
+    """Print which rights are missing.
+
+    None of this is a refusal: rights come with the manifests, or from another source.
+    """
     for verb in ("create", "patch"):
         if not await registrations.is_allowed(
             client, ResourceAttributes(verb, "apiregistration.k8s.io", "apiservices")
         ):
-            _complain(f"you may not {verb} APIServices: whoever applies the manifests must")
+            _complain(
+                f"you may not {verb} APIServices: the user who applies the manifests must be allowed to"
+            )
     for group in groups:
         access = _READS[group]
         allowed = await registrations.is_allowed(client, access, _HPA)
-        what = f"the autoscaler's controller may {access.verb} {access.resource} of {group}"
+        what = f"the HPA controller may {access.verb} {access.resource} of {group}"
         if allowed is None:
-            _complain(f"whether {what} is not known: you may not create SubjectAccessReviews")
+            _complain(f"whether {what} is unknown: you may not create SubjectAccessReviews")
             return
         if allowed:
             print(what)
@@ -129,16 +150,3 @@ async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> Non
 
 def _complain(sentence: str) -> None:
     print(f"fastpath preflight: {sentence}", file=sys.stderr)
-
-
-def find_kubeconfig(given: str) -> Path | None:
-    """Return the file given, or the one that kubectl would take; None leaves the pod's service account."""
-    if given:
-        return Path(given)
-    listed = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    if len(listed) > 1:
-        raise InputError([Fault("$KUBECONFIG", "", "names several files: expected one, or --kubeconfig")])
-    if listed:
-        return Path(listed[0])
-    usual = Path("~/.kube/config").expanduser()
-    return usual if usual.exists() else None

@@ -1,6 +1,7 @@
-"""What all autoscalers of a cluster share, read once: who serves the metrics APIs and by which rules, who decides and how often.
+"""What all autoscalers of a cluster share, read once.
 
-Reads and asks; judges nothing and prints nothing. What a person may not read is `Unread` with the server's words.
+The servers of the metrics APIs, their rules, leaders and periods. What the user may not read is `Unread` with
+the server's words.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import msgspec
 
 from adapter.boost import floor
 from adapter.boost.floor import FloorEntry
-from adapter.cli.doctor.codec import ConfigMap, ConfigMapList, LeaseList, Pod, PodList, Service
+from adapter.cli.doctor.codec import ConfigMap, ItemList, LeaseDocument, PodDocument, Service
 from adapter.cli.doctor.facts import Leader, Period, Serving, Unread
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices as registrations
@@ -44,10 +45,10 @@ async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
         raise KubernetesError(0, "Decode", f"cannot read what is at {path}: {error}") from error
 
 
-async def fetch_pods(client: KubernetesClient, namespace: str, selector: str) -> tuple[Pod, ...]:
+async def fetch_pods(client: KubernetesClient, namespace: str, selector: str) -> tuple[PodDocument, ...]:
     """Return pods that match, some of them where there are very many. KubernetesError."""
     path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit=200"
-    return (await fetch(client, path, PodList)).items
+    return (await fetch(client, path, ItemList[PodDocument])).items
 
 
 def why(error: Exception) -> str:
@@ -60,7 +61,7 @@ def age_of(clock: Clock, time: int | None) -> float | None:
     return None if time is None else clock.wall() - time / SECOND
 
 
-class Surroundings:
+class ClusterContext:
     """What stands around the autoscalers. `service` is Fastpath's."""
 
     def __init__(
@@ -81,7 +82,7 @@ class Surroundings:
         return found
 
     async def serving(self, group: str) -> Serving | Unread:
-        """Return who serves an API."""
+        """Return the server of an API group."""
         return await self.once(f"serving {group}", lambda: self._read_serving(group))
 
     async def _read_serving(self, group: str) -> Serving | Unread:
@@ -110,7 +111,9 @@ class Surroundings:
     async def _read_period(self) -> Period:
         query = f"labelSelector={quote('component=kube-controller-manager')}"
         try:
-            pods = await fetch(self._client, f"/api/v1/namespaces/kube-system/pods?{query}", PodList)
+            pods = await fetch(
+                self._client, f"/api/v1/namespaces/kube-system/pods?{query}", ItemList[PodDocument]
+            )
         except KubernetesError:
             return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
         for pod in pods.items:
@@ -127,7 +130,7 @@ class Surroundings:
     async def _read_leaders(self) -> tuple[Leader, ...] | Unread:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self._service.namespace}/leases"
         try:
-            leases = await fetch(self._client, path, LeaseList)
+            leases = await fetch(self._client, path, ItemList[LeaseDocument])
         except KubernetesError as error:
             return Unread(why(error))
         return tuple(
@@ -152,7 +155,7 @@ class Surroundings:
         path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
         entries: dict[str, FloorEntry] = {}
         try:
-            for each in (await fetch(self._client, path, ConfigMapList)).items:
+            for each in (await fetch(self._client, path, ItemList[ConfigMap])).items:
                 entries |= floor.decode_entries(each.data)
         except (KubernetesError, ValueError) as error:
             return Unread(why(error))
@@ -191,7 +194,8 @@ class Surroundings:
             places = {place for pod in pods for place in _rules_of(pod)}
             if not places:
                 return Unread(
-                    f"the pods of Service {found.service} name no rules in a ConfigMap: give them with --config"
+                    f"the pods of Service {found.service} name no rules in a ConfigMap: give them with "
+                    "--config"
                 )
             texts = []
             for name, key in sorted(places):
@@ -209,7 +213,7 @@ class Surroundings:
 
 
 def _shard_of(lease: str, name: str) -> Shard | None:
-    """Return the shard whose Lease this is, None for that of somebody else."""
+    """Return the shard whose Lease this is, None for a Lease of another program."""
     if lease == name:
         return WHOLE
     try:
@@ -231,7 +235,7 @@ def options_of(words: Sequence[str], name: str) -> list[str]:
     return values + [after for word, after in itertools.pairwise(words) if word == name]
 
 
-def _rules_of(pod: Pod) -> list[tuple[str, str]]:
+def _rules_of(pod: PodDocument) -> list[tuple[str, str]]:
     """Return ConfigMap and key ("" for all) of each file or folder that `--config` names in a pod."""
     volumes = {each.name: each.config_map for each in pod.spec.volumes or () if each.config_map is not None}
     found = []

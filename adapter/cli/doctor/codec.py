@@ -1,8 +1,10 @@
-"""API objects as `fastpath doctor` decodes them: slim, unknown fields ignored. Nothing is read or judged here."""
+"""API objects with the fields that `fastpath doctor` reads; all others are ignored."""
 
-from adapter.model.autoscaling import hpa
+from typing import Generic, TypeVar
+
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, Metadata
 from adapter.model.autoscaling.hpa import (
+    Condition,
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
     ObjectMeta,
@@ -25,16 +27,19 @@ class HPAMetadata(Metadata, frozen=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
+T = TypeVar("T")
+
+
+class ItemList(Struct, Generic[T], frozen=True):
+    """A list of objects."""
+
+    items: tuple[T, ...] = ()
+
+
 class HPA(HorizontalPodAutoscaler, frozen=True):
     """An autoscaler as the API server has it."""
 
     metadata: HPAMetadata = HPAMetadata()
-
-
-class HPAList(Struct, frozen=True):
-    """Autoscalers."""
-
-    items: tuple[HPA, ...] = ()
 
 
 class FPASpec(Struct, frozen=True):
@@ -50,7 +55,7 @@ class FPAStatus(Struct, frozen=True):
     """What the last decision came to."""
 
     current_replicas: int = 0
-    conditions: tuple[hpa.Condition, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
 
 
 class FPA(Struct, frozen=True):
@@ -61,27 +66,13 @@ class FPA(Struct, frozen=True):
     status: FPAStatus = FPAStatus()
 
 
-class FPAList(Struct, frozen=True):
-    """FastPathAutoscalers."""
-
-    items: tuple[FPA, ...] = ()
-
-
-class Condition(Struct, frozen=True):
-    """A condition of a pod."""
-
-    type: str = ""
-    status: str = ""
-    last_transition_time: Instant | None = None
-
-
 class ContainerStatus(Struct, frozen=True):
     """How often a container began again."""
 
     restart_count: int = 0
 
 
-class PodStatus(Struct, frozen=True):
+class PodDocumentStatus(Struct, frozen=True):
     """How a pod is."""
 
     conditions: tuple[Condition, ...] | None = None
@@ -96,7 +87,7 @@ class Mount(Struct, frozen=True):
     sub_path: str = ""
 
 
-class Container(Struct, frozen=True):
+class ContainerDocument(Struct, frozen=True):
     """How a container is started, and what it sees."""
 
     command: tuple[str, ...] | None = None
@@ -116,7 +107,7 @@ class Item(Struct, frozen=True):
     path: str = ""
 
 
-class ConfigMapSource(Struct, frozen=True):
+class ConfigMapVolume(Struct, frozen=True):
     """Which ConfigMap a volume shows, and which keys of it."""
 
     name: str = ""
@@ -127,13 +118,13 @@ class Volume(Struct, frozen=True):
     """A volume of a pod; only ConfigMaps matter."""
 
     name: str = ""
-    config_map: ConfigMapSource | None = None
+    config_map: ConfigMapVolume | None = None
 
 
-class PodSpec(Struct, frozen=True):
+class PodDocumentSpec(Struct, frozen=True):
     """What a pod is made of."""
 
-    containers: tuple[Container, ...] = ()
+    containers: tuple[ContainerDocument, ...] = ()
     volumes: tuple[Volume, ...] | None = None
 
 
@@ -145,12 +136,12 @@ class PodMetadata(Struct, frozen=True):
     deletion_timestamp: Instant | None = None
 
 
-class Pod(Struct, frozen=True):
-    """A pod, as far as it matters here."""
+class PodDocument(Struct, frozen=True):
+    """A pod."""
 
     metadata: PodMetadata = PodMetadata()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: PodDocumentSpec = PodDocumentSpec()
+    status: PodDocumentStatus = PodDocumentStatus()
 
     @property
     def ready(self) -> Condition | None:
@@ -161,12 +152,6 @@ class Pod(Struct, frozen=True):
             (each for each in self.status.conditions or () if (each.type, each.status) == ("Ready", "True")),
             None,
         )
-
-
-class PodList(Struct, frozen=True):
-    """Pods."""
-
-    items: tuple[Pod, ...] = ()
 
 
 class ServiceSpec(Struct, frozen=True):
@@ -187,34 +172,16 @@ class ConfigMap(Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-class ConfigMapList(Struct, frozen=True):
-    """ConfigMaps."""
-
-    items: tuple[ConfigMap, ...] = ()
-
-
-class LeaseSpec(Struct, frozen=True):
-    """Who holds a Lease."""
+class LeaseDocumentSpec(Struct, frozen=True):
+    """The holder of a Lease."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     renew_time: Instant | None = None
 
 
-class LeaseMetadata(Struct, frozen=True):
-    """The name of a Lease."""
-
-    name: str = ""
-
-
-class Lease(Struct, frozen=True):
+class LeaseDocument(Struct, frozen=True):
     """A Lease."""
 
-    metadata: LeaseMetadata = LeaseMetadata()
-    spec: LeaseSpec = LeaseSpec()
-
-
-class LeaseList(Struct, frozen=True):
-    """Leases."""
-
-    items: tuple[Lease, ...] = ()
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseDocumentSpec = LeaseDocumentSpec()

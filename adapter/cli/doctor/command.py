@@ -1,37 +1,34 @@
-"""`fastpath doctor`: how long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps most.
+"""`fastpath doctor`.
 
-The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in `finding`,
-and how it is told in `report`. FastPathAutoscalers are read too, and `fast` says of them what can be seen from
-outside.
+How long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps
+most. The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in
+`finding`, and how it is told in `report`. FastPathAutoscalers are read too, and `fast` says of them what can
+be seen from outside.
 """
 
 import asyncio
 import logging
-import random
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-import msgspec
-
 from adapter.boost import model
-from adapter.cli.check import inputs
-from adapter.cli.deploy import preflight
-from adapter.cli.doctor import diagnosis, fast, flags, report
-from adapter.cli.doctor.cluster import Surroundings
+from adapter.cli import command_line, kubeconfig
+from adapter.cli.check import inputs, servers
+from adapter.cli.doctor import diagnosis, fast, report
+from adapter.cli.doctor.cluster import ClusterContext
 from adapter.cli.doctor.codec import FPA, HPA
 from adapter.cli.doctor.diagnosis import Examination
-from adapter.cli.doctor.facts import Boost, Facts, MetricFacts, Unread
+from adapter.cli.doctor.facts import BoostFacts, Facts, MetricFacts, Unread
 from adapter.cli.doctor.fast import FastExamination
-from adapter.cli.doctor.flags import DoctorOptions
-from adapter.cli.doctor.read import GROUPS, Autoscalers, Workload
-from adapter.cli.doctor.sources import Sources
+from adapter.cli.doctor.options import COMMAND, DoctorOptions
+from adapter.cli.doctor.read import GROUPS, AutoscalerReader, Workload
+from adapter.cli.doctor.sources import SourceReader
 from adapter.cli.doctor.stage import State
-from adapter.compose import app
+from adapter.compose.clock import SystemClock
+from adapter.config.options import RulesOptions
 from adapter.errors import InputError, KubernetesError, RunError
-from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.hpas import TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import MetricSpec
@@ -59,11 +56,13 @@ class Found(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Examine; 0 without a fault, 1 for faults. KubernetesError when the autoscalers cannot be read, InputError for the command line."""
-    if flags.asks_for_help(arguments):
-        print(flags.render_help(), end="")
+    """Examine; 0 without a fault, 1 for faults.
+
+    KubernetesError when the autoscalers cannot be read, InputError for the command line.
+    """
+    options = command_line.read(COMMAND, arguments)
+    if options is None:
         return 0
-    options = flags.parse_doctor(arguments)
     logs.configure_logging(0)
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     found = asyncio.run(_run(options))
@@ -75,48 +74,53 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _render(options: DoctorOptions, found: Found) -> str:
-    if options.json:
-        documents = [*map(report.document, found.hpas), *map(fast.document, found.fpas)]
-        whole = documents[0] if options.name and len(documents) == 1 else documents
-        return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
-    if options.name:
-        return "\n".join([*map(report.render, found.hpas), *map(fast.render, found.fpas)])
+    namespace, name = options.target
+    if options.output == "json":
+        documents = [*map(report.document, found.hpas), *map(report.document, found.fpas)]
+        whole = documents[0] if name and len(documents) == 1 else documents
+        return command_line.to_json(whole)
+    if name:
+        return "\n".join([*map(report.render, found.hpas), *map(report.render, found.fpas)])
     if not found.hpas and not found.fpas:
-        where = f"namespace {options.namespace}" if options.namespace else "the cluster"
+        where = f"namespace {namespace}" if namespace else "the cluster"
         return f"there are no {HPA_KIND}s and no {KIND}s in {where}\n"
     return report.render_table(found.hpas, found.fpas)
 
 
 async def _run(options: DoctorOptions) -> Found:
-    given = inputs.parse(options.files) if options.files else None
+    given = inputs.parse(options.config) if options.config else None
     if given is not None and given.fatal:
         raise InputError(given.fatal)
-    clock, own_metrics = app.SystemClock(), Monitoring()
+    clock, own_metrics = SystemClock(), Monitoring()
     faults = ProblemLog(own_metrics, clock)
-    kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
-    configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            await kubernetes.connect(
-                configuration, random=random.random, timeout=_SECONDS, flag="--kubeconfig"
-            )
+            kubeconfig.connect(options, clock, faults, request_timeout=_SECONDS)
         )
         prometheus = None
-        if options.asks_prometheus:
-            prometheus = await inputs.open_prometheus(options.options, clock, own_metrics, faults, stack)
-        around = Surroundings(client, clock, options.service, options.lease_name)
+        if options.prometheus_url:
+            prometheus = await servers.open_prometheus(
+                options, RulesOptions(), clock, own_metrics, faults, stack
+            )
+        around = ClusterContext(client, clock, options.reference, options.lease_name)
         doctor = Doctor(
-            Autoscalers(client, clock, around), around, Sources(around, given, prometheus, clock), clock
+            AutoscalerReader(client, clock, around),
+            around,
+            SourceReader(around, given, prometheus, clock),
+            clock,
         )
-        doctor.period = options.period
-        return await doctor.examine(options.namespace, options.name)
+        doctor.period = options.horizontal_pod_autoscaler_sync_period
+        return await doctor.examine(*options.target)
 
 
 class Doctor:
-    """Examines autoscalers of one cluster. `period` is that of the HPA controller where somebody has said it, in seconds, else 0."""
+    """Examines autoscalers of one cluster.
+
+    `period` is the HPA controller's in seconds if a flag gives it, else 0.
+    """
 
     def __init__(
-        self, autoscalers: Autoscalers, around: Surroundings, sources: Sources, clock: Clock
+        self, autoscalers: AutoscalerReader, around: ClusterContext, sources: SourceReader, clock: Clock
     ) -> None:
         self.period = 0.0
         self._autoscalers = autoscalers
@@ -126,12 +130,17 @@ class Doctor:
         self._free = asyncio.Semaphore(_TOGETHER)
 
     async def examine(self, namespace: str, name: str) -> Found:
-        """Return what is found of one autoscaler, of a namespace or of all. RunError for what is not there."""
+        """Return what is found of one autoscaler, of a namespace or of all.
+
+        RunError for what is not there.
+        """
         try:
             listed = await self._autoscalers.hpas(namespace)
         except KubernetesError as error:
             if error.status == 403 and not namespace:
-                raise RunError(f"name a namespace: {error.said or error}") from error
+                raise RunError(
+                    f"listing HPAs cluster-wide is forbidden; pass a namespace: {error.said or error}"
+                ) from error
             raise
         read = await self._autoscalers.fpas(namespace)
         unread = read.why if isinstance(read, Unread) else ""
@@ -187,7 +196,7 @@ class Doctor:
         answer = await self._autoscalers.answer(hpa, metric, workload.target)
         return MetricFacts(_label(metric), metric, serving, answer, source)
 
-    async def _boost(self, hpa: HPA, workload: Workload) -> Boost | None:
+    async def _boost(self, hpa: HPA, workload: Workload) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
         wishes = model.wishes_of(meta.annotations)
         shaken = [each for each in spec.metrics or () if model.is_handshake(each)]
@@ -203,7 +212,7 @@ class Doctor:
         handshake = model.handshake_of(meta.name, spec)
         owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
         owner = model.owner_of(owners, meta.labels)
-        return Boost(wishes, handshake, floor, await self._around.leaders(), entry, owner)
+        return BoostFacts(wishes, handshake, floor, await self._around.leaders(), entry, owner)
 
 
 def _rivals_of(fpa: FPA, listed: Sequence[HPA], others: Sequence[FPA]) -> tuple[str, ...]:

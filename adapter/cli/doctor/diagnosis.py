@@ -1,19 +1,23 @@
-"""From the hops of an autoscaler to what somebody wants to read first: one line of diagnosis, one change.
+"""From the hops of an autoscaler to what the user reads first: one line of diagnosis, one change.
 
-Pure. Law: what stops the autoscaler comes before what slows it; of what slows it the change that saves most, and none below a second.
+What stops the autoscaler comes before what slows it. Of the changes that make it faster the one that saves
+most is advised, and none that saves less than a second.
 """
 
 from typing import NamedTuple
 
 from adapter.cli.doctor import metric, shared
 from adapter.cli.doctor.facts import Facts
-from adapter.cli.doctor.stage import Chain, Change, Hop, State, Total, seconds, total
+from adapter.cli.doctor.stage import Chain, Hop, Improvement, State, Total, seconds, total
 
 _WORTH = 1.0
 
 
 class Examination(NamedTuple):
-    """An autoscaler examined: the hops before and after the metrics', a chain for each metric, the diagnosis and the change."""
+    """An autoscaler examined.
+
+    The hops before and after the metrics', a chain for each metric, the diagnosis and the change.
+    """
 
     facts: Facts
     before: tuple[Hop, ...]
@@ -58,7 +62,8 @@ def examine(facts: Facts) -> Examination:
 def _first_fault(hops: tuple[Hop, ...]) -> Hop | None:
     """Return the fault to tell.
 
-    Causes that were found here come before what the controller makes of them, and both before what only boosting lacks.
+    Causes that were found here come before what the controller makes of them, and both before what only
+    boosting lacks.
     """
     faults = [each for each in hops if each.state is State.FAULT]
     return min(faults, key=lambda each: (each.name == shared.BOOSTING, each.change is None), default=None)
@@ -86,7 +91,7 @@ def _advise(hops: tuple[Hop, ...]) -> str:
     if fault is not None:
         return fault.change.text if fault.change is not None else ""
     changes = [each.change for each in hops if each.change is not None]
-    best: Change | None = max(changes, key=lambda each: each.saves, default=None)
+    best: Improvement | None = max(changes, key=lambda each: each.saves, default=None)
     if best is None or best.saves < _WORTH:
         return ""
     return best.text if best.saves == float("inf") else f"{best.text} (saves {seconds(best.saves)})"

@@ -1,7 +1,7 @@
-"""What `fastpath doctor` has learned about one HorizontalPodAutoscaler, as values.
+"""The facts of `fastpath doctor` about one HorizontalPodAutoscaler.
 
-Here: their shape. Not here: how they are read (`read`, `sources`), what follows from them (`metric`, `shared`). Law: what
-could not be read is `Unread` with the reason, never a default that looks as if it had been.
+`read` and `sources` collect them, `metric` and `shared` draw conclusions. A fact that could not be read is
+`Unread` with the reason, never a default that looks as if it had been read.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Unread(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """Who serves the group of an API: `owner` in words, "" for nobody.
+    """The server of an API group: `owner` in words, "" without one.
 
     `fault` says why it does not answer, "" where it is available. `ours` is whether it is Fastpath.
     """
@@ -30,10 +30,11 @@ class Serving(NamedTuple):
     fault: str = ""
 
 
-class Answer(NamedTuple):
-    """How the API answered when it was asked as the HPA asks: with how many values, or why with none; how long it took.
+class AnswerFacts(NamedTuple):
+    """How the API answered when it was asked as the HPA asks: with how many values, or why with none.
 
-    `total` adds the values. `window` is over how many seconds they say they are, `age` how old they say they are; None where they do not.
+    How long it took. `total` adds the values. `window` is over how many seconds they say they are, `age` how
+    old they say they are; None where they do not.
     """
 
     number: int
@@ -45,8 +46,11 @@ class Answer(NamedTuple):
     age: float | None = None
 
 
-class Series(NamedTuple):
-    """What Prometheus has of the series that a query reads, in seconds; None is not known. `found` tells whether there is any now."""
+class SeriesFacts(NamedTuple):
+    """What Prometheus has of the series that a query reads, in seconds.
+
+    None is not known. `found` tells whether there is any now.
+    """
 
     found: bool
     interval: float | None = None
@@ -60,30 +64,34 @@ class Scraped(NamedTuple):
     window: float
 
 
-class Source(NamedTuple):
-    """Where a metric comes from: the rule, the query that is sent, how much of the past it looks at (None: a recording rule's business).
+class SourceFacts(NamedTuple):
+    """Where a metric comes from.
 
-    `reused` is for how many seconds an answer is used again. `scraped` is None where pods are not read by Fastpath; `scrapable` tells
-    whether they could be.
+    The rule, the query that is sent, how much of the past it looks at (None: a recording rule's business).
+    `reused` is for how many seconds an answer is used again. `scraped` is None where pods are not read by
+    Fastpath; `scrapable` tells whether they could be.
     """
 
     rule: str
     query: str
     lookback: float | None
-    series: Series | Unread
+    series: SeriesFacts | Unread
     scraped: Scraped | None = None
     scrapable: bool = False
     reused: float = 0.0
 
 
 class MetricFacts(NamedTuple):
-    """One metric of the autoscaler. `source` is None where no rule makes it, such as for what metrics-server serves."""
+    """One metric of the autoscaler.
+
+    `source` is None where no rule makes it, such as for what metrics-server serves.
+    """
 
     label: str
     spec: MetricSpec
     serving: Serving | Unread
-    answer: Answer | Unread
-    source: Source | Unread | None = None
+    answer: AnswerFacts | Unread
+    source: SourceFacts | Unread | None = None
 
 
 class Starts(NamedTuple):
@@ -94,7 +102,7 @@ class Starts(NamedTuple):
     number: int
 
 
-class Target(NamedTuple):
+class TargetFacts(NamedTuple):
     """The Scale of the target, and its pods as far as they matter."""
 
     replicas: int
@@ -111,9 +119,10 @@ class Period(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """One Lease of Fastpath's scaler: its holder, "" for nobody; how long ago it was renewed, and for how long it is good, seconds.
+    """One Lease of Fastpath's scaler.
 
-    `shard` is the part of the autoscalers that its holder decides.
+    Its holder, "" without one, and seconds since its renewal and of its duration. `shard` is the part of the
+    autoscalers that its holder decides.
     """
 
     lease: str
@@ -123,11 +132,12 @@ class Leader(NamedTuple):
     shard: Shard = WHOLE
 
 
-class Boost(NamedTuple):
-    """What an annotated autoscaler has beside its own metrics. `floor` is the handshake as a metric, None where the spec has none.
+class BoostFacts(NamedTuple):
+    """What an annotated autoscaler has beside its own metrics.
 
-    `entry` is what Fastpath has published of it, None where there is nothing. `owner` is the object of another autoscaling project that it
-    belongs to, "" for none.
+    `floor` is the handshake as a metric, None where the spec has none. `entry` is what Fastpath has published
+    of it, None where there is nothing. `owner` is the object of another autoscaling project that it belongs
+    to, "" for none.
     """
 
     wishes: Wishes
@@ -139,20 +149,20 @@ class Boost(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Everything about one autoscaler. `delay` is how much of the newest past the queries' engine hides, seconds.
+    """Everything about one autoscaler.
 
-    `rivals` are other HorizontalPodAutoscalers of the target by name, `fast_rivals` its FastPathAutoscalers.
-    `owner` is the object that made the autoscaler, such as ``KEDA's ScaledObject web``, "" for none that is
-    known.
+    `delay` is how much of the newest past the queries' engine hides, seconds. `rivals` are other
+    HorizontalPodAutoscalers of the target by name, `fast_rivals` its FastPathAutoscalers. `owner` is the
+    object that made the autoscaler, such as ``KEDA's ScaledObject web``, "" for none that is known.
     """
 
     hpa: HorizontalPodAutoscaler
-    target: Target | Unread
+    target: TargetFacts | Unread
     metrics: tuple[MetricFacts, ...]
     period: Period
     delay: float | Unread
     now: int
-    boost: Boost | None = None
+    boost: BoostFacts | None = None
     rivals: tuple[str, ...] = ()
     owner: str = ""
     fast_rivals: tuple[str, ...] = ()
@@ -168,7 +178,7 @@ class Facts(NamedTuple):
         return self.boost.wishes.mode if self.boost is not None else ""
 
     def has_value(self, metric: MetricSpec) -> bool | None:
-        """Return whether the HPA controller had a value of a metric when it last looked, None where its status does not say.
+        """Return whether the HPA controller last had a value of a metric, None if its status does not say.
 
         The status has a metric in the place that the spec has it in; one that failed has no type.
         """

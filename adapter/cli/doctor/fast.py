@@ -1,17 +1,14 @@
-"""What `fastpath doctor` says of a FastPathAutoscaler.
+"""The diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a condition that is False.
 
-Its chain is not walked: the scaler keeps what it decided and from which values, and `fastpath explain` shows
-that. Here is what can be wrong from outside: another autoscaler on the target, no scaler that leads, a condition
-that is False. Pure.
+Its hops are not followed: the scaler records its decisions, and `fastpath explain` shows them.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from adapter.cli.doctor import shared
 from adapter.cli.doctor.codec import FPA
 from adapter.cli.doctor.facts import Leader, Unread
 from adapter.cli.doctor.stage import State
-from adapter.model.autoscaling.fastpath_autoscaler import AUTO, KIND
 from adapter.model.autoscaling.hpa import Condition
 
 _BY_WISH = frozenset({"AdviseOnly", "ScalingPaused"})
@@ -64,40 +61,3 @@ def examine(fpa: FPA, rivals: tuple[str, ...], leaders: tuple[Leader, ...] | Unr
     return found._replace(
         state=State.OK, diagnosis="by its conditions it is able to scale and its metrics have values"
     )
-
-
-def render(found: FastExamination) -> str:
-    """Return what was found, for people."""
-    spec, status = found.fpa.spec, found.fpa.status
-    counts = (
-        f"{status.current_replicas} replicas, {spec.min_replicas} to {spec.max_replicas}; mode {spec.mode}"
-    )
-    lines = [
-        f"{found.key} is a {KIND}: {found.explain}",
-        f"it scales {spec.scale_target_ref.kind} {spec.scale_target_ref.name}: {counts}",
-        "",
-        f"diagnosis: {found.diagnosis}",
-    ]
-    if found.change:
-        lines.append(f"change:    {found.change}")
-    return "\n".join(lines) + "\n"
-
-
-def row(found: FastExamination) -> tuple[str, ...]:
-    """Return its line of the table: it has no times."""
-    mode = "fast-scaler" if found.fpa.spec.mode == AUTO else f"fast-scaler ({found.fpa.spec.mode.lower()})"
-    text = found.diagnosis if found.state is not State.OK else f"{KIND}: {found.explain}"
-    return found.key, mode, "", "", found.state.value, text
-
-
-def document(found: FastExamination) -> dict[str, Any]:
-    """Return what was found as JSON has it."""
-    return {
-        "kind": KIND,
-        "namespace": found.fpa.metadata.namespace,
-        "name": found.fpa.metadata.name,
-        "mode": found.fpa.spec.mode,
-        "state": found.state.value,
-        "diagnosis": found.diagnosis,
-        "change": found.change,
-    }

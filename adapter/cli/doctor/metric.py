@@ -1,21 +1,24 @@
 """The hops of one metric: from the load to the count that is written.
 
-Pure: `facts` in, `hop` values out. The times are those of what comes round at a fixed interval, half of it usually and all
-of it at most; over a range window a step is halfway in after half of it.
+Pure: `facts` in, `hop` values out. The times are those of what comes round at a fixed interval, half of it
+usually and all of it at most; over a range window a step is halfway in after half of it.
 """
 
 import math
 from collections.abc import Iterator
 
 from adapter.cli.check.lint_query import SCRAPES_IN_WINDOW
-from adapter.cli.doctor.facts import Facts, MetricFacts, Series, Source, Unread
-from adapter.cli.doctor.stage import NOTHING, Chain, Change, Hop, State, Took, evenly, seconds
+from adapter.cli.doctor.facts import Facts, MetricFacts, SeriesFacts, SourceFacts, Unread
+from adapter.cli.doctor.stage import NOTHING, Chain, Hop, Improvement, State, Took, evenly, seconds
 
 TICK = 1.0
 """How often Fastpath decides."""
 
 ASKED_EVERY = 15.0
-"""How often Fastpath asks for metrics that others serve: the default of its --horizontal-pod-autoscaler-sync-period."""
+"""How often Fastpath asks for metrics that others serve.
+
+The default of its --horizontal-pod-autoscaler-sync-period.
+"""
 
 _BRISK_SCRAPE = 5.0
 _SLOW_SCRAPE = 15.0
@@ -42,10 +45,11 @@ def is_ours(metric: MetricFacts) -> bool:
 
 
 def _is_read_directly(metric: MetricFacts, *, boosted: bool) -> bool:
-    return boosted and isinstance(metric.source, Source) and metric.source.scraped is not None
+    return boosted and isinstance(metric.source, SourceFacts) and metric.source.scraped is not None
 
 
-# -- from the load to a sample ------------------------------------------------------------------------------------------------
+# -- from the load to a sample
+# ------------------------------------------------------------------------------------------------
 
 
 def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
@@ -98,18 +102,21 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
 
 
 def _hidden(facts: Facts) -> float:
-    """Return how many seconds of the newest past the engine hides; 0 if that is not known or less than a second."""
+    """Return how many seconds of the newest past the engine hides.
+
+    0 if that is not known or less than a second.
+    """
     return 0.0 if isinstance(facts.delay, Unread) or facts.delay < 1.0 else facts.delay
 
 
-def _scrape(source: Source, hidden: float, *, boosted: bool) -> Hop:
+def _scrape(source: SourceFacts, hidden: float, *, boosted: bool) -> Hop:
     series = source.series
     if isinstance(series, Unread):
         return Hop("scrape", State.UNKNOWN, series.why)
     if not series.found:
         now = f"now, and queries do not see the last {seconds(hidden)}," if hidden else "now"
         text = f"Prometheus has no sample {now} of what {source.rule} reads: {source.query}"
-        return Hop("scrape", State.FAULT, text, change=Change("see that its targets are up and scraped"))
+        return Hop("scrape", State.FAULT, text, change=Improvement("see that its targets are up and scraped"))
     age = "" if series.age is None else f"; the newest sample is {seconds(max(series.age, 0.0))} old"
     if series.interval is None:
         return Hop(
@@ -118,25 +125,25 @@ def _scrape(source: Source, hidden: float, *, boosted: bool) -> Hop:
     text = f"a sample every {seconds(series.interval)}{age}"
     took, change = evenly(series.interval), _scrape_change(source, series, boosted=boosted)
     if series.age is not None and series.age > (_STALE_SCRAPES + 1) * series.interval:
-        missed = Change("see why the scrapes of its targets fail", series.age - series.interval)
+        missed = Improvement("see why the scrapes of its targets fail", series.age - series.interval)
         return Hop("scrape", State.WARNING, text, took, missed)
     slow = series.interval > _SLOW_SCRAPE * 1.1
     return Hop("scrape", State.WARNING if slow else State.OK, text, took, change)
 
 
-def _scrape_change(source: Source, series: Series, *, boosted: bool) -> Change | None:
+def _scrape_change(source: SourceFacts, series: SeriesFacts, *, boosted: bool) -> Improvement | None:
     assert series.interval is not None
     if boosted and source.scrapable:
         now = (series.interval + (source.lookback or 0.0)) / 2
         text = f"have Fastpath read the pods itself: scrape: {{port: NAME}} on {source.rule}"
-        return Change(text, now - (_DIRECT.usual if source.lookback else TICK / 2))
+        return Improvement(text, now - (_DIRECT.usual if source.lookback else TICK / 2))
     if series.interval > _BRISK_SCRAPE:
         text = f"scrape the series of {source.rule} every {seconds(_BRISK_SCRAPE)}"
-        return Change(text, (series.interval - _BRISK_SCRAPE) / 2)
+        return Improvement(text, (series.interval - _BRISK_SCRAPE) / 2)
     return None
 
 
-def _window(source: Source) -> Hop:
+def _window(source: SourceFacts) -> Hop:
     lookback, series = source.lookback, source.series
     if lookback is None:
         text = "made by a recording rule, whose own window and interval come on top"
@@ -149,7 +156,7 @@ def _window(source: Source) -> Hop:
         return Hop("window", State.OK, text, evenly(lookback))
     if lookback < _FEWEST_IN_WINDOW * interval * 0.9:
         text = f"{text}, which often holds fewer than two samples, and then there is no value"
-        wide = Change(
+        wide = Improvement(
             f"take a range of [{math.ceil(SCRAPES_IN_WINDOW * round(interval, 1))}s] in {source.rule}"
         )
         return Hop("window", State.WARNING, text, evenly(lookback), wide)
@@ -157,25 +164,26 @@ def _window(source: Source) -> Hop:
     if lookback <= 1.2 * enough:
         return Hop("window", State.OK, text, evenly(lookback))
     text = f"{text}, {lookback / interval:.0f} samples; {SCRAPES_IN_WINDOW} are enough"
-    change = Change(f"shorten the range of {source.rule} to [{enough}s]", (lookback - enough) / 2)
+    change = Improvement(f"shorten the range of {source.rule} to [{enough}s]", (lookback - enough) / 2)
     return Hop("window", State.WARNING, text, evenly(lookback), change)
 
 
 def _delay(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
     """Yield the hop of an engine that hides the newest samples; nothing where it hides none."""
-    if not isinstance(metric.source, Source) or _is_read_directly(metric, boosted=boosted):
+    if not isinstance(metric.source, SourceFacts) or _is_read_directly(metric, boosted=boosted):
         return
     hidden = _hidden(facts)
     if not hidden:
         return
     text = f"queries do not see the last {seconds(hidden)} (search.latencyOffset of VictoriaMetrics)"
-    change = Change(
+    change = Improvement(
         "give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset", hidden
     )
     yield Hop("engine", State.WARNING, text, Took(hidden, hidden), change)
 
 
-# -- from a sample to a count -------------------------------------------------------------------------------------------------
+# -- from a sample to a count
+# -------------------------------------------------------------------------------------------------
 
 
 def _api(facts: Facts, metric: MetricFacts) -> Hop:
@@ -184,22 +192,24 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
         return Hop("metrics API", State.UNKNOWN, answer.why)
     if answer.error and answer.status != 403 and not isinstance(serving, Unread):
         if not serving.owner:
-            text = f"nobody serves {serving.group}"
-            return Hop("metrics API", State.FAULT, text, change=Change(_INSTALL[serving.group]))
+            text = f"no APIService is registered for {serving.group}"
+            return Hop("metrics API", State.FAULT, text, change=Improvement(_INSTALL[serving.group]))
         if serving.fault:
             return _unavailable(serving.owner, serving.group, serving.fault)
     whose = "the metrics API" if isinstance(serving, Unread) else serving.owner
     if answer.status == 403:
         return _forbidden(facts, metric, answer.error)
     if answer.error:
-        change = Change(f"fastpath check RULES --prometheus-url URL --why {_name(metric)} says where it ends")
+        change = Improvement(
+            f"fastpath check RULES --prometheus-url URL --why {_name(metric)} says where it ends"
+        )
         return Hop("metrics API", State.FAULT, f"{whose} has no value: {answer.error}", change=change)
     if not answer.number:
         text = f"{whose} answers without a value"
         return Hop(
-            "metrics API", State.FAULT, text, change=Change("see that the pods run and show the metric")
+            "metrics API", State.FAULT, text, change=Improvement("see that the pods run and show the metric")
         )
-    reused = metric.source.reused if isinstance(metric.source, Source) else 0.0
+    reused = metric.source.reused if isinstance(metric.source, SourceFacts) else 0.0
     took = Took(answer.seconds + reused / 2, answer.seconds + reused)
     text = f"{whose} answered in {seconds(answer.seconds)}"
     if reused > TICK:
@@ -223,7 +233,7 @@ def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:
     """Return what the HPA controller says of a metric that a person may not read."""
     has_value = facts.has_value(metric.spec)
     if has_value is False:
-        change = Change("see the events of the HPA: kubectl describe hpa")
+        change = Improvement("see the events of the HPA: kubectl describe hpa")
         return Hop(
             "metrics API", State.FAULT, "the HPA has no value, and you may not read the metric", change=change
         )
@@ -232,7 +242,7 @@ def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:
 
 
 def _unavailable(owner: str, group: str, fault: str) -> Hop:
-    change = Change(f"have {owner} answer again: kubectl get apiservices | grep {group}")
+    change = Improvement(f"have {owner} answer again: kubectl get apiservices | grep {group}")
     return Hop("metrics API", State.FAULT, f"{group} is not available: {owner}: {fault}", change=change)
 
 
@@ -247,7 +257,7 @@ def _decision(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Hop:
     if boosted and is_ours(metric):
         return Hop("decision", State.OK, "Fastpath decides every second and raises at once", evenly(TICK))
     if boosted and isinstance(metric.serving, Unread):
-        return Hop("decision", State.UNKNOWN, f"who serves the metric is not known: {metric.serving.why}")
+        return Hop("decision", State.UNKNOWN, f"the server of the metric is unknown: {metric.serving.why}")
     if boosted:
         text = f"Fastpath asks others for a metric every {seconds(ASKED_EVERY)}, by default"
         return Hop("decision", State.OK, text, evenly(ASKED_EVERY))
@@ -256,16 +266,20 @@ def _decision(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Hop:
     return Hop("decision", State.OK, text, evenly(period), _boost_change(facts, metric))
 
 
-def _boost_change(facts: Facts, metric: MetricFacts) -> Change | None:
+def _boost_change(facts: Facts, metric: MetricFacts) -> Improvement | None:
     """Return the advice to boost an autoscaler that is not, where that makes it faster."""
     if not is_ours(metric) or facts.mode == "Boost":
         return None
     saves = (facts.period.seconds - TICK) / 2
     source = metric.source
-    if isinstance(source, Source) and source.scraped is not None and not isinstance(source.series, Unread):
+    if (
+        isinstance(source, SourceFacts)
+        and source.scraped is not None
+        and not isinstance(source.series, Unread)
+    ):
         before = ((source.series.interval or 0.0) + (source.lookback or 0.0)) / 2
         direct = source.scraped.interval + (source.scraped.window if source.lookback else 0.0)
         saves += max(before - direct / 2, 0.0)
     meta = facts.hpa.metadata
     how = f"kubectl -n {meta.namespace} get hpa {meta.name} -o yaml | fastpath boost - | kubectl apply -f -"
-    return Change(f"boost it: {how}", saves) if saves > 0 else None
+    return Improvement(f"boost it: {how}", saves) if saves > 0 else None

@@ -1,6 +1,7 @@
-"""What `fastpath doctor` reads of one autoscaler: its object, its target with the pods, the values that it gets.
+"""What `fastpath doctor` reads of one autoscaler.
 
-Reads and asks; judges nothing and prints nothing. What a person may not read is `Unread` with the server's words.
+Its object, its target with the pods, the values that it gets. What the user may not read is `Unread` with the
+server's words.
 """
 
 import statistics
@@ -8,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from adapter.cli.doctor.cluster import Surroundings, age_of, fetch, fetch_pods, why
-from adapter.cli.doctor.codec import FPA, HPA, FPAList, HPAList, Pod
-from adapter.cli.doctor.facts import Answer, Starts, Target, Unread
+from adapter.cli.doctor.cluster import ClusterContext, age_of, fetch, fetch_pods, why
+from adapter.cli.doctor.codec import FPA, HPA, ItemList, PodDocument
+from adapter.cli.doctor.facts import AnswerFacts, Starts, TargetFacts, Unread
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
@@ -38,14 +39,14 @@ GROUPS = {
 class Workload(NamedTuple):
     """The target of an autoscaler: its facts, and the names of its pods."""
 
-    target: Target | Unread
+    target: TargetFacts | Unread
     pods: tuple[str, ...] = ()
 
 
-class Autoscalers:
+class AutoscalerReader:
     """The autoscalers of a cluster, their targets, and the answers that they get."""
 
-    def __init__(self, client: KubernetesClient, clock: Clock, around: Surroundings) -> None:
+    def __init__(self, client: KubernetesClient, clock: Clock, around: ClusterContext) -> None:
         self._client = client
         self._clock = clock
         self._around = around
@@ -54,13 +55,16 @@ class Autoscalers:
     async def hpas(self, namespace: str) -> tuple[HPA, ...]:
         """Return the autoscalers of a namespace, of all with "". KubernetesError."""
         within = f"/namespaces/{namespace}" if namespace else ""
-        return (await fetch(self._client, f"{_HPAS}{within}/horizontalpodautoscalers", HPAList)).items
+        return (await fetch(self._client, f"{_HPAS}{within}/horizontalpodautoscalers", ItemList[HPA])).items
 
     async def fpas(self, namespace: str) -> tuple[FPA, ...] | Unread:
-        """Return the FastPathAutoscalers of a namespace, of all with ""; none if the cluster lacks the kind."""
+        """Return the FastPathAutoscalers of a namespace, of all with "".
+
+        None if the cluster lacks the kind.
+        """
         within = f"/namespaces/{namespace}" if namespace else ""
         try:
-            return (await fetch(self._client, f"{_FPAS}{within}/{PLURAL}", FPAList)).items
+            return (await fetch(self._client, f"{_FPAS}{within}/{PLURAL}", ItemList[FPA])).items
         except KubernetesError as error:
             return () if error.status == 404 else Unread(why(error))
 
@@ -82,7 +86,7 @@ class Autoscalers:
             scale = await fetch(self._client, path, Scale)
         except KubernetesError as error:
             return Workload(Unread(why(error)))
-        target = Target(scale.spec.replicas, scale.status.selector)
+        target = TargetFacts(scale.spec.replicas, scale.status.selector)
         if not target.selector:
             return Workload(target)
         try:
@@ -97,7 +101,9 @@ class Autoscalers:
         group = api_version.rpartition("/")[0]
         return BUILTIN.lookup(kind, group) or (await self._around.catalogue()).lookup(kind, group)
 
-    async def answer(self, hpa: HPA, metric: MetricSpec, target: Target | Unread) -> Answer | Unread:
+    async def answer(
+        self, hpa: HPA, metric: MetricSpec, target: TargetFacts | Unread
+    ) -> AnswerFacts | Unread:
         """Ask for a metric as the HPA does."""
         namespace = hpa.metadata.namespace
         asked = self._clock.monotonic()
@@ -106,7 +112,7 @@ class Autoscalers:
                 selector = _selector_text(metric.external.metric)
                 external = await self._metrics.external(namespace, metric.external.metric.name, selector)
                 values = [float(each.value.approximate()) for each in external]
-                return Answer(len(values), self._clock.monotonic() - asked, sum(values))
+                return AnswerFacts(len(values), self._clock.monotonic() - asked, sum(values))
             if metric.object is not None:
                 described = metric.object.described_object
                 resource = await self._resource(described.kind, described.api_version)
@@ -116,7 +122,7 @@ class Autoscalers:
                 selector = _selector_text(metric.object.metric)
                 custom = await self._metrics.described(place, metric.object.metric.name, selector)
                 values = [float(each.value.approximate()) for each in custom]
-                return Answer(len(values), self._clock.monotonic() - asked, sum(values))
+                return AnswerFacts(len(values), self._clock.monotonic() - asked, sum(values))
             if isinstance(target, Unread):
                 return Unread(f"whose pods are asked about is not known: {target.why}")
             if metric.pods is not None:
@@ -124,18 +130,18 @@ class Autoscalers:
                 custom = await self._metrics.pods(
                     namespace, metric.pods.metric.name, target.selector, selector
                 )
-                return Answer(len(custom), self._clock.monotonic() - asked)
+                return AnswerFacts(len(custom), self._clock.monotonic() - asked)
             usages = await self._metrics.resource(namespace, target.selector)
         except ValueError as error:
             return Unread(f"the selector of the metric cannot be used: {error}")
         except KubernetesError as error:
-            return Answer(
+            return AnswerFacts(
                 0, self._clock.monotonic() - asked, error=matchers.shorten(why(error)), status=error.status
             )
         took = self._clock.monotonic() - asked
         windows = [each.window / SECOND for each in usages if each.window]
         ages = [age for each in usages if (age := age_of(self._clock, each.timestamp)) is not None]
-        return Answer(
+        return AnswerFacts(
             len(usages),
             took,
             window=max(windows, default=None),
@@ -143,8 +149,8 @@ class Autoscalers:
         )
 
 
-def starts_of(pods: Sequence[Pod]) -> Starts | None:
-    """Return how long pods took to become ready, of those that never restarted; None where there is none."""
+def starts_of(pods: Sequence[PodDocument]) -> Starts | None:
+    """Return how long pods took to become ready, of those that never restarted; None without one."""
     took = [
         (pod.ready.last_transition_time - pod.metadata.creation_timestamp) / SECOND
         for pod in pods

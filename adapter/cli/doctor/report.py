@@ -4,19 +4,29 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from adapter.cli.doctor import fast
 from adapter.cli.doctor.diagnosis import Examination
 from adapter.cli.doctor.facts import Unread
 from adapter.cli.doctor.fast import FastExamination
 from adapter.cli.doctor.stage import Hop, State, Total, seconds
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from adapter.model.autoscaling.fastpath_autoscaler import AUTO, HPA_KIND, KIND
+from adapter.model.autoscaling.hpa import ObjectMeta
 
 _LINE = 150
 """How much of a sentence a line of a table shows; the diagnosis of one autoscaler is told whole."""
 
 
-def render(found: Examination) -> str:
+def render(found: Examination | FastExamination) -> str:
     """Return what was found about one autoscaler, for people."""
+    lines = _fast_lines(found) if isinstance(found, FastExamination) else _lines(found)
+    change = found.change
+    if isinstance(found, Examination) and not change and found.state is not State.FAULT:
+        change = "none that would save a second" if found.slowest.whole else "none, by what could be read"
+    lines += ["", f"diagnosis: {found.diagnosis}", *([f"change:    {change}"] if change else [])]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(found: Examination) -> list[str]:
+    """Return the headline and the hops of a HorizontalPodAutoscaler."""
     many = len(found.chains) > 1
     rows: list[tuple[str, ...]] = [("hop", "usually", "at most", "", "")]
     rows += map(_row, found.before)
@@ -30,11 +40,18 @@ def render(found: Examination) -> str:
     for chain in found.chains:
         total = found.total(chain)
         rows.append(("in all", *_times(total), "", chain.metric if many else ""))
-    lines = [_headline(found), "", *_columns(rows), "", f"diagnosis: {found.diagnosis}"]
-    if found.change or found.state is not State.FAULT:
-        none = "none that would save a second" if found.slowest.whole else "none, by what could be read"
-        lines.append(f"change:    {found.change or none}")
-    return "\n".join(lines) + "\n"
+    return [_headline(found), "", *_columns(rows)]
+
+
+def _fast_lines(found: FastExamination) -> list[str]:
+    spec, status = found.fpa.spec, found.fpa.status
+    counts = (
+        f"{status.current_replicas} replicas, {spec.min_replicas} to {spec.max_replicas}; mode {spec.mode}"
+    )
+    return [
+        f"{found.key} is a {KIND}: {found.explain}",
+        f"it scales {spec.scale_target_ref.kind} {spec.scale_target_ref.name}: {counts}",
+    ]
 
 
 def render_table(found: Sequence[Examination], others: Sequence[FastExamination] = ()) -> str:
@@ -45,22 +62,19 @@ def render_table(found: Sequence[Examination], others: Sequence[FastExamination]
         mode = each.facts.mode.lower() or "-"
         rows.append((each.facts.key, mode, *_times(each.slowest), each.state.value, _shorten(each.diagnosis)))
     for other in sorted(others, key=lambda each: each.key):
-        *cells, text = fast.row(other)
-        rows.append((*cells, _shorten(text)))
+        spec = other.fpa.spec
+        mode = "fast-scaler" if spec.mode == AUTO else f"fast-scaler ({spec.mode.lower()})"
+        text = other.diagnosis if other.state is not State.OK else f"{KIND}: {other.explain}"
+        rows.append((other.key, mode, "", "", other.state.value, _shorten(text)))
     return "\n".join(_columns(rows, right=(2, 3))) + "\n"
 
 
-def document(found: Examination) -> dict[str, Any]:
+def document(found: Examination | FastExamination) -> dict[str, Any]:
     """Return what was found about one autoscaler as JSON has it; seconds that are not known are null."""
+    if isinstance(found, FastExamination):
+        return _verdict(KIND, found.fpa.metadata, found.fpa.spec.mode, found)
     facts = found.facts
-    return {
-        "kind": HPA_KIND,
-        "namespace": facts.hpa.metadata.namespace,
-        "name": facts.hpa.metadata.name,
-        "mode": facts.mode,
-        "state": found.state.value,
-        "diagnosis": found.diagnosis,
-        "change": found.change,
+    return _verdict(HPA_KIND, facts.hpa.metadata, facts.mode, found) | {
         "usualSeconds": _number(found.slowest.took.usual),
         "mostSeconds": _number(found.slowest.took.most),
         "wholeKnown": found.slowest.whole,
@@ -76,6 +90,19 @@ def document(found: Examination) -> dict[str, Any]:
             for chain in found.chains
         ],
         "after": [_hop(each) for each in found.after],
+    }
+
+
+def _verdict(kind: str, meta: ObjectMeta, mode: str, found: Examination | FastExamination) -> dict[str, Any]:
+    """Return what the documents of both kinds of autoscaler begin with."""
+    return {
+        "kind": kind,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "mode": mode,
+        "state": found.state.value,
+        "diagnosis": found.diagnosis,
+        "change": found.change,
     }
 
 

@@ -1,6 +1,7 @@
-"""The hops that all metrics of an autoscaler share: boosting, the autoscaler itself, how fast it may grow, how long pods start.
+"""The hops that all metrics of an autoscaler share.
 
-Pure: `facts` in, `hop` values out.
+Boosting, the autoscaler itself, how fast it may grow, how long pods start. Pure: `facts` in, `hop` values
+out.
 """
 
 import msgspec
@@ -10,15 +11,15 @@ from adapter.autoscaler.decide.behavior import Rules
 from adapter.autoscaler.decide.observation import Settings
 from adapter.boost import model
 from adapter.boost.model import EXTERNAL, METRIC, OBJECT
-from adapter.cli.doctor.facts import Boost, Facts, Leader, MetricFacts, Unread
-from adapter.cli.doctor.stage import NOTHING, Change, Hop, State, Took, seconds
+from adapter.cli.doctor.facts import BoostFacts, Facts, Leader, MetricFacts, Unread
+from adapter.cli.doctor.stage import NOTHING, Hop, Improvement, State, Took, seconds
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.timestamps import SECOND, write_instant
 
 BOOSTING, FLOOR = "boost", "floor"
-"""The hop about boosting, and what it is called where the floor cannot be read, which concerns the HPA itself."""
+"""The name of the hop about boosting; a floor that cannot be read concerns the HPA itself."""
 
 _LATE = 60.0
 """A Lease that was to be renewed so many seconds ago has no holder; clocks differ by less."""
@@ -47,11 +48,15 @@ def _is_ambiguous(facts: Facts) -> bool:
     )
 
 
-# -- boosting -----------------------------------------------------------------------------------------------------------------
+# -- boosting ------------------------------------------------------------------------------------------------
+# -----------------
 
 
 def boost_hop(facts: Facts) -> Hop | None:
-    """Return how it stands with annotation, handshake and floor; None for an autoscaler without any of them."""
+    """Return how it stands with annotation, handshake and floor.
+
+    None for an autoscaler without any of them.
+    """
     boost = facts.boost
     if boost is None:
         return None
@@ -59,32 +64,32 @@ def boost_hop(facts: Facts) -> Hop | None:
         return fault
     wishes = boost.wishes
     if wishes.faults:
-        return _hop(State.FAULT, wishes.faults[0], Change("mend the annotation"))
+        return _hop(State.FAULT, wishes.faults[0], Improvement("fix the annotation"))
     if not wishes.mode:
         text = f"spec.metrics has {METRIC} and no annotation asks for boosting: its floor is always 0"
         return _hop(
-            State.WARNING, text, Change(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
+            State.WARNING, text, Improvement(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
         )
     if wishes.mode == BOOST and boost.owner:
-        apart = Change(f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}")
+        apart = Improvement(f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}")
         return _hop(State.FAULT, f"it is only advised: {model.owned(boost.owner)}", apart)
     if wishes.mode == BOOST and not boost.handshake.holds:
-        again = Change("write annotation and handshake anew: fastpath boost HPA.yaml")
+        again = Improvement("write annotation and handshake again: fastpath boost HPA.yaml")
         return _hop(State.FAULT, f"it is only advised: {boost.handshake.fault}", again)
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
     meta = facts.hpa.metadata
     if vacant := vacancy(meta.namespace, meta.name, boost.leaders):
         text = f"nothing decides for it: {vacant}"
-        return _hop(State.FAULT, text, Change("run Fastpath with --scaler (or fastpath scale)"))
+        return _hop(State.FAULT, text, Improvement("run Fastpath with --scaler (or fastpath scale)"))
     return _held(facts, boost)
 
 
-def _hop(state: State, text: str, change: Change | None = None) -> Hop:
+def _hop(state: State, text: str, change: Improvement | None = None) -> Hop:
     return Hop(BOOSTING, state, text, change=change, timed=False)
 
 
-def _floor_fault(facts: Facts, boost: Boost) -> Hop | None:
+def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
     """Return what it means that the floor cannot be read: the controller keeps what there is."""
     floor = boost.floor
     if floor is None or isinstance(floor.answer, Unread) or (not floor.answer.error and floor.answer.number):
@@ -101,18 +106,18 @@ def _floor_fault(facts: Facts, boost: Boost) -> Hop | None:
             f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
         )
         way = EXTERNAL if floor.spec.type == "Object" else OBJECT
-        other = Change(f"take the other handshake: fastpath boost --handshake {way} HPA.yaml")
+        other = Improvement(f"take the other handshake: fastpath boost --handshake {way} HPA.yaml")
         return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other)._replace(name=FLOOR)
     elif answer.status == 403 and serving.owner and not serving.fault:
         return None
     else:
-        why = (serving.fault or why) if serving.owner else f"nobody serves {serving.group}"
+        why = (serving.fault or why) if serving.owner else f"no APIService is registered for {serving.group}"
     return _stopped(facts, why)
 
 
 def _stopped(facts: Facts, why: str) -> Hop:
     text = f"Fastpath is stopped or unreachable: {_stuck(facts)} ({why})"
-    again = Change(f"have Fastpath run and answer again, or {_REMOVE}")
+    again = Improvement(f"have Fastpath run and answer again, or {_REMOVE}")
     return _hop(State.FAULT, text, again)._replace(name=FLOOR)
 
 
@@ -145,11 +150,14 @@ def _unheld(leader: Leader) -> str:
     if not leader.holder:
         return f"the Lease {leader.lease} has no holder"
     if leader.renewed is not None and leader.renewed > leader.duration + _LATE:
-        return f"{leader.holder} renewed the Lease {leader.lease} {seconds(leader.renewed)} ago for the last time"
+        return (
+            f"{leader.holder} renewed the Lease {leader.lease} {seconds(leader.renewed)} ago for the last "
+            "time"
+        )
     return ""
 
 
-def _held(facts: Facts, boost: Boost) -> Hop:
+def _held(facts: Facts, boost: BoostFacts) -> Hop:
     entry = boost.entry
     if facts.mode == ADVISE:
         return _hop(State.OK, "advised: Fastpath says what it would do and writes nothing")
@@ -161,7 +169,9 @@ def _held(facts: Facts, boost: Boost) -> Hop:
     ):
         until = write_instant(entry.demoted.until)
         text = f"only advised until {until}: {entry.demoted.by or 'another writer'} took raises back"
-        return _hop(State.WARNING, text, Change("see that nothing else writes the replicas of the target"))
+        return _hop(
+            State.WARNING, text, Improvement("see that nothing else writes the replicas of the target")
+        )
     floor = boost.floor
     if floor is None or isinstance(floor.answer, Unread) or floor.answer.error:
         return _hop(State.UNKNOWN, "the handshake is right; you may not read the floor")
@@ -169,7 +179,8 @@ def _held(facts: Facts, boost: Boost) -> Hop:
     return _hop(State.OK, f"the handshake is right and answers; {held}")
 
 
-# -- the autoscaler itself ----------------------------------------------------------------------------------------------------
+# -- the autoscaler itself
+# ----------------------------------------------------------------------------------------------------
 
 
 def autoscaler_hop(facts: Facts) -> Hop:
@@ -180,7 +191,7 @@ def autoscaler_hop(facts: Facts) -> Hop:
     if facts.rivals:
         target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
         text = f"{', '.join(facts.rivals)} scales {target} too"
-        return _said(State.FAULT, text, Change(f"leave one autoscaler on {target}"))
+        return _said(State.FAULT, text, Improvement(f"leave one autoscaler on {target}"))
     found = {each.type: each for each in (status.conditions if status is not None else None) or ()}
     if not found:
         return _said(State.WARNING, "the HPA controller has not looked at it yet")
@@ -188,11 +199,11 @@ def autoscaler_hop(facts: Facts) -> Hop:
     limited = found.get("ScalingLimited", _NONE)
     if active.reason == "ScalingDisabled":
         text = "the target is scaled to zero, and so the HPA is off"
-        return _said(State.FAULT, text, Change("give the target at least one replica"))
+        return _said(State.FAULT, text, Improvement("give the target at least one replica"))
     for each in (able, active):
         if each.status == "False":
             request = (
-                Change("give the containers of the pods a request for it")
+                Improvement("give the containers of the pods a request for it")
                 if _REQUEST in each.message
                 else None
             )
@@ -200,7 +211,7 @@ def autoscaler_hop(facts: Facts) -> Hop:
     owner = f"; {facts.owner} owns it and takes edits back" if facts.owner else ""
     if limited.status == "True" and limited.reason == "TooManyReplicas":
         text = f"it wants more than its maximum of {spec.max_replicas}{owner}"
-        return _said(State.WARNING, text, Change(f"raise spec.maxReplicas, now {spec.max_replicas}"))
+        return _said(State.WARNING, text, Improvement(f"raise spec.maxReplicas, now {spec.max_replicas}"))
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
         return _said(State.WARNING, f"its policies hold it back now: {limited.message}{owner}")
     return _said(State.OK, f"the HPA controller is content with it{owner}")
@@ -215,7 +226,7 @@ def _contested(facts: Facts) -> Hop:
     return _said(
         State.FAULT,
         text,
-        Change(
+        Improvement(
             f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, "
             f"or kubectl -n {meta.namespace} delete fpa {fast}"
         ),
@@ -225,11 +236,12 @@ def _contested(facts: Facts) -> Hop:
 _NONE = Condition()
 
 
-def _said(state: State, text: str, change: Change | None = None) -> Hop:
+def _said(state: State, text: str, change: Improvement | None = None) -> Hop:
     return Hop("autoscaler", state, text, change=change, timed=False)
 
 
-# -- from a count to pods -----------------------------------------------------------------------------------------------------
+# -- from a count to pods
+# -----------------------------------------------------------------------------------------------------
 
 
 def behavior_hop(facts: Facts) -> Hop:
@@ -241,21 +253,25 @@ def behavior_hop(facts: Facts) -> Hop:
         return Hop("behavior", State.OK, "may double at once", NOTHING)
     if rules.select == "Disabled":
         text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never grows"
-        return Hop("behavior", State.FAULT, text, change=Change("take selectPolicy: Disabled out of scaleUp"))
+        return Hop(
+            "behavior", State.FAULT, text, change=Improvement("take selectPolicy: Disabled out of scaleUp")
+        )
     current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
     goal = max(min(2 * current, spec.max_replicas), current)
     window, growth = rules.window / SECOND, growth_seconds(rules, current, goal)
     if growth is None:
         text = f"from {current} to {goal} replicas takes more than an hour"
-        policies = Change("allow more in spec.behavior.scaleUp.policies", float(_LONGEST_GROWTH))
+        policies = Improvement("allow more in spec.behavior.scaleUp.policies", float(_LONGEST_GROWTH))
         return Hop("behavior", State.WARNING, text, Took(_LONGEST_GROWTH, _LONGEST_GROWTH), policies)
     took = Took(window + growth, window + growth)
     if window >= growth and window:
-        change = Change("take scaleUp.stabilizationWindowSeconds out of spec.behavior", window)
+        change = Improvement("take scaleUp.stabilizationWindowSeconds out of spec.behavior", window)
         text = f"growth waits for {seconds(window)} of agreement (scaleUp.stabilizationWindowSeconds)"
         return Hop("behavior", State.WARNING, text, took, change)
     if growth:
-        change = Change("allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once", growth)
+        change = Improvement(
+            "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once", growth
+        )
         text = f"its policies let it go from {current} to {goal} in {seconds(growth)}"
         return Hop("behavior", State.WARNING, text, took, change)
     return Hop("behavior", State.OK, "may double at once", took)

@@ -1,6 +1,7 @@
-"""Where the metrics of autoscalers come from: the rule that makes one, the query it sends, and the series that the query reads.
+"""The sources of metrics.
 
-Reads rules, asks Prometheus; judges nothing and prints nothing. Law: the query is the one that the server sends, made by the same code.
+The rule that makes one, the query that it sends, and the series that the query reads. The query is the one
+that the server sends, made by the same code.
 """
 
 from collections.abc import Sequence
@@ -8,10 +9,10 @@ from typing import NamedTuple
 
 import promql_parser as promql
 
-from adapter.cli.check import empty, inputs
-from adapter.cli.check.empty import Wanted
-from adapter.cli.doctor.cluster import Surroundings
-from adapter.cli.doctor.facts import Scraped, Series, Source, Unread
+from adapter.cli.check.servers import PrometheusReader
+from adapter.cli.check.wanted import Wanted, build_query, locate
+from adapter.cli.doctor.cluster import ClusterContext
+from adapter.cli.doctor.facts import Scraped, SeriesFacts, SourceFacts, Unread
 from adapter.cli.doctor.read import GROUPS
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
@@ -54,11 +55,11 @@ class _Rules(NamedTuple):
     known: Registry
 
 
-class Sources:
+class SourceReader:
     """The rules, and Prometheus where there is an address of it."""
 
     def __init__(
-        self, around: Surroundings, given: Parsed | None, prometheus: inputs.Prometheus | None, clock: Clock
+        self, around: ClusterContext, given: Parsed | None, prometheus: PrometheusReader | None, clock: Clock
     ) -> None:
         """`given` are rules from files; with None they are read from the cluster."""
         self._around = around
@@ -67,7 +68,10 @@ class Sources:
         self._clock = clock
 
     async def delay(self) -> float | Unread:
-        """Return how many seconds of the newest past the engine hides: what it takes for now, beside what it was asked for."""
+        """Return how many seconds of the newest past the engine hides.
+
+        What it takes for now, beside what it was asked for.
+        """
         if self._prometheus is None:
             return Unread("give --prometheus-url")
         return await self._around.once("delay", lambda: self._read_delay(self._querier))
@@ -85,7 +89,9 @@ class Sources:
         assert self._prometheus is not None
         return self._prometheus.client
 
-    async def source(self, namespace: str, metric: MetricSpec, pods: Sequence[str]) -> Source | Unread | None:
+    async def source(
+        self, namespace: str, metric: MetricSpec, pods: Sequence[str]
+    ) -> SourceFacts | Unread | None:
         """Return where a metric comes from, None for one that no rule of custom or external metrics makes."""
         group = GROUPS.get(metric.type, "")
         if metric.type in {"Resource", "ContainerResource"} or not group:
@@ -102,7 +108,7 @@ class Sources:
         rule, query = made
         pod_query = None if metric.type != "Pods" else rule.config.scrape
         scraped = None if pod_query is None else Scraped(pod_query.access.interval, pod_query.window)
-        return Source(
+        return SourceFacts(
             rule.path,
             query,
             lookback.lookback_of(query),
@@ -112,7 +118,8 @@ class Sources:
             rule.config.ttl or 0.0,
         )
 
-    # -- rules --------------------------------------------------------------------------------------------------------------
+    # -- rules -----------------------------------------------------------------------------------------------
+    # ---------------
 
     async def _read_rules(self, group: str) -> "_Rules | Unread":
         parsed = self._given
@@ -127,7 +134,10 @@ class Sources:
         return _Rules(ruleset, registry.build(ruleset, await self._memory(ruleset), 1))
 
     async def _memory(self, ruleset: Ruleset) -> registry.SeriesMemory:
-        """Return the series of the rules: those there are, and where Prometheus does not say, those that the rules name."""
+        """Return the series of the rules.
+
+        Those there are, and where Prometheus does not say, those that the rules name.
+        """
         lists: Lists = {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
         memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
         for made in [
@@ -159,10 +169,10 @@ class Sources:
             identifier, wanted = metric.object.metric, place
         assert identifier is not None
         assert wanted is not None
-        entry = empty.locate(rules.known, await self._around.catalogue(), identifier.name, wanted)
+        entry = locate(rules.known, await self._around.catalogue(), identifier.name, wanted)
         if isinstance(entry, str):
             return Unread(f"no rule that was read makes {identifier.name} for {wanted.kind}")
-        query = empty.build_query(entry, wanted, _matchers(identifier))
+        query = build_query(entry, wanted, _matchers(identifier))
         if isinstance(query, str):
             return Unread(query)
         if metric.pods is None:
@@ -172,23 +182,27 @@ class Sources:
         within = [Matcher(query.namespace_label, "=", namespace)] if query.namespace_label else []
         return entry.rule, query.render_with([*within, matchers.present(query.object_label)])
 
-    # -- series -------------------------------------------------------------------------------------------------------------
+    # -- series ----------------------------------------------------------------------------------------------
+    # ---------------
 
-    async def _series(self, query: str) -> Series | Unread:
-        """Return how often the series of a query are scraped: of several the slowest, for a value is no newer than that."""
+    async def _series(self, query: str) -> SeriesFacts | Unread:
+        """Return how often the series of a query are scraped.
+
+        Of several the slowest, for a value is no newer than that.
+        """
         if self._prometheus is None:
             return Unread("how often Prometheus scrapes is not known: give --prometheus-url")
-        found: list[Series] = []
+        found: list[SeriesFacts] = []
         try:
             for selector in selectors_of(query)[:_SELECTORS]:
                 newest = await self._one(f"max(timestamp({selector}))")
                 if newest is not None:
                     age = self._clock.wall() - newest
-                    found.append(Series(True, await self._interval(selector), age))
+                    found.append(SeriesFacts(True, await self._interval(selector), age))
         except PrometheusError as error:
             return Unread(f"Prometheus cannot be asked: {error}")
         if not found:
-            return Series(False)
+            return SeriesFacts(False)
         return max(found, key=lambda each: (each.interval or 0.0, each.age or 0.0))
 
     async def _interval(self, selector: str) -> float | None:

@@ -1,7 +1,7 @@
-"""The hops between a change of the load and ready pods: how long each takes, and whether something is wrong with it.
+"""The hops between a change of the load and ready pods.
 
-Here: their shape, and what is said in all of them alike. Not here: what is known of an autoscaler (`facts`), which hops that
-makes (`metric`, `shared`). Law: seconds that are not known are None and never count as 0.
+How long each takes, and whether something is wrong with it. `metric` and `shared` make hops from `facts`.
+Unknown seconds are None and never count as 0.
 """
 
 import enum
@@ -19,8 +19,11 @@ class State(enum.StrEnum):
     FAULT = "fault"
 
 
-class Change(NamedTuple):
-    """Something that one could do, and how many seconds it usually saves; infinite where nothing works without it."""
+class Improvement(NamedTuple):
+    """Something that one could do, and how many seconds it usually saves.
+
+    Infinite where nothing works without it.
+    """
 
     text: str
     saves: float = math.inf
@@ -48,7 +51,7 @@ class Hop(NamedTuple):
     state: State
     text: str
     took: Took | None = None
-    change: Change | None = None
+    change: Improvement | None = None
     timed: bool = True
 
 

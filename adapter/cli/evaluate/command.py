@@ -1,65 +1,80 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-Reading, writing and exit statuses. The decision is `autoscaler.decide.decision`'s, the documents are `autoscaler.decide.document`'s and `cli.evaluate.result`'s.
+`autoscaler.decide.decision` decides, `autoscaler.decide.document` reads the input, `result` shows what came
+of it.
 """
 
-import argparse
 import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import IO
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
 import msgspec
 import yaml
 
 from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
-from adapter.cli import files
+from adapter.cli import command_line
 from adapter.cli.evaluate import result
+from adapter.config.flags import Command, CommandOptions, arguments, option
+from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
 
-DESCRIPTION = """\
-Say what Kubernetes' horizontal pod autoscaler (1.36) would do with one sync's input: an autoscaler, the scale of its target, pods,
-metrics and what earlier syncs left behind. No cluster is asked. docs/guides/evaluate.md has the document and an example.
-"""
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(CommandOptions):
+    """What to evaluate, and how to print it."""
+
+    files: tuple[str, ...] = arguments()
+    jsonl: bool = option(
+        FlagType.BOOL, "false", "Read one JSON document a line, and write one result a line.", group="Input"
+    )
+    output: str = command_line.output("json", "yaml", help_="Format of the results: json or yaml.")
+    explain: bool = option(
+        FlagType.BOOL, "false", "Print each step of the decision for people instead.", group="Output"
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        """Yield what is wrong with values together."""
+        yield from super().faults(given)
+        if self.jsonl and (self.explain or self.output != "json"):
+            yield Fault("--jsonl", "", "writes one JSON result a line: without --explain and -o yaml")
+
+
+COMMAND = Command(
+    verb="evaluate",
+    options=EvaluateOptions,
+    usage="[FILE...] [flags]",
+    about="""\
+Shows what Kubernetes' horizontal pod autoscaler (1.36) would do with the input of one sync: an
+autoscaler, the scale of its target, pods, metrics, and what earlier syncs recorded. It contacts no
+cluster. docs/guides/evaluate.md has the document and an example. FILE is YAML or JSON; - or no FILE:
+standard input.
+""",
+)
 
 _LINES = "JSON documents on lines of their own need --jsonl"
 _NO_LINES = "expected a JSON document on each line: give YAML, or JSON over several lines, without --jsonl"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Evaluate documents; 0 when all were, 2 when one is not valid."""
-    parser = argparse.ArgumentParser(
-        "fastpath evaluate", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", metavar="FILE", nargs="*", help="YAML or JSON; - or none: standard input")
-    parser.add_argument(
-        "--jsonl", action="store_true", help="one JSON document a line in, one result a line out"
-    )
-    parser.add_argument(
-        "-o", "--output", choices=("json", "yaml"), default="json", help="form of the results"
-    )
-    parser.add_argument(
-        "--explain", action="store_true", help="print each step of the decision for people instead"
-    )
-    own = parser.parse_args(arguments)
-    if own.jsonl and (own.explain or own.output != "json"):
-        raise InputError(
-            [Fault("--jsonl", "", "writes one JSON result a line: without --explain and -o yaml")]
-        )
-    paths = own.files or [files.STDIN]
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    paths = command_line.given_files("evaluate", options.files)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names may have any character, in every locale
         sys.stdout.reconfigure(encoding="utf-8")
-    return (
-        _evaluate_lines(paths) if own.jsonl else _evaluate_documents(paths, own.output, explain=own.explain)
-    )
+    if options.jsonl:
+        return _evaluate_lines(paths)
+    return _evaluate_documents(paths, options.output, explain=options.explain)
 
 
-# --- lines -----------------------------------------------------------------------------------------------------------
+# --- lines
+# -----------------------------------------------------------------------------------------------------------
 
 
 class _Invalid(msgspec.Struct):
@@ -75,12 +90,12 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
     out = sys.stdout.buffer
     for file in paths:
         first = True
-        with _open(file) as stream:
+        with command_line.open_file(file) as stream:
             for line in stream:
                 if not line.strip():
                     continue
                 if first and not line.lstrip().startswith(b"{"):
-                    print(f"fastpath evaluate: {files.name_of(file)}: {_NO_LINES}", file=sys.stderr)
+                    print(f"fastpath evaluate: {command_line.name_of(file)}: {_NO_LINES}", file=sys.stderr)
                 first = False
                 try:
                     read = document.read_json(line)
@@ -90,25 +105,25 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                     invalid = "; ".join(map(str, error.faults))
                     answer = msgspec.json.encode(_Invalid(document.name_of(line), invalid))
                 out.write(answer + b"\n")
-                out.flush()  # whoever writes the next line may wait for this answer
+                out.flush()  # the writer of the next line may wait for this answer
     return status
 
 
-def _open(file: str) -> IO[bytes]:
-    return open(0, "rb", closefd=False) if file == files.STDIN else Path(file).open("rb")
-
-
-# --- documents -------------------------------------------------------------------------------------------------------
+# --- documents
+# -------------------------------------------------------------------------------------------------------
 
 
 def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> int:
-    """Answer each document; those that are not valid are told on standard error, and the others evaluated all the same."""
+    """Answer each document.
+
+    Those that are not valid are reported on standard error, and the others evaluated.
+    """
     status = 0
     written = 0
     for file in paths:
-        with _open(file) as stream:
+        with command_line.open_file(file) as stream:
             text = stream.read()
-        for read in _read(text, files.name_of(file)):
+        for read in _read(text, command_line.name_of(file)):
             if isinstance(read, InputError):
                 status = 2
                 for fault in read.faults:
@@ -124,7 +139,7 @@ def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> 
 
 
 def _read(text: bytes, source: str) -> Iterator[EvaluateDocument | InputError]:
-    """Yield the documents of a text, which is JSON if it begins with a brace and can be read as such, else YAML."""
+    """Yield the documents of a text: JSON if it begins with a brace and can be read as such, else YAML."""
     if text.lstrip().startswith(b"{"):
         try:
             yield document.read_json(text, source)
@@ -158,7 +173,7 @@ def _read_yaml(
             yield _read_document(each, source)
         count += 1
     if not count:
-        yield InputError([Fault("", "", "expected a document; there is none", source)])
+        yield InputError([Fault("", "", "expected a document; the file is empty", source)])
 
 
 def _read_document(read: YAMLDocument, source: str) -> EvaluateDocument | InputError:

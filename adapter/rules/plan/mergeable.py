@@ -172,7 +172,7 @@ class _Walk:
         if operator not in _AGGREGATIONS:
             raise NotSeparableError(f"{operator} looks at several objects at once")
         if node.modifier is None:
-            raise NotSeparableError(f"{operator} without a grouping adds all objects up")
+            raise NotSeparableError(f"{operator} without a grouping gives one value for all objects")
         by = node.modifier.type == promql.AggModifierType.By
         labels = list(node.modifier.labels)
         inner = self.visit(node.expr)

@@ -20,6 +20,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adapter.compose import app
+from adapter.compose.clock import SystemClock
 from adapter.config.options import Options
 from adapter.errors import RunError
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -71,7 +72,7 @@ class Seen:
 
 async def run(version: str, *, seconds: float | None, port: int, console: Console) -> None:
     """Run the demo for `seconds`, or until cancelled when None; RunError when no value was seen to change in a bounded run."""
-    clock = app.SystemClock()
+    clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-demo-")))
         cluster = await stack.enter_async_context(Cluster(now=clock.wall))
@@ -143,7 +144,7 @@ async def _adapter(options: Options, version: str) -> AsyncIterator[MetricsServe
 
 
 async def _show(
-    world: World, clock: app.SystemClock, adapter: Adapter, seconds: float | None, console: Console
+    world: World, clock: SystemClock, adapter: Adapter, seconds: float | None, console: Console
 ) -> None:
     seen = Seen()
     headers = {"Authorization": f"Bearer {adapter.token}"}
@@ -195,7 +196,7 @@ def _reactions(world: World, now: float) -> list[Reaction]:
     ]
 
 
-async def _step(world: World, clock: app.SystemClock) -> None:
+async def _step(world: World, clock: SystemClock) -> None:
     while True:
         world.step(clock.wall())
         await asyncio.sleep(_STEP_SECONDS)

@@ -78,7 +78,10 @@ def _old(annotations: Any = None, status: Any = None, **spec: Any) -> dict[str, 
 
 
 def _made(tree: dict[str, Any], wish: Wish) -> Any:
-    """Return a document after its plan, applied by another reader of JSON patches; after a second plan it is the same."""
+    """Return a document after its plan, applied by another reader of JSON patches.
+
+    After a second plan it is the same.
+    """
     operations = patch.plan(tree, wish).operations
     made = patches.json_patch(tree, [each.plain() for each in operations])
     assert made == json_patch.apply(tree, operations)
@@ -283,7 +286,10 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "v1 with metrics elsewhere": (
         _old({"autoscaling.alpha.kubernetes.io/metrics": "[]"}),
         [
-            "metadata.annotations: autoscaling.alpha.kubernetes.io/metrics: autoscaling/v1 hides a part of the autoscaler here"
+            (
+                "metadata.annotations: autoscaling.alpha.kubernetes.io/metrics: autoscaling/v1 hides a part "
+                "of the autoscaler here"
+            )
         ],
     ),
     "v1 without spec": (

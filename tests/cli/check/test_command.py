@@ -1,6 +1,7 @@
 """`fastpath check` without Prometheus: whole texts for our own files of every shape and fault.
 
-`tests/data/rules/NAME.yaml` (or .json, or a folder) is checked; `NAME.out` is what it prints, `NAME.err` the faults.
+`tests/data/rules/NAME.yaml` (or .json, or a folder) is checked; `NAME.out` is what it prints, `NAME.err` the
+faults.
 """
 
 import io
@@ -116,7 +117,8 @@ WHY = ["check", "pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load"
         (
             ["--object=pod//web"],
             (
-                "--object: pod//web: expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an "
+                "--object: pod//web: expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without "
+                "namespaces, or NAMESPACE for an "
                 "external metric"
             ),
         ),
@@ -130,7 +132,10 @@ WHY = ["check", "pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load"
         ),
         (
             ["--object=pod/shop/a", "--metric-selector=a=b=c"],
-            "--metric-selector: a=b=c: expected a label selector: found '=', expected: ',' or 'end of string'",
+            (
+                "--metric-selector: a=b=c: expected a label selector: found '=', expected: ',' or 'end of "
+                "string'"
+            ),
         ),
     ],
     ids=["good", "object", "all without cluster", "selector", "metric selector"],
@@ -170,7 +175,7 @@ def test_standard_input_that_is_no_text(
     assert main.main(["check", "-", "external.yaml"]) == 2
     captured = capsys.readouterr()
     assert captured.err == "fastpath check: <stdin>: expected a readable file: it is not UTF-8 text\n"
-    assert captured.out == _expected("external", ".out")
+    assert captured.out == _expected("external", ".out").removesuffix("\n") + ", 1 fault\n"
 
 
 def test_several_files_are_one_configuration(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +246,8 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
                 "line": 2,
                 "path": "rules[0].resources.overrides",
                 "value": "",
-                "sentence": "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace",
+                "sentence": "no label for namespaces, so objects in namespaces cannot be asked for: add an "
+                "override for namespace",
             }
         ],
     }
@@ -277,14 +283,14 @@ def test_resource_rules_that_serve_nothing(tmp_path: Path, capsys: pytest.Captur
     assert main.main(["check", str(path)]) == 0
     out = capsys.readouterr().out
     assert (
-        "  warning   sum by (pod): the result has no label container, so a pod has one container without a name\n"
-        in out
+        "  warning   sum by (pod): the result has no label container, so a pod has one container "
+        "without a name\n" in out
     )
     assert out.endswith("4 resource queries, 1 warning\n")
     path.write_text(text.replace("by (<<.GroupBy>>)", "by (<<.GroupBy", 1))
     assert main.main(["check", str(path)]) == 2
     captured = capsys.readouterr()
-    assert captured.out == "0 rules, 0 external rules, 0 warnings\n"
+    assert captured.out == "0 rules, 0 external rules, 0 warnings, 1 fault\n"
     assert "resourceRules.cpu.containerQuery: " in captured.err
 
 
@@ -323,7 +329,10 @@ def test_a_longer_scrape_interval_needs_longer_windows(capsys: pytest.CaptureFix
 
 
 def test_notices_of_serving_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    """A whole command line of `serve` may be checked: what is about serving is passed over, the rest is said."""
+    """A whole command line of `serve` may be checked.
+
+    What is about serving is passed over, the rest is said.
+    """
     arguments = [
         "check",
         "--config=external.yaml",

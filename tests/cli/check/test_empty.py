@@ -9,7 +9,8 @@ import pytest
 
 from adapter import errors
 from adapter.cli.check import empty
-from adapter.cli.check.empty import Nothing, Value, Wanted
+from adapter.cli.check.empty import EmptyCase, Value
+from adapter.cli.check.wanted import Wanted, build_query, locate, parse_wanted, wrong_api
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
@@ -42,7 +43,7 @@ def known() -> Registry:
 
 
 def entry(metric: str, wanted: str) -> CustomEntry:
-    found = empty.locate(known(), CATALOGUE, metric, empty.parse_wanted(wanted))
+    found = locate(known(), CATALOGUE, metric, parse_wanted(wanted))
     assert isinstance(found, CustomEntry)
     return found
 
@@ -57,14 +58,14 @@ def entry(metric: str, wanted: str) -> CustomEntry:
     ],
 )
 def test_parse_wanted(text: str, wanted: Wanted) -> None:
-    assert empty.parse_wanted(text) == wanted
+    assert parse_wanted(text) == wanted
     assert str(wanted) == text
 
 
 @pytest.mark.parametrize("text", ["", "/", "pod/", "pod//a", "pod/a/b/c"])
 def test_parse_wanted_refuses(text: str) -> None:
     with pytest.raises(errors.InputError, match="expected KIND/NAMESPACE/NAME"):
-        empty.parse_wanted(text)
+        parse_wanted(text)
 
 
 # Metric, object, and the kind and series found, or the sentence.
@@ -78,7 +79,8 @@ LOCATED = {
         "backlog",
         "pod/shop/a",
         (
-            "backlog is an external metric (externalRules[0]), which describes no object: read it with a metric of type External, or move "
+            "backlog is an external metric (externalRules[0]), which describes no object: read it with "
+            "a metric of type External, or move "
             "the rule from externalRules to rules"
         ),
     ),
@@ -86,7 +88,8 @@ LOCATED = {
         "load",
         "service/shop/a",
         (
-            "load is served for namespaces, nodes, pods, widgets.x.io and not for services, because no label of its series names them: add "
+            "load is served for namespaces, nodes, pods, widgets.x.io and not for services, because no "
+            "label of its series names them: add "
             "the label that does to resources.overrides, such as service: {resource: service}"
         ),
     ),
@@ -100,7 +103,8 @@ LOCATED = {
         "load",
         "node/shop/a",
         (
-            "nodes are served at the root only, but an autoscaler asks for them under its own namespace and gets 404: read load through an "
+            "nodes are served at the root only, but an autoscaler asks for them under its own namespace "
+            "and gets 404: read load through an "
             "object that lives in the namespace, or as an external metric"
         ),
     ),
@@ -109,7 +113,7 @@ LOCATED = {
 
 @pytest.mark.parametrize(("metric", "wanted", "expected"), LOCATED.values(), ids=LOCATED)
 def test_locate(metric: str, wanted: str, expected: str) -> None:
-    found = empty.locate(known(), CATALOGUE, metric, empty.parse_wanted(wanted))
+    found = locate(known(), CATALOGUE, metric, parse_wanted(wanted))
     assert (found if isinstance(found, str) else str(found.resource.group_resource)) == expected
 
 
@@ -123,21 +127,20 @@ def test_locate(metric: str, wanted: str, expected: str) -> None:
 )
 def test_a_kind_that_does_not_exist(wanted: str, expected: str) -> None:
     with pytest.raises(errors.InputError) as refused:
-        empty.locate(known(), CATALOGUE, "load", empty.parse_wanted(wanted))
+        locate(known(), CATALOGUE, "load", parse_wanted(wanted))
     assert str(refused.value.faults[0]) == f"--object: {wanted}: expected a kind of object, {expected}"
 
 
 def test_wrong_api() -> None:
-    assert empty.wrong_api(known(), "anywhere") == (
-        "anywhere is a custom metric of pods and not an external one: read it with a metric of type Pods or Object, or move the rule from "
+    assert wrong_api(known(), "anywhere") == (
+        "anywhere is a custom metric of pods and not an external one: read it with a metric of type "
+        "Pods or Object, or move the rule from "
         "rules to externalRules"
     )
 
 
 def query_of(metric: str, wanted: str) -> MetricQuery:
-    query = empty.build_query(
-        entry(metric, wanted), empty.parse_wanted(wanted), (Matcher("code", "=", "200"),)
-    )
+    query = build_query(entry(metric, wanted), parse_wanted(wanted), (Matcher("code", "=", "200"),))
     assert isinstance(query, MetricQuery)
     return query
 
@@ -149,8 +152,9 @@ def test_build_query() -> None:
 
 
 def test_build_query_without_a_label() -> None:
-    assert empty.build_query(entry("anywhere", "pod/shop/a"), empty.parse_wanted("pod/shop/a"), ()) == (
-        "rules[1] has no label for namespaces (no generic resource label form specified for this metric), so nothing in a namespace can be "
+    assert build_query(entry("anywhere", "pod/shop/a"), parse_wanted("pod/shop/a"), ()) == (
+        "rules[1] has no label for namespaces (no generic resource label form specified for this "
+        "metric), so nothing in a namespace can be "
         "asked for: add an override for namespace"
     )
 
@@ -187,7 +191,7 @@ def test_show_number(value: float, shown: str) -> None:
     ("kind", "sentence"),
     [
         ("type", "no, so every request fails: let metricsQuery give one sample for each object"),
-        ("query", "Prometheus refuses the query (no): mend metricsQuery, or what the selector puts into it"),
+        ("query", "Prometheus refuses the query (no): fix metricsQuery, or what the selector puts into it"),
         ("timeout", "Prometheus does not answer the query (no): check its address and its load"),
     ],
 )
@@ -200,15 +204,24 @@ def test_refused(kind: str, sentence: str) -> None:
     [
         (
             scalar(1),
-            "the metricsQuery of rules[0] gives a scalar, which belongs to no object: let it keep the label pod",
+            (
+                "the metricsQuery of rules[0] gives a scalar, which belongs to no object: let it keep the "
+                "label pod"
+            ),
         ),
         (
             vector(({"x": "y"}, 1)),
-            "the result of rules[0] has no label pod, so no sample finds its object: group it by (<<.GroupBy>>)",
+            (
+                "the result of rules[0] has no label pod, so no sample finds its object: group it by "
+                "(<<.GroupBy>>)"
+            ),
         ),
         (
             vector(({"pod": "b"}, 1), ({"pod": "c"}, 1), ({}, 1)),
-            "the result of rules[0] is about b, c and not about a: use <<.LabelMatchers>> in every selector of it",
+            (
+                "the result of rules[0] is about b, c and not about a: use <<.LabelMatchers>> in every "
+                "selector of it"
+            ),
         ),
     ],
     ids=["scalar", "no label", "others"],
@@ -226,7 +239,8 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
 )
 def test_no_number(value: float, end: str) -> None:
     assert empty.no_number("load", "pod/a/b", value) == (
-        f"the value of load for pod/a/b is {empty.show_number(value)} and left out, never served as zero: let metricsQuery return a "
+        f"the value of load for pod/a/b is {empty.show_number(value)} and left out, never served as "
+        "zero: let metricsQuery return a "
         f"number, or nothing, {end}"
     )
 
@@ -239,7 +253,8 @@ def test_other_sentences() -> None:
         "Prometheus has a value for pod/a/b and the cluster has no such object"
     )
     assert empty.too_old("rules[0]", ["a", "b"], "1m0s", "30s") == (
-        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so have them scraped more often or allow more"
+        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so have them "
+        "scraped more often or allow more"
     )
 
 
@@ -265,12 +280,17 @@ def test_followups_with_labels_that_need_quotes() -> None:
 
 
 MAKES_NOTHING = (
-    "the series load are there, but the metricsQuery of rules[0] makes nothing of them: a rate needs two samples within its window, and "
+    "the series load are there, but the metricsQuery of rules[0] makes nothing of them: a rate needs "
+    "two samples within its window, and "
     "every other matcher and operand has to find something; ask it part by part"
 )
-ELSEWHERE = "load has pod='a' only with namespace='other', not namespace='shop': the label holds the namespace of the exporter; map the one that holds the object's own"
+ELSEWHERE = (
+    "load has pod='a' only with namespace='other', not namespace='shop': the label holds the namespace of "
+    "the exporter; map the one that holds the object's own"
+)
 
-# Object, samples of the two follow-ups (their labels), labels of the series, whether the object exists, and the sentence.
+# Object, samples of the two follow-ups (their labels), labels of the series, whether the object exists, and
+# the sentence.
 NOTHING: dict[
     str, tuple[str, Sequence[dict[str, str]], Sequence[dict[str, str]], set[str], bool | None, str]
 ] = {
@@ -314,7 +334,8 @@ NOTHING: dict[
         {"pod"},
         None,
         (
-            "load has pod='a' without that label, not namespace='shop': the label holds the namespace of the exporter; map the one that holds "
+            "load has pod='a' without that label, not namespace='shop': the label holds the namespace "
+            "of the exporter; map the one that holds "
             "the object's own"
         ),
     ),
@@ -332,7 +353,10 @@ NOTHING: dict[
         [{"pod": "b"}],
         set(),
         True,
-        "load has other pods in namespace shop (b) and not a: it is in the cluster, so check that it is scraped",
+        (
+            "load has other pods in namespace shop (b) and not a: it is in the cluster, so check that it is "
+            "scraped"
+        ),
     ),
     "others at the root": (
         "node/a",
@@ -349,7 +373,8 @@ NOTHING: dict[
         set(),
         None,
         (
-            "load was there in the last 10m0s but has no sample now in namespace shop: check that its targets are up, and that namespace holds "
+            "load was there in the last 10m0s but has no sample now in namespace shop: check that its "
+            "targets are up, and that namespace holds "
             "the namespace of the objects"
         ),
     ),
@@ -376,29 +401,32 @@ def test_explain_nothing(
     exists: bool | None,
     sentence: str,
 ) -> None:
-    case = Nothing(
-        query_of("load", wanted),
-        empty.parse_wanted(wanted),
-        "a",
-        entry("load", wanted).resource,
+    query, sought = query_of("load", wanted), parse_wanted(wanted)
+    case = EmptyCase(
+        query.rule.path,
+        query.series,
+        query.namespace_label,
+        sought.namespace,
         [Sample(each, 1, 0) for each in named],
         [Sample(each, 1, 0) for each in around],
         frozenset(labels),
-        exists,
         "10m0s",
     )
-    assert empty.explain_nothing(case) == sentence
+    resource = entry("load", wanted).resource
+    found = empty.no_sample_of_object(case, sought, "a", query.object_label, resource, exists=exists)
+    assert found == sentence
 
 
 def test_no_sentence_ends_with_a_stop() -> None:
-    """They are the last line of a trace; whoever reads it should find one cause and one remedy."""
+    """They are the last line of a trace; it names one cause and one remedy."""
     sentences = [each[-1] for each in NOTHING.values()]
     assert all(re.search(r"[^.]$", str(each)) and ":" in str(each) for each in sentences)
 
 
 def test_an_answer_with_a_warning() -> None:
     assert empty.partial("store away") == (
-        "the answer has a warning (store away), so it may lack data and counts as a failed query: repair what it names, or set "
+        "the answer has a warning (store away), so it may lack data and counts as a failed query: fix "
+        "what it names, or set "
         "onWarnings: accept on the rule"
     )
 

@@ -2,34 +2,32 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.cli.check import empty_external
-from adapter.cli.check.empty_external import Nothing
+from adapter.cli.check import empty
+from adapter.cli.check.empty import EmptyCase
 from adapter.model.metrics import Sample
 from adapter.rules.matchers import Matcher
-from adapter.rules.registry import ExternalEntry
-from tests.support.world import compile_rule
 
-ENTRY = ExternalEntry("queue", compile_rule("externalRules: [{seriesQuery: queue, metricsQuery: x}]"))
 SELECTOR = (Matcher("queue", "=", "mail"),)
 
 
 def test_followups() -> None:
-    assert empty_external.build_followups("queue", "ns", "shop", SELECTOR) == (
+    assert empty.external_followups("queue", "ns", "shop", SELECTOR) == (
         'count by (ns) (queue{queue="mail"})',
         'count (queue{ns="shop"})',
     )
-    assert empty_external.build_followups("queue", "k8s.ns", "shop", ()) == (
+    assert empty.external_followups("queue", "k8s.ns", "shop", ()) == (
         'count by ("k8s.ns") (queue{})',
         'count (queue{"k8s.ns"="shop"})',
     )
-    assert empty_external.build_followups("queue", "", "shop", ()) == (
+    assert empty.external_followups("queue", "", "shop", ()) == (
         "count by () (queue{})",
         "count (queue{})",
     )
 
 
 MAKES_NOTHING = (
-    "the series queue are there, but the metricsQuery of externalRules[0] makes nothing of them: a rate needs two samples within its window, "
+    "the series queue are there, but the metricsQuery of externalRules[0] makes nothing of them: a rate "
+    "needs two samples within its window, "
     "and every other matcher and operand has to find something; ask it part by part"
 )
 ELSEWHERE = (
@@ -37,7 +35,8 @@ ELSEWHERE = (
 )
 REMEDY = "or set resources.namespaced: false on externalRules[0]"
 
-# Label for namespaces, selector, samples of the two follow-ups (their labels), labels of the series, and the sentence.
+# Label for namespaces, selector, samples of the two follow-ups (their labels), labels of the series, and the
+# sentence.
 NOTHING: dict[str, tuple[str, str, Sequence[dict[str, str]], Sequence[dict[str, str]], set[str], str]] = {
     "series are there": ("ns", "", [{"ns": "shop"}], [{}], set(), MAKES_NOTHING),
     "series are there, not namespaced": ("", "", [{}], [{}], set(), MAKES_NOTHING),
@@ -88,17 +87,17 @@ def test_explain_nothing(
     labels: set[str],
     sentence: str,
 ) -> None:
-    case = Nothing(
-        ENTRY,
+    case = EmptyCase(
+        "externalRules[0]",
+        "queue",
         label,
         "shop",
-        selector,
         [Sample(each, 1, 0) for each in named],
         [Sample(each, 1, 0) for each in around],
         frozenset(labels),
         "10m0s",
     )
-    assert empty_external.explain_nothing(case) == sentence
+    assert empty.no_sample_of_external(case, selector) == sentence
 
 
 @pytest.mark.parametrize(
@@ -110,24 +109,26 @@ def test_explain_nothing(
             "Queue",
             1,
             (
-                "Queue is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case name through "
+                "Queue is served, but autoscalers ask for external metrics in lower case and never find "
+                "it: give it a lower-case name through "
                 "name.as"
             ),
         ),
     ],
 )
 def test_served(metric: str, number: int, sentence: str) -> None:
-    assert empty_external.served(metric, number) == sentence
+    assert empty.served(metric, number) == sentence
 
 
 def test_no_namespace_label() -> None:
-    assert empty_external.no_namespace_label("externalRules[0]") == (
-        "externalRules[0] names no label for namespaces, so every request fails: add an override for namespace, or set "
+    assert empty.no_namespace_label("externalRules[0]") == (
+        "externalRules[0] names no label for namespaces, so every request fails: add an override for "
+        "namespace, or set "
         "resources.namespaced: false"
     )
 
 
 def test_an_external_metric_that_lacks_a_part() -> None:
-    assert empty_external.lacks_a_part("lag", 1, 3).startswith(
+    assert empty.lacks_a_part("lag", 1, 3).startswith(
         "1 of 3 values of lag are no number, so every request fails"
     )

@@ -65,3 +65,9 @@ def test_files_stay_in_their_order() -> None:
         ("two.yaml", "rules[0].ttl"),
         ("two.yaml", "rules[0].name.matches"),
     ]
+
+
+def test_a_manifest_is_one_fault() -> None:
+    manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\ndata: {}\nunknown: 1\nother: 2\n"
+    found = faults.collect(rules_file.parse_rules(manifest, "a.yaml"), BUILTIN)
+    assert [fault.path for fault in found] == ["apiVersion", "unknown", "other"]

@@ -426,6 +426,11 @@ def test_warnings(text: str, expected: list[tuple[str, str, str]]) -> None:
     assert warnings(text) == expected
 
 
+def test_a_bare_window_is_shown_as_written() -> None:
+    rule = custom(f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[2])'")
+    assert [value for _, value, _ in warnings(rule)] == ["[2]"]
+
+
 def test_windows_are_measured_in_scrapes() -> None:
     rule = custom(f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[2m])'")
     assert warnings(rule, 30.0) == []

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from adapter.cli.check import missing
-from adapter.cli.check.missing import Case
+from adapter.cli.check.missing import MissingCase
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry, trace
@@ -19,7 +19,10 @@ Known = Mapping[str, Sequence[SeriesInfo] | PrometheusError]
 def sentence(
     rules: str, metric: str, known: Known, probes: Known | None = None, left_out: Sequence[str] = ()
 ) -> str:
-    """Return what is said of a metric, given the series of each selector and of each name; what is not given is empty."""
+    """Return what is said of a metric, given the series of each selector and of each name.
+
+    What is not given is empty.
+    """
     ruleset = compile_text(rules)
     lists = {selector: _list(known.get(selector, ())) for selector in ruleset.selectors()}
     traces = trace.trace_rules(ruleset, lists, metric)
@@ -30,7 +33,9 @@ def sentence(
     names = missing.probe_names(metric, traces)
     found = {name: _list((probes or {}).get(name, ())) for name in names}
     assert set(probes or {}) <= set(names)
-    return missing.explain(Case(metric, traces, found, registry.build(ruleset, memory, 1), left_out, "10m0s"))
+    return missing.explain(
+        MissingCase(metric, traces, found, registry.build(ruleset, memory, 1), left_out, "10m0s")
+    )
 
 
 def _list(answer: Sequence[SeriesInfo] | PrometheusError) -> tuple[SeriesInfo, ...] | PrometheusError:
@@ -56,8 +61,10 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "rules[0] makes hits of hits, but none of its labels (Namespace, code, exported_namespace, job_name, kubernetes_pod_name) names a kind "
-            "of object: map them in its resources.overrides, such as Namespace: {resource: namespace}, job_name: {resource: job}, "
+            "rules[0] makes hits of hits, but none of its labels (Namespace, code, exported_namespace, "
+            "job_name, kubernetes_pod_name) names a kind "
+            "of object: map them in its resources.overrides, such as Namespace: {resource: namespace}, "
+            "job_name: {resource: job}, "
             "kubernetes_pod_name: {resource: pod}"
         ),
     ),
@@ -68,17 +75,24 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "rules[0] makes hits of hits, but it has no label that could name an object: map them in its resources.overrides, such as "
+            "rules[0] makes hits of hits, but it has no label that could name an object: map them in "
+            "its resources.overrides, such as "
             "pod: {resource: pod}, namespace: {resource: namespace}"
         ),
     ),
     "dropped by a filter": (
-        f"rules: [{{seriesQuery: a, seriesFilters: [{{isNot: ^http_old}}], name: {{matches: '^http_(.*)$'}}, {POD}}}]",
+        (
+            f"rules: [{{seriesQuery: a, seriesFilters: [{{isNot: ^http_old}}], name: {{matches: "
+            f"'^http_(.*)$'}}, {POD}}}]"
+        ),
         "old_hits",
         {"a": (*seen("http_hits", "pod"), *seen("http_old_misses"), *seen("http_old_hits", "pod"))},
         {},
         (),
-        "rules[0] drops the series http_old_hits by seriesFilters isNot ^http_old: change that, or add a rule that takes the series",
+        (
+            "rules[0] drops the series http_old_hits by seriesFilters isNot ^http_old: change that, or add "
+            "a rule that takes the series"
+        ),
     ),
     "a name that PromQL cannot write": (
         f"rules: [{{seriesQuery: a, name: {{matches: '^http[.](.*)$'}}, {POD}}}]",
@@ -87,7 +101,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            'rules[0] leaves out the series "http.hits", because it has a name that PromQL cannot write without quotes: '
+            'rules[0] leaves out the series "http.hits", because it has a name that PromQL cannot write '
+            "without quotes: "
             "rename it when it is scraped (metric_relabel_configs), or by a recording rule"
         ),
     ),
@@ -97,7 +112,10 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"a": seen("up", "pod")},
         {},
         (),
-        "rules[0] drops the series up by name.matches ^http_(.*)$: change that, or add a rule that takes the series",
+        (
+            "rules[0] drops the series up by name.matches ^http_(.*)$: change that, or add a rule that "
+            "takes the series"
+        ),
     ),
     "served under another name": (
         f"rules: [{{seriesQuery: a, name: {{matches: '^http_(.*)$'}}, {POD}}}]",
@@ -116,12 +134,15 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         "no series could be read (too slow): check the address of Prometheus, and that it is up",
     ),
     "one list could not be read": (
-        f"rules: [{{seriesQuery: a, name: {{as: x}}, {POD}}}, {{seriesQuery: b, {POD}}}, {{seriesQuery: c, {POD}}}]",
+        (
+            f"rules: [{{seriesQuery: a, name: {{as: x}}, {POD}}}, {{seriesQuery: b, {POD}}}, {{seriesQuery: "
+            f"c, {POD}}}]"
+        ),
         "hits",
         {"a": FAILED, "b": FAILED},
         {},
         (),
-        "the series of rules[1] could not be read (too slow): mend its seriesQuery or the connection",
+        "the series of rules[1] could not be read (too slow): fix its seriesQuery or the connection",
     ),
     "the series is gone": (
         HITS,
@@ -129,7 +150,10 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         (),
-        "rules[0] makes hits of hits, and Prometheus has had no such series in the last 10m0s: check that its targets are up, and the name",
+        (
+            "rules[0] makes hits of hits, and Prometheus has had no such series in the last 10m0s: check "
+            "that its targets are up, and the name"
+        ),
     ),
     "the series may be gone": (
         HITS,
@@ -137,7 +161,10 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {"hits": FAILED},
         (),
-        "rules[0] makes hits of hits, and Prometheus has had no such series in the last 10m0s: check that its targets are up, and the name",
+        (
+            "rules[0] makes hits of hits, and Prometheus has had no such series in the last 10m0s: check "
+            "that its targets are up, and the name"
+        ),
     ),
     "the series has other labels": (
         'rules: [{seriesQuery: \'hits{pod!="",node!="",code="200"}\', metricsQuery: x}]',
@@ -146,7 +173,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"hits": seen("hits", "code", "instance")},
         (),
         (
-            "Prometheus has hits, but not with the labels node, pod that the seriesQuery of rules[0] demands: write the rule with labels that "
+            "Prometheus has hits, but not with the labels node, pod that the seriesQuery of rules[0] "
+            "demands: write the rule with labels that "
             "are there (code, instance), or have them added when it is scraped"
         ),
     ),
@@ -157,7 +185,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"hits": seen("hits", "pod")},
         (),
         (
-            "Prometheus has hits, but no series passes all matchers in the seriesQuery of rules[0]: compare their values with the labels of the "
+            "Prometheus has hits, but no series passes all matchers in the seriesQuery of rules[0]: "
+            "compare their values with the labels of the "
             "series"
         ),
     ),
@@ -168,7 +197,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case name through "
+            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never "
+            "find it: give it a lower-case name through "
             "name.as"
         ),
     ),
@@ -178,7 +208,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]",),
-        "no rule in force makes hits, and rules[3] is left out because of a fault: mend that first",
+        "no rule in force makes hits, and rules[3] is left out because of a fault: fix that first",
     ),
     "faulty rules": (
         "rules: []",
@@ -186,7 +216,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]", "rules[4]"),
-        "no rule in force makes hits, and rules[3], rules[4] are left out because of a fault: mend that first",
+        "no rule in force makes hits, and rules[3], rules[4] are left out because of a fault: fix that first",
     ),
     "nobody asks for the series": (
         f"rules: [{{seriesQuery: misses, {POD}}}]",
@@ -198,14 +228,18 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
     ),
     "a rule nearly asks for the series": (
         (
-            'rules: [{seriesQuery: \'{a!="",b!=""}\', metricsQuery: x}, {seriesQuery: \'{__name__=~"^h.*",c!=""}\', metricsQuery: x}, '
+            'rules: [{seriesQuery: \'{a!="",b!=""}\', metricsQuery: x}, {seriesQuery: '
+            '\'{__name__=~"^h.*",c!=""}\', metricsQuery: x}, '
             '{seriesQuery: \'{__name__=~"^x.*",pod!=""}\', metricsQuery: x}]'
         ),
         "hits",
         {},
         {"hits": seen("hits", "pod")},
         (),
-        "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] for want of the label c: add that, or a rule for it",
+        (
+            "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] because it "
+            "lacks the label c: add that, or a rule for it"
+        ),
     ),
     "misspelt": (
         HITS,
@@ -230,7 +264,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "no rule makes zzz of the series there are, and Prometheus has had no series of that name in the last 10m0s: check the spelling, or "
+            "no rule makes zzz of the series there are, and Prometheus has had no series of that name "
+            "in the last 10m0s: check the spelling, or "
             "add a rule"
         ),
     ),
@@ -249,7 +284,8 @@ def test_explain(
 
 def test_probe_names() -> None:
     rules = compile_text(
-        f"rules: [{{seriesQuery: a_total, name: {{matches: '(.*)_total'}}, {POD}}}, {{seriesQuery: 'a{{x=\"\"}}', {POD}}}, "
+        f"rules: [{{seriesQuery: a_total, name: {{matches: '(.*)_total'}}, {POD}}}, {{seriesQuery: "
+        f"'a{{x=\"\"}}', {POD}}}, "
         f"{{seriesQuery: b, {POD}}}]"
     )
     lists = dict[str, tuple[SeriesInfo, ...]].fromkeys(rules.selectors(), ())

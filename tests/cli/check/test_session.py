@@ -1,6 +1,6 @@
 from typing import cast
 
-from adapter.cli.check.inputs import Prometheus
+from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.check.session import Inquiry, Story
 from adapter.errors import PrometheusError
 from adapter.prometheus.series import SeriesLister
@@ -10,7 +10,7 @@ from tests.support.world import FakeLister, FakeQuerier, Outcome, partial, serie
 
 def inquire(outcome: Outcome) -> Inquiry:
     lister = cast("SeriesLister", FakeLister({}))  # the seam is its one method
-    prometheus = Prometheus(FakeQuerier(lambda _: outcome), lister, 1000.0, 90.0)
+    prometheus = PrometheusReader(FakeQuerier(lambda _: outcome), lister, 1000.0, 90.0)
     lists: Lists = {
         "hits": series({"__name__": "hits", "pod": "a"}),
         "broken": PrometheusError("timeout", "too slow"),

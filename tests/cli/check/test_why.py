@@ -169,7 +169,8 @@ def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixt
 
 
 NOT_MADE = (
-    "the series {} are there, but the metricsQuery of {} makes nothing of them: a rate needs two samples within its window, and "
+    "the series {} are there, but the metricsQuery of {} makes nothing of them: a rate needs two "
+    "samples within its window, and "
     "every other matcher and operand has to find something; ask it part by part"
 )
 
@@ -177,27 +178,38 @@ NOT_MADE = (
 SENTENCES = {
     "served": (
         "http_requests_per_second",
-        "http_requests_per_second is served as a custom metric: add --object KIND/NAMESPACE/NAME to follow it to a value",
+        (
+            "http_requests_per_second is served as a custom metric: add --object KIND/NAMESPACE/NAME to "
+            "follow it to a value"
+        ),
     ),
     "dropped by a filter": (
         "load_old",
-        "rules[1] drops the series load_old by seriesFilters isNot _old$: change that, or add a rule that takes the series",
+        (
+            "rules[1] drops the series load_old by seriesFilters isNot _old$: change that, or add a rule "
+            "that takes the series"
+        ),
     ),
     "under another name": (
         "http_requests_total",
-        "rules[0] serves the series http_requests_total as http_requests_per_second: ask for that, or change its name.as",
+        (
+            "rules[0] serves the series http_requests_total as http_requests_per_second: ask for that, or "
+            "change its name.as"
+        ),
     ),
     "labels name nothing": (
         "sensor",
         (
-            "rules[2] makes sensor of sensor, but none of its labels (kubernetes_pod, room) names a kind of object: map them in its "
+            "rules[2] makes sensor of sensor, but none of its labels (kubernetes_pod, room) names a "
+            "kind of object: map them in its "
             "resources.overrides, such as kubernetes_pod: {resource: pod}"
         ),
     ),
     "a label is missing": (
         "jobs_waiting",
         (
-            "Prometheus has jobs_waiting, but not with the label service that the seriesQuery of rules[4] demands: write the rule with "
+            "Prometheus has jobs_waiting, but not with the label service that the seriesQuery of "
+            "rules[4] demands: write the rule with "
             "labels that are there (namespace), or have them added when it is scraped"
         ),
     ),
@@ -208,14 +220,16 @@ SENTENCES = {
     "nowhere": (
         "zzz",
         (
-            "no rule makes zzz of the series there are, and Prometheus has had no series of that name in the last 10m0s: check the "
+            "no rule makes zzz of the series there are, and Prometheus has had no series of that name "
+            "in the last 10m0s: check the "
             "spelling, or add a rule"
         ),
     ),
     "lower case": (
         "backlog",
         (
-            "Backlog is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case name "
+            "Backlog is served, but autoscalers ask for external metrics in lower case and never find "
+            "it: give it a lower-case name "
             "through name.as"
         ),
     ),
@@ -229,19 +243,24 @@ SENTENCES = {
     ),
     "other objects": (
         "load --object=pod/shop/web-9",
-        "load has other pods in namespace shop (web-0, web-1, web-2) and not web-9: check the name, and that it is scraped",
+        (
+            "load has other pods in namespace shop (web-0, web-1, web-2) and not web-9: check the name, and "
+            "that it is scraped"
+        ),
     ),
     "the exporter's namespace": (
         "load --object=pod/shop/api-0",
         (
-            "load has pod='api-0' only with namespace='monitoring', not namespace='shop': the label holds the namespace of the exporter; "
+            "load has pod='api-0' only with namespace='monitoring', not namespace='shop': the label "
+            "holds the namespace of the exporter; "
             "map the one that holds the object's own, such as exported_namespace: {resource: namespace}"
         ),
     ),
     "NaN": (
         "load --object=pod/shop/web-1",
         (
-            "the value of load for pod/shop/web-1 is NaN and left out, never served as zero: let metricsQuery return a number, or "
+            "the value of load for pod/shop/web-1 is NaN and left out, never served as zero: let "
+            "metricsQuery return a number, or "
             "nothing, where it divides by zero, or set onNaN: zero on the rule"
         ),
     ),
@@ -255,19 +274,24 @@ SENTENCES = {
     ),
     "a range": (
         "load_range --object=pod/shop/web-0",
-        "the result is a matrix, neither vector nor scalar, so every request fails: let metricsQuery give one sample for each object",
+        (
+            "the result is a matrix, neither vector nor scalar, so every request fails: let metricsQuery "
+            "give one sample for each object"
+        ),
     ),
     "no label for namespaces": (
         "load_anywhere --object=pod/shop/web-0",
         (
-            "rules[8] has no label for namespaces (no generic resource label form specified for this metric), so nothing in a namespace "
+            "rules[8] has no label for namespaces (no generic resource label form specified for this "
+            "metric), so nothing in a namespace "
             "can be asked for: add an override for namespace"
         ),
     ),
     "root kind in a namespace": (
         "node_load --object=node/shop/node-a",
         (
-            "nodes are served at the root only, but an autoscaler asks for them under its own namespace and gets 404: read node_load "
+            "nodes are served at the root only, but an autoscaler asks for them under its own namespace "
+            "and gets 404: read node_load "
             "through an object that lives in the namespace, or as an external metric"
         ),
     ),
@@ -279,14 +303,16 @@ SENTENCES = {
     "custom meant as external": (
         "load --object=shop",
         (
-            "load is a custom metric of namespaces, pods and not an external one: read it with a metric of type Pods or Object, or move "
+            "load is a custom metric of namespaces, pods and not an external one: read it with a metric "
+            "of type Pods or Object, or move "
             "the rule from rules to externalRules"
         ),
     ),
     "external meant as custom": (
         "queue_depth --object=pod/shop/web-0",
         (
-            "queue_depth is an external metric (externalRules[0]), which describes no object: read it with a metric of type External, or "
+            "queue_depth is an external metric (externalRules[0]), which describes no object: read it "
+            "with a metric of type External, or "
             "move the rule from externalRules to rules"
         ),
     ),
@@ -294,7 +320,8 @@ SENTENCES = {
     "capitals": (
         "Backlog",
         (
-            "Backlog is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case name "
+            "Backlog is served, but autoscalers ask for external metrics in lower case and never find "
+            "it: give it a lower-case name "
             "through name.as"
         ),
     ),
@@ -305,41 +332,49 @@ SENTENCES = {
     ),
     "external, selector finds nothing": (
         "queue_depth --object=shop --selector=queue=nope",
-        'no series of queue_depth passes the selector queue="nope": compare it with the labels (namespace, queue)',
+        (
+            'no series of queue_depth passes the selector queue="nope": compare it with the labels '
+            "(namespace, queue)"
+        ),
     ),
     "external, other namespace": (
         "queue_depth --object=other",
         (
-            "queue_depth has namespace='shop', and an external metric is read in the namespace of the autoscaler (other): map the label "
+            "queue_depth has namespace='shop', and an external metric is read in the namespace of the "
+            "autoscaler (other): map the label "
             "that holds it, or set resources.namespaced: false on externalRules[0]"
         ),
     ),
     "external, no label for namespaces": (
         "orphans --object=shop",
         (
-            "externalRules[2] names no label for namespaces, so every request fails: add an override for namespace, or set "
+            "externalRules[2] names no label for namespaces, so every request fails: add an override "
+            "for namespace, or set "
             "resources.namespaced: false"
         ),
     ),
     "external, NaN": (
         "external_nan --object=shop",
         (
-            "1 of 1 value of external_nan are no number, so every request fails: the sum of the rest would be too small. Let metricsQuery "
+            "1 of 1 value of external_nan are no number, so every request fails: the sum of the rest "
+            "would be too small. Let metricsQuery "
             "return numbers, or set onNaN on the rule: zero serves NaN as 0, drop serves the rest"
         ),
     ),
-    "external, refused": ("broken --object=shop", "mend metricsQuery, or what the selector puts into it"),
+    "external, refused": ("broken --object=shop", "fix metricsQuery, or what the selector puts into it"),
     "external, template fails": (
         "misspelt --object=shop",
         (
-            "externalRules[5] gives no query, so every request fails: 1:9: unknown variable .Serie, expected one of .Series, "
+            "externalRules[5] gives no query, so every request fails: 1:9: unknown variable .Serie, "
+            "expected one of .Series, "
             ".LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
         ),
     ),
     "template fails": (
         "load_misspelt --object=pod/shop/web-0",
         (
-            "rules[10] gives no query, so every request fails: 1:3: unknown variable .Serie, expected one of .Series, .LabelMatchers, "
+            "rules[10] gives no query, so every request fails: 1:3: unknown variable .Serie, expected "
+            "one of .Series, .LabelMatchers, "
             ".LabelValuesByName, .GroupBy, .GroupBySlice"
         ),
     ),
@@ -413,7 +448,8 @@ OF_THE_CLUSTER = {
     "value without object": (
         "load --object=pod/monitoring/api-0",
         (
-            "Prometheus has a value for pod/monitoring/api-0 and the cluster has no such object: autoscalers list objects first and never "
+            "Prometheus has a value for pod/monitoring/api-0 and the cluster has no such object: "
+            "autoscalers list objects first and never "
             "ask for it, so check the name"
         ),
     ),
@@ -423,7 +459,10 @@ OF_THE_CLUSTER = {
     ),
     "all": (
         "load --object=pod/shop/* --selector=app=web",
-        "load of pod/shop/* is served: 2 of 4 objects have a value, web-1, web-3 not: give one of these to --object to see why",
+        (
+            "load of pod/shop/* is served: 2 of 4 objects have a value, web-1, web-3 not: give one of these "
+            "to --object to see why"
+        ),
     ),
     "one": (
         "http_requests_per_second --object=pod/shop/* --selector=apps.kubernetes.io/pod-index=0",
@@ -432,7 +471,8 @@ OF_THE_CLUSTER = {
     "none matches": (
         "load --object=pod/shop/* --selector=app=db",
         (
-            "the cluster has no pods in namespace shop that match app=db, and without objects there is no value: compare labels and "
+            "the cluster has no pods in namespace shop that match app=db, and without objects there is "
+            "no value: compare labels and "
             "namespace"
         ),
     ),
@@ -505,7 +545,8 @@ async def test_a_prometheus_that_does_not_answer(run: Run) -> None:
     checked = await run("--why=load", "--prometheus-url=http://127.0.0.1:1")
     assert checked.status == 1
     assert checked.conclusion == (
-        "no series could be read (http://127.0.0.1:1/api/v1/series: Connection refused): check the address of Prometheus, and that it is up"
+        "no series could be read (http://127.0.0.1:1/api/v1/series: Connection refused): check the "
+        "address of Prometheus, and that it is up"
     )
     assert checked.err.startswith("fastpath check: Prometheus cannot be asked: ")
 
@@ -532,12 +573,13 @@ async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> 
     assert checked.status == 2
     assert (
         checked.err
-        == "fastpath check: rules.yaml:1: rules[0].name.matches: (: expected a Go regular expression (RE2): missing ): (\n"
+        == "fastpath check: rules.yaml:1: rules[0].name.matches: (: expected a Go regular expression "
+        "(RE2): missing ): (\n"
     )
     assert "\n  rules[0]  left out because of a fault\n" in checked.out
     assert (
         checked.conclusion
-        == "no rule in force makes lo, and rules[0] is left out because of a fault: mend that first"
+        == "no rule in force makes lo, and rules[0] is left out because of a fault: fix that first"
     )
 
 
@@ -598,8 +640,10 @@ async def test_a_list_that_is_refused_is_said(run: Run, tmp_path: Path) -> None:
 async def test_the_real_series_as_json(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "rules:\n"
-        "- {seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'}\n"
-        "- {seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: '<<.Series>>{<<.LabelMatchers>>,'}\n"
+        "- {seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: "
+        "'<<.Series>>{<<.LabelMatchers>>}'}\n"
+        "- {seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: "
+        "'<<.Series>>{<<.LabelMatchers>>,'}\n"
         "- {seriesQuery: 'sum(load)', metricsQuery: load}\n"
     )
     rules = json.loads((await run("-o", "json")).out)["rules"]
@@ -611,9 +655,18 @@ async def test_the_real_series_as_json(run: Run, tmp_path: Path) -> None:
 async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     """Resource rules name no series, so only their answers show whether they find anything."""
     path = tmp_path / "rules.yaml"
-    labels = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}}"
-    cpu = f"{labels}, containerQuery: 'load{{<<.LabelMatchers>>}}', nodeQuery: 'node_load{{<<.LabelMatchers>>}}'"
-    memory = f"{labels}, containerQuery: 'none{{<<.LabelMatchers>>}}', nodeQuery: 'rate(none{{<<.LabelMatchers>>}})'"
+    labels = (
+        "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: "
+        "{resource: node}}}"
+    )
+    cpu = (
+        f"{labels}, containerQuery: 'load{{<<.LabelMatchers>>}}', nodeQuery: "
+        f"'node_load{{<<.LabelMatchers>>}}'"
+    )
+    memory = (
+        f"{labels}, containerQuery: 'none{{<<.LabelMatchers>>}}', nodeQuery: "
+        f"'rate(none{{<<.LabelMatchers>>}})'"
+    )
     path.write_text(f"resourceRules: {{cpu: {{{cpu}}}, memory: {{{memory}}}}}")
     checked = await run()
     answers = [line.strip() for line in checked.out.splitlines() if line.startswith("  answer")]
@@ -640,11 +693,13 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
 async def test_kinds_are_those_of_the_cluster(run: Run, cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "rules:\n"
-        "- {seriesQuery: load, resources: {overrides: {x: {group: argoproj.io, resource: rollout}}}, metricsQuery: load}\n"
+        "- {seriesQuery: load, resources: {overrides: {x: {group: argoproj.io, resource: rollout}}}, "
+        "metricsQuery: load}\n"
     )
     kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
     checked = await run(f"--lister-kubeconfig={kubeconfig}")
     assert checked.status == 2
     assert checked.err.startswith(
-        "fastpath check: rules.yaml:2: rules[0].resources.overrides.x: rollout.argoproj.io: expected a resource of the cluster"
+        "fastpath check: rules.yaml:2: rules[0].resources.overrides.x: rollout.argoproj.io: expected a "
+        "resource of the cluster"
     )

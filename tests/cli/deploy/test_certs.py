@@ -41,7 +41,10 @@ def _decoded(secret: JSON, name: str) -> bytes:
 
 
 def _handshake(secret: JSON, bundle: bytes, name: str, folder: Path) -> None:
-    """Shake hands in memory, as the API server does: it trusts the bundle alone and wants the Service's name."""
+    """Shake hands in memory, as the API server does.
+
+    It trusts the bundle alone and wants the Service's name.
+    """
     for part in ("tls.crt", "tls.key"):
         (folder / part).write_bytes(_decoded(secret, part))
     server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -147,7 +150,10 @@ def test_one_patch_for_each_registration(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_renewal_is_believed_before_during_and_after(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The order of the documentation: bundle with old and new, then the Secret. Nothing is refused at any moment."""
+    """The order of the documentation: bundle with old and new, then the Secret.
+
+    Nothing is refused at any moment.
+    """
     before, first = _run(capsys)
     (tmp_path / "ca.crt").write_bytes(_decoded(before, "ca.crt"))
     after, second = _run(capsys, f"--previous={tmp_path / 'ca.crt'}")
@@ -180,7 +186,7 @@ def test_a_folder_holds_the_same_for_its_owner_alone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "new" / "certs"
-    assert certs.main(["-o", str(folder)]) == 0
+    assert certs.main(["--out-dir", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "secret.yaml holds the private key" in said
     assert "PRIVATE" not in said
@@ -198,10 +204,10 @@ def test_a_folder_holds_the_same_for_its_owner_alone(
 
 
 def test_a_key_in_use_is_never_overwritten(tmp_path: Path) -> None:
-    assert certs.main(["-o", str(tmp_path)]) == 0
+    assert certs.main(["--out-dir", str(tmp_path)]) == 0
     before = (tmp_path / "secret.yaml").read_bytes()
-    with pytest.raises(InputError, match=r"--output: .*: is there already: expected a new folder"):
-        certs.main(["-o", str(tmp_path)])
+    with pytest.raises(InputError, match=r"--out-dir: .*: exists: expected a new folder"):
+        certs.main(["--out-dir", str(tmp_path)])
     assert (tmp_path / "secret.yaml").read_bytes() == before
 
 
@@ -227,7 +233,7 @@ def test_what_cannot_be_used_is_one_line_and_status_2(
 
 def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert main.main(["certs", "-o", str(tmp_path / "file" / "certs")]) == 2
+    assert main.main(["certs", "--out-dir", str(tmp_path / "file" / "certs")]) == 2
     assert "expected a folder to write into: Not a directory" in capsys.readouterr().err
 
 
@@ -241,7 +247,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_the_folder_is_a_component_of_the_manifests(tmp_path: Path) -> None:
-    assert certs.main(["-o", str(tmp_path / "certs")]) == 0
+    assert certs.main(["--out-dir", str(tmp_path / "certs")]) == 0
     overlay = rendered.write_overlay(tmp_path / "overlay", ["external", tmp_path / "certs"])
     objects = rendered.render(overlay)
     authority = objects.one("Secret", "fastpath-serving")["data"]["ca.crt"]
@@ -258,7 +264,10 @@ def test_the_folder_is_a_component_of_the_manifests(tmp_path: Path) -> None:
 async def test_kubectl_sets_the_bundle_and_changes_nothing_else(
     capsys: pytest.CaptureFixture[str], kubectl: Kubectl
 ) -> None:
-    """The commands as they are printed, on APIServices that were applied from the client: no warning, one field."""
+    """The commands as they are printed, on APIServices that were applied from the client.
+
+    No warning, one field.
+    """
     assert certs.main([]) == 0
     captured = capsys.readouterr()
     wanted = next(yaml.safe_load_all(captured.out))["data"]["ca.crt"]

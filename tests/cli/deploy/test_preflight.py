@@ -14,10 +14,10 @@ from tests.support import rendered
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 UNKNOWN = (
-    "fastpath preflight: whether the autoscaler's controller may get * of custom.metrics.k8s.io is not known: "
+    "fastpath preflight: whether the HPA controller may get * of custom.metrics.k8s.io is unknown: "
     "you may not create SubjectAccessReviews"
 )
-READ = "the autoscaler's controller may get * of custom.metrics.k8s.io\n"
+READ = "the HPA controller may get * of custom.metrics.k8s.io\n"
 
 
 class Finished(NamedTuple):
@@ -113,7 +113,10 @@ async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -
         "prometheus-adapter",
         insecureSkipTLSVerify=True,
     )
-    facts = "prometheus-adapter (Service monitoring/prometheus-adapter:443, available, certificate not checked (insecureSkipTLSVerify))"
+    facts = (
+        "prometheus-adapter (Service monitoring/prometheus-adapter:443, available, certificate not checked "
+        "(insecureSkipTLSVerify))"
+    )
     finished = await run()
     assert finished.status == 1
     assert finished.out.splitlines()[:2] == [
@@ -121,8 +124,10 @@ async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -
         "v1beta2.custom.metrics.k8s.io    free",
     ]
     assert finished.err == (
-        f"fastpath preflight: v1beta1.custom.metrics.k8s.io belongs to {facts}: run both side by side and switch over as "
-        "docs/guides/migrate-from-prometheus-adapter.md says; or leave it out: no custom.metrics.k8s.io in --groups and no component for it\n"
+        f"fastpath preflight: v1beta1.custom.metrics.k8s.io belongs to {facts}: run both side by side "
+        "and switch over as "
+        "docs/guides/migrate-from-prometheus-adapter.md says; or leave it out: no custom.metrics.k8s.io in "
+        "--groups and no component for it\n"
     )
 
 
@@ -157,7 +162,7 @@ async def test_every_group_that_is_registered_to_us_counts(cluster: Cluster, run
     finished = await run()
     assert (finished.status, finished.err) == (0, "")
     assert "v1beta1.external.metrics.k8s.io  ours (" in finished.out
-    assert "the autoscaler's controller may list * of external.metrics.k8s.io\n" in finished.out
+    assert "the HPA controller may list * of external.metrics.k8s.io\n" in finished.out
     cluster.reviews.access = lambda spec: AccessVerdict(spec.get("user") != HPA)
     assert "may not list * of external.metrics.k8s.io: kubectl create" in (await run()).err
 
@@ -192,7 +197,8 @@ async def test_a_controller_without_rights_is_told_how_to_get_them(cluster: Clus
     assert finished.status == 0
     lines = finished.err.splitlines()
     assert lines[0] == (
-        "fastpath preflight: the autoscaler's controller may not get * of custom.metrics.k8s.io: kubectl create clusterrolebinding "
+        "fastpath preflight: the HPA controller may not get * of custom.metrics.k8s.io: kubectl create "
+        "clusterrolebinding "
         "fastpath-custom-metrics-reader-hpa --clusterrole=fastpath-custom-metrics-reader "
         "--serviceaccount=kube-system:horizontal-pod-autoscaler"
     )
@@ -219,8 +225,14 @@ async def test_what_one_may_not_ask_is_said(cluster: Cluster, run: Verb) -> None
     finished = await run("--groups=custom.metrics.k8s.io,metrics.k8s.io")
     assert finished.status == 0
     assert finished.err.splitlines() == [
-        "fastpath preflight: you may not create APIServices: whoever applies the manifests must",
-        "fastpath preflight: you may not patch APIServices: whoever applies the manifests must",
+        (
+            "fastpath preflight: you may not create APIServices: the user who applies the manifests must be "
+            "allowed to"
+        ),
+        (
+            "fastpath preflight: you may not patch APIServices: the user who applies the manifests must be "
+            "allowed to"
+        ),
         UNKNOWN,
     ]
 

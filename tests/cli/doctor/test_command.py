@@ -10,24 +10,25 @@ from adapter.boost import model
 from adapter.boost.floor import Demotion, FloorEntry
 from adapter.cli import main
 from adapter.cli.doctor import diagnosis as finding
-from adapter.cli.doctor import flags, report, shared
+from adapter.cli.doctor import report, shared
 from adapter.cli.doctor.codec import HPA
 from adapter.cli.doctor.diagnosis import Examination
 from adapter.cli.doctor.facts import (
-    Answer,
-    Boost,
+    AnswerFacts,
+    BoostFacts,
     Facts,
     Leader,
     MetricFacts,
     Period,
     Scraped,
-    Series,
+    SeriesFacts,
     Serving,
-    Source,
+    SourceFacts,
     Starts,
-    Target,
+    TargetFacts,
     Unread,
 )
+from adapter.cli.doctor.options import COMMAND
 from adapter.cli.doctor.stage import Hop, State, seconds
 from adapter.errors import InputError
 from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scalar
@@ -55,9 +56,9 @@ WELL = [
     {"type": "ScalingLimited", "status": "False", "reason": "DesiredWithinRange"},
 ]
 OURS = Serving("custom.metrics.k8s.io", "Fastpath", ours=True)
-GOOD = Answer(4, 0.04, 0.0)
+GOOD = AnswerFacts(4, 0.04, 0.0)
 PERIOD = Period(15.0, "the default")
-SOURCE = Source("rules[0]", "sum(rate(load[1m])) by (pod)", 60.0, Series(True, 15.0, 4.0))
+SOURCE = SourceFacts("rules[0]", "sum(rate(load[1m])) by (pod)", 60.0, SeriesFacts(True, 15.0, 4.0))
 LEADERS = (Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),)
 FLOOR_SERVING = Serving("external.metrics.k8s.io", "Fastpath", ours=True)
 
@@ -92,16 +93,16 @@ def load(**changes: Any) -> MetricFacts:
 
 
 def facts(*metrics: MetricFacts, **changes: Any) -> Facts:
-    target = Target(4, "app=web", 4, Starts(12.0, 20.0, 4))
+    target = TargetFacts(4, "app=web", 4, Starts(12.0, 20.0, 4))
     return Facts(hpa(), target, metrics or (load(),), PERIOD, 0.0, NOW)._replace(**changes)
 
 
 def boosted(*metrics: MetricFacts, **changes: Any) -> Facts:
     """Return a boosted autoscaler with which all is well; `changes` are of its Boost."""
     document = hpa(LOAD, HANDSHAKE, mode="boost")
-    floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, Answer(1, 0.01))
+    floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, AnswerFacts(1, 0.01))
     shaken = model.handshake_of("web", document.spec)
-    boost = Boost(model.wishes_of(document.metadata.annotations), shaken, floor, LEADERS)
+    boost = BoostFacts(model.wishes_of(document.metadata.annotations), shaken, floor, LEADERS)
     return facts(*metrics, hpa=document, boost=boost._replace(**changes))
 
 
@@ -116,7 +117,8 @@ def times(found: Examination, name: str) -> tuple[float, float]:
     return took.usual, took.most
 
 
-# -- the way, hop by hop --------------------------------------------------------------------------------------------------
+# -- the way, hop by hop
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_plain_way_adds_up() -> None:
@@ -158,7 +160,7 @@ def test_a_rule_that_pods_could_answer_themselves() -> None:
 
 def test_metrics_server_is_not_beaten_by_boost() -> None:
     server = Serving("metrics.k8s.io", "metrics-server")
-    cpu = MetricFacts("cpu", spec_of(CPU), server, Answer(4, 0.02, window=15.0, age=8.0))
+    cpu = MetricFacts("cpu", spec_of(CPU), server, AnswerFacts(4, 0.02, window=15.0, age=8.0))
     found = finding.examine(boosted(cpu))
     assert times(found, "scrape") == (7.5, 15.0)
     assert times(found, "window") == (7.5, 15.0)
@@ -172,7 +174,7 @@ def test_metrics_server_is_not_beaten_by_boost() -> None:
 
 def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None:
     ours = Serving("metrics.k8s.io", "Fastpath", ours=True)
-    cpu = MetricFacts("cpu", spec_of(CPU), ours, Answer(4, 0.02, window=180.0))
+    cpu = MetricFacts("cpu", spec_of(CPU), ours, AnswerFacts(4, 0.02, window=180.0))
     found = finding.examine(boosted(cpu))
     assert (hop(found, "scrape").took, times(found, "window")) == (None, (90.0, 180.0))
     assert times(found, "decision") == (0.5, 1.0)
@@ -190,7 +192,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             id="a long window",
         ),
         pytest.param(
-            {"series": Series(True, 60.0, 4.0)},
+            {"series": SeriesFacts(True, 60.0, 4.0)},
             "window",
             State.WARNING,
             "often holds fewer than two samples",
@@ -198,7 +200,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             id="a window of one sample",
         ),
         pytest.param(
-            {"lookback": 240.0, "series": Series(True, 60.0, 4.0)},
+            {"lookback": 240.0, "series": SeriesFacts(True, 60.0, 4.0)},
             "scrape",
             State.WARNING,
             "a sample every 60 s",
@@ -206,7 +208,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             id="a slow scrape",
         ),
         pytest.param(
-            {"series": Series(True, 15.0, 95.0)},
+            {"series": SeriesFacts(True, 15.0, 95.0)},
             "scrape",
             State.WARNING,
             "the newest sample is 95 s old",
@@ -214,7 +216,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             id="stale samples",
         ),
         pytest.param(
-            {"series": Series(False)},
+            {"series": SeriesFacts(False)},
             "scrape",
             State.FAULT,
             "no sample now of what rules[0] reads",
@@ -247,7 +249,7 @@ def test_what_is_not_known_is_said_and_makes_the_total_a_lower_bound() -> None:
 
 
 def test_young_series_and_an_unread_rule_are_no_guess() -> None:
-    young = finding.examine(facts(load(source=SOURCE._replace(series=Series(True, None, 2.0)))))
+    young = finding.examine(facts(load(source=SOURCE._replace(series=SeriesFacts(True, None, 2.0)))))
     assert hop(young, "scrape").took is None
     assert times(young, "window") == (30.0, 60.0)
     unread = finding.examine(facts(load(source=Unread("the rules cannot be read"))))
@@ -256,7 +258,7 @@ def test_young_series_and_an_unread_rule_are_no_guess() -> None:
 
 
 def test_an_engine_that_hides_the_newest_may_hide_all_there_is() -> None:
-    found = finding.examine(facts(load(source=SOURCE._replace(series=Series(False))), delay=30.0))
+    found = finding.examine(facts(load(source=SOURCE._replace(series=SeriesFacts(False))), delay=30.0))
     assert found.diagnosis.startswith(
         "Prometheus has no sample now, and queries do not see the last 30 s, of what rules[0] reads: "
     )
@@ -285,14 +287,14 @@ def test_the_latest_sample_waits_for_no_window() -> None:
     ("changes", "state", "text"),
     [
         pytest.param(
-            {"answer": Answer(0, 0.1, error="404: not found", status=404)},
+            {"answer": AnswerFacts(0, 0.1, error="404: not found", status=404)},
             State.FAULT,
             "Fastpath has no value: 404: not found",
             id="unknown metric",
         ),
         pytest.param(
             {
-                "answer": Answer(0, 0.1, error="503", status=503),
+                "answer": AnswerFacts(0, 0.1, error="503", status=503),
                 "serving": OURS._replace(fault="MissingEndpoints"),
             },
             State.FAULT,
@@ -301,11 +303,11 @@ def test_the_latest_sample_waits_for_no_window() -> None:
         ),
         pytest.param(
             {
-                "answer": Answer(0, 0.1, error="404", status=404),
+                "answer": AnswerFacts(0, 0.1, error="404", status=404),
                 "serving": Serving("custom.metrics.k8s.io", ""),
             },
             State.FAULT,
-            "nobody serves custom.metrics.k8s.io",
+            "no APIService is registered for custom.metrics.k8s.io",
             id="nobody",
         ),
         pytest.param(
@@ -315,21 +317,21 @@ def test_the_latest_sample_waits_for_no_window() -> None:
             id="an answer is proof enough",
         ),
         pytest.param(
-            {"answer": Answer(0, 0.1, error="you may not", status=403)},
+            {"answer": AnswerFacts(0, 0.1, error="you may not", status=403)},
             State.UNKNOWN,
             "you may not read the metric: you may not",
             id="forbidden",
         ),
         pytest.param(
-            {"answer": Answer(0, 0.1)}, State.FAULT, "Fastpath answers without a value", id="no value"
+            {"answer": AnswerFacts(0, 0.1)}, State.FAULT, "Fastpath answers without a value", id="no value"
         ),
         pytest.param(
-            {"answer": Answer(3, 0.1)},
+            {"answer": AnswerFacts(3, 0.1)},
             State.WARNING,
             "Fastpath answered in 0.1 s, for 3 of 4 ready pods",
             id="a part",
         ),
-        pytest.param({"answer": Answer(4, 2.0)}, State.WARNING, "Fastpath answered in 2 s", id="slow"),
+        pytest.param({"answer": AnswerFacts(4, 2.0)}, State.WARNING, "Fastpath answered in 2 s", id="slow"),
         pytest.param({"answer": Unread("why")}, State.UNKNOWN, "why", id="not asked"),
         pytest.param(
             {"serving": Unread("forbidden")},
@@ -355,9 +357,10 @@ def test_boost_without_knowing_who_serves() -> None:
     assert hop(found, "decision").took is None
 
 
-# -- boosting -------------------------------------------------------------------------------------------------------------
+# -- boosting ------------------------------------------------------------------------------------------------
+# -------------
 
-GONE = Answer(0, 1.0, error="503 ServiceUnavailable", status=503)
+GONE = AnswerFacts(0, 1.0, error="503 ServiceUnavailable", status=503)
 
 
 def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
@@ -443,7 +446,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
             id="demoted once",
         ),
         pytest.param(
-            {"floor": MetricFacts("f", spec_of(HANDSHAKE), FLOOR_SERVING, Answer(1, 0.01, 8.0))},
+            {"floor": MetricFacts("f", spec_of(HANDSHAKE), FLOOR_SERVING, AnswerFacts(1, 0.01, 8.0))},
             State.OK,
             "the handshake is right and answers; 8 replicas held",
             id="a floor",
@@ -451,7 +454,10 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
         pytest.param(
             {
                 "floor": MetricFacts(
-                    "f", spec_of(HANDSHAKE), FLOOR_SERVING, Answer(0, 0.01, error="you may not", status=403)
+                    "f",
+                    spec_of(HANDSHAKE),
+                    FLOOR_SERVING,
+                    AnswerFacts(0, 0.01, error="you may not", status=403),
                 )
             },
             State.UNKNOWN,
@@ -479,7 +485,7 @@ def test_beside_another_autoscaler_nothing_is_raised() -> None:
 
 def test_an_external_api_of_somebody_else() -> None:
     keda = Serving("external.metrics.k8s.io", "KEDA")
-    floor = MetricFacts("f", spec_of(HANDSHAKE), keda, Answer(0, 0.1, error="404", status=404))
+    floor = MetricFacts("f", spec_of(HANDSHAKE), keda, AnswerFacts(0, 0.1, error="404", status=404))
     found = finding.examine(boosted(floor=floor))
     assert "served by KEDA, not by Fastpath" in found.diagnosis
     assert found.change == "take the other handshake: fastpath boost --handshake object HPA.yaml"
@@ -488,7 +494,7 @@ def test_an_external_api_of_somebody_else() -> None:
 def test_a_custom_api_of_somebody_else() -> None:
     other = Serving("custom.metrics.k8s.io", "prometheus-adapter")
     itself = model.handshake("web", model.OBJECT)
-    floor = MetricFacts("f", itself, other, Answer(0, 0.1, error="404", status=404))
+    floor = MetricFacts("f", itself, other, AnswerFacts(0, 0.1, error="404", status=404))
     found = finding.examine(boosted(floor=floor))
     assert found.change == "take the other handshake: fastpath boost --handshake external HPA.yaml"
 
@@ -497,7 +503,7 @@ def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
     wishes = model.wishes_of({"fastpath.io/mode": "boost", "fastpath.io/hold": "2h"})
     found = finding.examine(boosted(wishes=wishes))
     assert "fastpath.io/hold" in found.diagnosis
-    assert found.change == "mend the annotation"
+    assert found.change == "fix the annotation"
 
 
 def test_advice_is_no_boost() -> None:
@@ -514,12 +520,18 @@ def test_advice_is_no_boost() -> None:
         (
             ["Pods", ""],
             "floor",
-            "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (the HPA has no value of it)",
+            (
+                "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (the HPA has no value "
+                "of it)"
+            ),
         ),
         (
             ["", ""],
             "floor",
-            "Fastpath is stopped or unreachable: no metric answers, so the HPA neither grows nor shrinks (the HPA has no value of it)",
+            (
+                "Fastpath is stopped or unreachable: no metric answers, so the HPA neither grows nor "
+                "shrinks (the HPA has no value of it)"
+            ),
         ),
         (["Pods", "External"], "boost", "the handshake is right; you may not read the floor"),
         ([], "boost", "the handshake is right; you may not read the floor"),
@@ -528,7 +540,7 @@ def test_advice_is_no_boost() -> None:
 def test_who_may_not_read_metrics_is_told_what_the_controller_says(
     statuses: list[str], name: str, text: str
 ) -> None:
-    forbidden = Answer(0, 0.1, error="you may not", status=403)
+    forbidden = AnswerFacts(0, 0.1, error="you may not", status=403)
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, forbidden)
     document = hpa(LOAD, HANDSHAKE, mode="boost")
     current = msgspec.convert([{"type": each} for each in statuses], tuple[MetricStatus, ...])
@@ -541,7 +553,8 @@ def test_who_may_not_read_metrics_is_told_what_the_controller_says(
     assert hop(found, "metrics API").state is wanted
 
 
-# -- the autoscaler itself ------------------------------------------------------------------------------------------------
+# -- the autoscaler itself
+# ------------------------------------------------------------------------------------------------
 
 
 def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
@@ -611,7 +624,7 @@ def test_the_cause_comes_before_what_the_controller_makes_of_it() -> None:
     failing = hpa(
         conditions=_with(ScalingActive=("False", "FailedGetPodsMetric", "unable to get metric load"))
     )
-    gone = load(answer=Answer(0, 0.1, error="404: not found", status=404))
+    gone = load(answer=AnswerFacts(0, 0.1, error="404: not found", status=404))
     assert finding.examine(facts(gone, hpa=failing)).diagnosis == "Fastpath has no value: 404: not found"
 
 
@@ -677,7 +690,8 @@ def test_growth(policies: list[Policy], current: int, goal: int, took: int) -> N
     assert shared.growth_seconds(Rules(0, "Max", tuple(policies)), current, goal) == took
 
 
-# -- how it is told -------------------------------------------------------------------------------------------------------
+# -- how it is told
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_one_autoscaler_is_told_hop_by_hop() -> None:
@@ -695,7 +709,8 @@ def test_one_autoscaler_is_told_hop_by_hop() -> None:
         "in all            57 s    110 s\n"
         "\n"
         "diagnosis: most of 57 s is window, 30 s: rules[0] looks back over 60 s\n"
-        "change:    boost it: kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f - (saves 7 s)\n"
+        "change:    boost it: kubectl -n shop get hpa web -o yaml | fastpath boost - | kubectl apply -f "
+        "- (saves 7 s)\n"
     )
 
 
@@ -719,7 +734,7 @@ def test_a_fault_without_advice_has_no_change() -> None:
 
 def test_many_metrics_have_a_total_each() -> None:
     cpu = MetricFacts(
-        "cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), Answer(4, 0.0, window=15.0)
+        "cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), AnswerFacts(4, 0.0, window=15.0)
     )
     text = report.render(finding.examine(facts(load(), cpu)))
     lines = text.splitlines()
@@ -771,33 +786,36 @@ def test_seconds(value: float, text: str) -> None:
     assert seconds(value) == text
 
 
-# -- the command line -----------------------------------------------------------------------------------------------------
+# -- the command line
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_the_command_line() -> None:
-    options = flags.parse_doctor(
-        ["shop/web", "--prometheus-url=http://p:9090", "--config=a.yaml", "--config", "b.yaml", "--json"]
+    options, notices = COMMAND.parse(
+        ["shop/web", "--prometheus-url=http://p:9090", "--config=a.yaml", "--config", "b.yaml", "-o", "json"]
     )
-    assert (options.namespace, options.name, options.json) == ("shop", "web", True)
-    assert (options.files, options.asks_prometheus) == (("a.yaml", "b.yaml"), True)
-    assert options.options.prometheus_url == "http://p:9090"
-    everything = flags.parse_doctor([])
-    assert (everything.namespace, everything.name, everything.files, everything.asks_prometheus) == (
-        "",
-        "",
-        (),
-        False,
-    )
-    assert flags.parse_doctor(["shop"]).namespace == "shop"
+    assert (options.target, options.output) == (("shop", "web"), "json")
+    assert (options.config, options.prometheus_url) == (("a.yaml", "b.yaml"), "http://p:9090")
+    assert notices == ()
+    everything, _ = COMMAND.parse([])
+    assert (everything.target, everything.config, everything.prometheus_url) == (("", ""), (), "")
+    assert COMMAND.parse(["shop"])[0].target == ("shop", "")
+
+
+def test_the_former_flag_for_json_is_deprecated() -> None:
+    options, notices = COMMAND.parse(["--json"])
+    assert options.output == "json"
+    assert notices == ("Flag --json has been deprecated, use -o json",)
+    assert COMMAND.parse(["--json=false"])[0].output == "text"
 
 
 @pytest.mark.parametrize(
     ("argv", "place"),
     [
-        (["shop/"], "NS/NAME"),
-        (["/web"], "NS/NAME"),
-        (["a/b/c"], "NS/NAME"),
-        (["a/b", "c/d"], "NS/NAME"),
+        (["shop/"], "NAMESPACE/NAME"),
+        (["/web"], "NAMESPACE/NAME"),
+        (["a/b/c"], "NAMESPACE/NAME"),
+        (["a/b", "c/d"], "NAMESPACE/NAME"),
         (["--namespace="], "--namespace"),
         (["--horizontal-pod-autoscaler-sync-period=-1s"], "--horizontal-pod-autoscaler-sync-period"),
         (["--horizontal-pod-autoscaler-sync-period=x"], "--horizontal-pod-autoscaler-sync-period"),
@@ -807,7 +825,7 @@ def test_the_command_line() -> None:
 )
 def test_faults_of_the_command_line(argv: list[str], place: str) -> None:
     with pytest.raises(InputError) as raised:
-        flags.parse_doctor(argv)
+        COMMAND.parse(argv)
     assert [fault.path for fault in raised.value.faults] == [place]
 
 
@@ -818,4 +836,4 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(default https://localhost)" not in text
     assert "Without it the rules are read from the ConfigMap of the server behind the metrics APIs" in text
     assert "Without it Prometheus is not asked, and the hops scrape and engine stay unknown" in text
-    assert "A hop is unknown where its source is not given" in text
+    assert "A hop is unknown if its source is not given" in text

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 from adapter.boost.floor import Demotion, FloorEntry, encode_entry
 from adapter.cli import main
 from adapter.cli.doctor.cluster import option_of
-from adapter.cli.doctor.codec import Pod
+from adapter.cli.doctor.codec import PodDocument
 from adapter.cli.doctor.read import starts_of
 from adapter.cli.doctor.sources import selectors_of
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -128,7 +128,10 @@ class Verb:
 
 
 class Behind:
-    """The server behind the APIServices: values for what it is asked; `floor` None answers as a stopped Fastpath."""
+    """The server behind the APIServices: values for what it is asked.
+
+    `floor` None answers as a stopped Fastpath.
+    """
 
     def __init__(self) -> None:
         self.floor: str | None = "0"
@@ -288,7 +291,8 @@ def lead(cluster: Cluster, *, holder: str = "scaler-0_1", name: str = "fastpath-
     )
 
 
-# -- the way is read ------------------------------------------------------------------------------------------------------
+# -- the way is read
+# ------------------------------------------------------------------------------------------------------
 
 
 async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
@@ -296,7 +300,7 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
 ) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS, CPU, QUEUE, HITS, TENANTS))
-    finished = await run("shop/web", "--json")
+    finished = await run("shop/web", "-o", "json")
     assert (finished.status, finished.err) == (0, "")
     found = json.loads(finished.out)
     assert [each["metric"] for each in found["metrics"]] == [
@@ -345,11 +349,11 @@ async def test_nothing_is_changed(cluster: Cluster, server: Behind, run: Verb) -
 
 async def test_rules_from_files_win(cluster: Cluster, server: Behind, run: Verb, tmp_path: Path) -> None:
     cluster.create(hpa("web", REQUESTS))
-    untold = await run("shop/web", "--json")
+    untold = await run("shop/web", "-o", "json")
     assert "give them with --config" in untold.hops()["scrape"]["finding"]
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES.replace("[2m]", "[45s]"))
-    told = await run("shop/web", "--json", f"--config={rules}")
+    told = await run("shop/web", "-o", "json", f"--config={rules}")
     assert told.hops()["window"]["mostSeconds"] == 45.0
 
 
@@ -357,14 +361,14 @@ async def test_rules_from_files_win(cluster: Cluster, server: Behind, run: Verb,
 async def test_a_folder_of_rules(cluster: Cluster, server: Behind, run: Verb, path: str) -> None:
     serve_rules(cluster, path=path)
     cluster.create(hpa("web", REQUESTS))
-    assert (await run("shop/web", "--json")).hops()["window"]["mostSeconds"] == 120.0
+    assert (await run("shop/web", "-o", "json")).hops()["window"]["mostSeconds"] == 120.0
 
 
 async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run: Verb) -> None:
     serve_rules(cluster)
     strange = json.loads(json.dumps(REQUESTS).replace("http_requests_per_second", "strange"))
     cluster.create(hpa("web", strange))
-    assert (await run("shop/web", "--json")).hops()["scrape"][
+    assert (await run("shop/web", "-o", "json")).hops()["scrape"][
         "finding"
     ] == "no rule that was read makes strange for pods"
 
@@ -372,7 +376,7 @@ async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run
 async def test_a_prometheus_that_nobody_answers_for(cluster: Cluster, server: Behind, run: Verb) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS))
-    hops = (await run("shop/web", "--json", "--prometheus-url=http://127.0.0.1:1")).hops()
+    hops = (await run("shop/web", "-o", "json", "--prometheus-url=http://127.0.0.1:1")).hops()
     assert hops["scrape"]["finding"].startswith("Prometheus cannot be asked: ")
     assert hops["window"]["mostSeconds"] == 120.0
 
@@ -405,7 +409,7 @@ async def test_rules_that_make_no_query(
     assert written in RULES
     rules.write_text(RULES.replace(written, instead))
     cluster.create(hpa("web", metric))
-    told = (await run("shop/web", "--json", f"--config={rules}")).hops()["scrape"]
+    told = (await run("shop/web", "-o", "json", f"--config={rules}")).hops()["scrape"]
     assert (told["state"], told["finding"].startswith(finding)) == ("unknown", True), told
 
 
@@ -415,7 +419,7 @@ async def test_a_rule_that_scrapes_pods(cluster: Cluster, server: Behind, run: V
     direct = "(<<.GroupBy>>)'\n  scrape: {port: metrics, interval: 2s}"
     rules.write_text(RULES.replace("(<<.GroupBy>>)'", direct, 1))
     cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
-    hops = (await run("shop/web", "--json", f"--config={rules}")).hops()
+    hops = (await run("shop/web", "-o", "json", f"--config={rules}")).hops()
     assert (hops["scrape"]["mostSeconds"], hops["window"]["mostSeconds"]) == (2.0, 10.0)
 
 
@@ -453,13 +457,16 @@ async def test_the_period_of_the_controller(
     spec = {"containers": [{"name": "kcm", "command": command}]}
     cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     cluster.create(hpa("web", CPU))
-    decision = (await run("shop/web", "--json")).hops()["decision"]
+    decision = (await run("shop/web", "-o", "json")).hops()["decision"]
     assert (decision["mostSeconds"], says in decision["finding"]) == (seconds, True)
-    said = (await run("shop/web", "--json", "--horizontal-pod-autoscaler-sync-period=30s")).hops()["decision"]
+    said = (await run("shop/web", "-o", "json", "--horizontal-pod-autoscaler-sync-period=30s")).hops()[
+        "decision"
+    ]
     assert (said["mostSeconds"], "as you said" in said["finding"]) == (30.0, True)
 
 
-# -- boosting -------------------------------------------------------------------------------------------------------------
+# -- boosting ------------------------------------------------------------------------------------------------
+# -------------
 
 
 async def test_a_boosted_one(cluster: Cluster, server: Behind, run: Verb) -> None:
@@ -467,7 +474,7 @@ async def test_a_boosted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
     lead(cluster)
     server.floor = "6"
     cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
-    finished = await run("shop/web", "--json")
+    finished = await run("shop/web", "-o", "json")
     assert finished.hops()["boost"]["finding"] == "the handshake is right and answers; 6 replicas held"
     assert finished.hops()["decision"]["mostSeconds"] == 1.0
     assert finished.status == 0
@@ -504,7 +511,7 @@ async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, 
         },
     }
     cluster.create(hpa("web", CPU, handshake, mode="boost"))
-    assert "4 replicas held" in (await run("shop/web", "--json")).hops()["boost"]["finding"]
+    assert "4 replicas held" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
     asked = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
     assert asked in server.targets
 
@@ -521,7 +528,7 @@ async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
     )
     assert (
         "kustomize-controller took raises back"
-        in (await run("shop/web", "--json")).hops()["boost"]["finding"]
+        in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
     )
 
 
@@ -533,14 +540,14 @@ async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> 
     lead(cluster, name="fastpath-scaler-2-of-2", holder="")
     lead(cluster, name="fastpath-scaler-old-2-of-2")
     lead(cluster, name="another")
-    found = (await run("shop/web", "--json")).hops()["boost"]
+    found = (await run("shop/web", "-o", "json")).hops()["boost"]
     assert found["finding"] == "the handshake is right and answers; no raise is held"
-    found = (await run("shop/idle", "--json")).hops()["boost"]
+    found = (await run("shop/idle", "-o", "json")).hops()["boost"]
     assert (
         found["finding"] == "nothing decides for it: the Lease fastpath/fastpath-scaler-2-of-2 has no holder"
     )
     cluster.delete("Lease", "fastpath-scaler-2-of-2", "fastpath")
-    found = (await run("shop/idle", "--json")).hops()["boost"]
+    found = (await run("shop/idle", "-o", "json")).hops()["boost"]
     assert found["finding"] == "nothing decides for it: there is no Lease of its shard"
 
 
@@ -548,21 +555,22 @@ async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behi
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
     lead(cluster, name="fastpath-scaler-1-of-2", holder="")
     lead(cluster)
-    assert "is right" in (await run("shop/web", "--json")).hops()["boost"]["finding"]
+    assert "is right" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
 
 
-# -- other autoscalers ----------------------------------------------------------------------------------------------------
+# -- other autoscalers
+# ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_rival_and_an_owner(cluster: Cluster, run: Verb) -> None:
     cluster.create(hpa("web", CPU))
     owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1"}
     cluster.create(hpa("keda-web", CPU, ownerReferences=[owner]))
-    assert (await run("shop/web", "--json")).hops()["autoscaler"][
+    assert (await run("shop/web", "-o", "json")).hops()["autoscaler"][
         "finding"
     ] == "keda-web scales Deployment web too"
     cluster.delete("HorizontalPodAutoscaler", "web", "shop")
-    owned = (await run("shop/keda-web", "--json")).hops()["autoscaler"]
+    owned = (await run("shop/keda-web", "-o", "json")).hops()["autoscaler"]
     assert "KEDA's ScaledObject web owns it" in owned["finding"]
 
 
@@ -573,7 +581,7 @@ async def test_an_owner_keeps_an_autoscaler_from_being_boosted(
     marked = hpa("web", CPU, HANDSHAKE, mode="boost")
     marked["metadata"]["labels"] = {"scaledobject.keda.sh/name": "web"}
     cluster.create(marked)
-    hops = (await run("shop/web", "--json")).hops()
+    hops = (await run("shop/web", "-o", "json")).hops()
     assert (
         hops["boost"]["finding"]
         == "it is only advised: it belongs to the ScaledObject web, which writes its spec"
@@ -595,7 +603,7 @@ async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run
     ]
     one = await run("elsewhere")
     assert [line.split()[0] for line in one.out.splitlines()] == ["autoscaler", "elsewhere/idle"]
-    assert [each["name"] for each in json.loads((await run("--json")).out)] == ["idle", "web"]
+    assert [each["name"] for each in json.loads((await run("-o", "json")).out)] == ["idle", "web"]
 
 
 async def test_one_that_is_not_there(cluster: Cluster, run: Verb) -> None:
@@ -617,7 +625,7 @@ async def test_nothing_to_examine_says_where(cluster: Cluster, run: Verb) -> Non
     none = "there are no HorizontalPodAutoscalers and no FastPathAutoscalers in"
     assert await run() == (0, f"{none} the cluster\n", "")
     assert await run("shop") == (0, f"{none} namespace shop\n", "")
-    assert await run("shop", "--json") == (0, "[]\n", "")
+    assert await run("shop", "-o", "json") == (0, "[]\n", "")
     cluster.forbid("get", "namespaces")
     assert await run("nowhere") == (0, f"{none} namespace nowhere\n", "")
 
@@ -632,11 +640,15 @@ async def test_files_of_rules_are_opened_first(
     assert not cluster.requests
 
 
-# -- FastPathAutoscalers --------------------------------------------------------------------------------------------------
+# -- FastPathAutoscalers
+# --------------------------------------------------------------------------------------------------
 
 
 def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto", **condition: str) -> None:
-    """Create the kind if it is not there, and an autoscaler of it; `condition` is one that is not as at rest."""
+    """Create the kind if it is not there, and an autoscaler of it.
+
+    `condition` is one that is not as at rest.
+    """
     if not any(
         each["metadata"]["name"].startswith("fastpath") for each in cluster.list("CustomResourceDefinition")
     ):
@@ -685,7 +697,7 @@ async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
         in native.out
     )
     assert "boost it" not in native.out.partition("diagnosis:")[2]
-    fast = await run("shop/fast", "--json")
+    fast = await run("shop/fast", "-o", "json")
     found = json.loads(fast.out)
     assert (fast.status, found["kind"], found["state"]) == (1, "FastPathAutoscaler", "fault")
     assert found["diagnosis"] == (
@@ -701,7 +713,7 @@ async def test_beside_a_fast_autoscaler_nothing_is_raised(
     lead(cluster)
     fpa(cluster, "fast")
     cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
-    assert (await run("shop/web", "--json")).hops()["decision"]["mostSeconds"] == 15.0
+    assert (await run("shop/web", "-o", "json")).hops()["decision"]["mostSeconds"] == 15.0
 
 
 async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Verb) -> None:
@@ -739,7 +751,7 @@ async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Verb
     assert rows == [["shop/web", "-"], ["shop/fast", "fast-scaler"], ["shop/web", "fast-scaler"]]
     assert "FastPathAutoscaler: fastpath explain shop/fast" in finished.out
     assert "fast-scaler (paused)" in finished.out
-    assert [each["kind"] for each in json.loads((await run("shop", "--json")).out)] == [
+    assert [each["kind"] for each in json.loads((await run("shop", "-o", "json")).out)] == [
         "HorizontalPodAutoscaler",
         "FastPathAutoscaler",
         "FastPathAutoscaler",
@@ -747,7 +759,7 @@ async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Verb
     both = await run("shop/web")
     assert "shop/web scales Deployment web" in both.out
     assert "shop/web is a FastPathAutoscaler" in both.out
-    assert len(json.loads((await run("shop/web", "--json")).out)) == 2
+    assert len(json.loads((await run("shop/web", "-o", "json")).out)) == 2
 
 
 @pytest.mark.parametrize(
@@ -780,7 +792,7 @@ async def test_conditions_of_a_fast_autoscaler(
 ) -> None:
     lead(cluster)
     fpa(cluster, "web", **condition)
-    finished = await run("shop/web", "--json")
+    finished = await run("shop/web", "-o", "json")
     found = json.loads(finished.out)
     assert (found["state"], found["diagnosis"]) == (state, diagnosis)
     assert finished.status == (1 if state == "fault" else 0)
@@ -812,7 +824,8 @@ async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server
     )
 
 
-# -- few rights -----------------------------------------------------------------------------------------------------------
+# -- few rights
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -833,7 +846,7 @@ async def test_what_may_not_be_read_is_said(
     lead(cluster)
     cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
     cluster.forbid(verb, resource)
-    finished = await run("shop/web", "--json")
+    finished = await run("shop/web", "-o", "json")
     assert finished.hops()[hop]["state"] == state, finished.out
     assert finished.status == 0
 
@@ -842,7 +855,9 @@ async def test_no_right_to_see_all_autoscalers(cluster: Cluster, run: Verb) -> N
     cluster.forbid("list", "horizontalpodautoscalers")
     finished = await run()
     assert finished.status == 1
-    assert finished.err.startswith("fastpath doctor: name a namespace: ")
+    assert finished.err.startswith(
+        "fastpath doctor: listing HPAs cluster-wide is forbidden; pass a namespace: "
+    )
 
 
 async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:
@@ -852,18 +867,19 @@ async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:
     assert "503" in finished.err
 
 
-# -- small things ---------------------------------------------------------------------------------------------------------
+# -- small things
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
-    def pod(took: float, restarts: int = 0) -> Pod:
+    def pod(took: float, restarts: int = 0) -> PodDocument:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": timestamp(EPOCH + took)}
         return msgspec.convert(
             {
                 "metadata": {"creationTimestamp": timestamp(EPOCH)},
                 "status": {"conditions": [ready], "containerStatuses": [{"restartCount": restarts}]},
             },
-            Pod,
+            PodDocument,
             dec_hook=decode_scalar,
         )
 

@@ -62,7 +62,8 @@ def test_a_result() -> None:
                 "type": "ScalingActive",
                 "status": "True",
                 "reason": "ValidMetricFound",
-                "message": "the HPA was able to successfully calculate a replica count from external metric queue(nil)",
+                "message": "the HPA was able to successfully calculate a replica count from external metric "
+                "queue(nil)",
             },
             {
                 "type": "ScalingLimited",
@@ -177,12 +178,19 @@ def test_an_error() -> None:
                 "  from 2 to 4: external metric queue(nil) above target",
                 "",
                 "conditions",
-                "  AbleToScale True (SucceededRescale): the HPA controller was able to update the target scale to 4",
                 (
-                    "  ScalingActive True (ValidMetricFound): the HPA was able to successfully calculate a replica count "
+                    "  AbleToScale True (SucceededRescale): the HPA controller was able to update the "
+                    "target scale to 4"
+                ),
+                (
+                    "  ScalingActive True (ValidMetricFound): the HPA was able to successfully "
+                    "calculate a replica count "
                     "from external metric queue(nil)"
                 ),
-                "  ScalingLimited False (DesiredWithinRange): the desired count is within the acceptable range",
+                (
+                    "  ScalingLimited False (DesiredWithinRange): the desired count is within the "
+                    "acceptable range"
+                ),
                 "",
                 "events",
                 "  Normal SuccessfulRescale: New size: 4; reason: external metric queue(nil) above target",
@@ -199,7 +207,10 @@ def test_an_error() -> None:
                 "  stays 2",
                 "",
                 "conditions",
-                "  AbleToScale True (SucceededGetScale): the HPA controller was able to get the target's current scale",
+                (
+                    "  AbleToScale True (SucceededGetScale): the HPA controller was able to get the "
+                    "target's current scale"
+                ),
                 "  ScalingActive False (InvalidSelector): the HPA target's scale is missing a selector",
                 "",
                 "events",
@@ -228,10 +239,14 @@ def test_an_error() -> None:
                 "conditions",
                 "  AbleToScale True (ReadyForNewScale): recommended size matches current size",
                 (
-                    "  ScalingActive True (ValidMetricFound): the HPA was able to successfully calculate a replica count "
+                    "  ScalingActive True (ValidMetricFound): the HPA was able to successfully "
+                    "calculate a replica count "
                     "from external metric queue(nil)"
                 ),
-                "  ScalingLimited False (DesiredWithinRange): the desired count is within the acceptable range",
+                (
+                    "  ScalingLimited False (DesiredWithinRange): the desired count is within the "
+                    "acceptable range"
+                ),
             ],
         ),
     ],

@@ -15,7 +15,7 @@ from tests.support import tools
 
 
 def test_a_bad_duration_is_refused() -> None:
-    with pytest.raises(InputError, match="--for: 20: expected a duration such as 60s"):
+    with pytest.raises(InputError, match='--for: "20": expected a Go duration such as 30s'):
         verb.main(["--for", "20"])
 
 

@@ -3,23 +3,21 @@
 import pytest
 
 from adapter import errors
-from adapter.config import flags
-from adapter.config.flag_table import TABLE
-from adapter.config.options import Options
+from adapter.config.options import SERVE, Options
 
 
 def parse(*argv: str) -> Options:
-    return flags.parse_flags(["--config=rules.yaml", *argv])[0]
+    return SERVE.parse(["--config=rules.yaml", *argv])[0]
 
 
 def refused(*argv: str) -> list[str]:
     with pytest.raises(errors.InputError) as caught:
-        flags.parse_flags(["--config=rules.yaml", *argv])
+        SERVE.parse(["--config=rules.yaml", *argv])
     return [str(fault) for fault in caught.value.faults]
 
 
 def test_names_and_defaults_are_those_of_the_kubernetes_controllers() -> None:
-    written = {name: flag.default for name, flag in TABLE.items() if name.startswith("leader-elect")}
+    written = {name: flag.default for name, flag in SERVE.table.items() if name.startswith("leader-elect")}
     assert written == {
         "leader-elect": "true",
         "leader-elect-lease-duration": "15s",

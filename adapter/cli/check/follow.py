@@ -1,23 +1,67 @@
-"""The part of `fastpath check --why` that follows a served custom metric to the values of objects."""
+"""The part of `fastpath check --why` that follows a served metric to the values that an autoscaler gets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter.cli.check import empty, report
-from adapter.cli.check.empty import ALL, Value, Wanted
+from adapter.cli.check.empty import Value
 from adapter.cli.check.session import SHOWN_VALUES, Inquiry
+from adapter.cli.check.wanted import ALL, Wanted, build_query
 from adapter.config.rules_file import OnNaN
-from adapter.errors import KubernetesError, TemplateError
+from adapter.errors import KubernetesError, NamingError, TemplateError
 from adapter.model import durations
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.rules.matchers import Matcher
+from adapter.rules.matchers import Matcher, join
+from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery, last_samples
-from adapter.rules.registry import CustomEntry
+from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.trace import counted, listed
 
 
-async def explain(
+async def follow_external(
+    inquiry: Inquiry, entry: ExternalEntry, namespace: str, selector: tuple[Matcher, ...]
+) -> str:
+    """Return the sentence about the metric as an autoscaler in `namespace` asks for it.
+
+    The story grows with every step.
+    """
+    rule, metric = entry.rule, inquiry.story.metric
+    place = rule.config.path
+    lines = inquiry.story.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
+    try:
+        label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
+        promql = rule.render(
+            entry.series, [*selector, *([Matcher(label, "=", namespace)] if label else [])], []
+        )
+    except NamingError:
+        return empty.no_namespace_label(place)
+    except TemplateError as error:
+        return empty.no_query(place, error)
+    result = await inquiry.ask(lines, promql, accepts_warnings=rule.accepts_warnings)
+    if result is None:
+        return inquiry.story.conclusion
+    on_nan = rule.config.on_nan
+    values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
+    lines += [
+        f"{report.show_labels(sample)}: {value.fault or value.quantity}"
+        for sample, value in list(zip(result.samples, values, strict=True))[:SHOWN_VALUES]
+    ]
+    good = [value for value in values if not value.fault]
+    if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
+        return empty.lacks_a_part(metric, len(values) - len(good), len(values))
+    if good:
+        inquiry.story.served = empty.can_be_asked_for(metric)
+        return empty.served(metric, len(good))
+    followups = empty.external_followups(entry.series, label, namespace, selector)
+    named = await inquiry.follow(lines, followups.named)
+    around = await inquiry.follow(lines, followups.around)
+    labels = inquiry.labels(rule.config.series_query, entry.series)
+    case = empty.EmptyCase(place, entry.series, label, namespace, named, around, labels, inquiry.look_back)
+    return empty.no_sample_of_external(case, join(selector))
+
+
+async def follow_objects(
     inquiry: Inquiry,
     entry: CustomEntry,
     wanted: Wanted,
@@ -25,7 +69,7 @@ async def explain(
     selector: tuple[Matcher, ...],
 ) -> str:
     """Return the sentence about an object, or all that match `objects`; the story grows with every step."""
-    query = empty.build_query(entry, wanted, selector)
+    query = build_query(entry, wanted, selector)
     if isinstance(query, str):
         return query
     names = await _names(inquiry, entry, wanted, objects)
@@ -46,7 +90,10 @@ async def explain(
 async def _names(
     inquiry: Inquiry, entry: CustomEntry, wanted: Wanted, objects: LabelSelector
 ) -> tuple[str, ...] | None:
-    """Return the objects that the API server has there, None when it was not asked; conclude where that ends the way."""
+    """Return the objects that the API server has there, None when it was not asked.
+
+    The story gets its conclusion if no value can follow.
+    """
     if inquiry.cluster is None:
         return None
     story, kind = inquiry.story, entry.resource.group_resource
@@ -65,13 +112,19 @@ async def _names(
     found = f": {listed(names)}" if names else ""
     lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{found}")
     if wanted.name == ALL and not names:
-        story.conclusion = f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare labels and namespace"
+        story.conclusion = (
+            f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare "
+            "labels and namespace"
+        )
     return names
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Prometheus' answer about some objects. `names` are those the cluster has, None when nobody asked it."""
+    """Prometheus' answer about some objects.
+
+    `names` are those the cluster has, None when it was not asked.
+    """
 
     inquiry: Inquiry
     lines: list[str]
@@ -103,7 +156,7 @@ class _Answer:
         return await self._too_old() or self._sentence(samples, values)
 
     def _exists(self) -> bool | None:
-        """Tell whether the cluster has the one object that was asked for, None when nobody knows."""
+        """Tell whether the cluster has the one object that was asked for, None when that is unknown."""
         return None if self.names is None or self.wanted.name == ALL else self.wanted.name in self.names
 
     async def _why_nothing(self) -> str:
@@ -112,21 +165,21 @@ class _Answer:
         named = await self.inquiry.follow(self.lines, followups.named)
         around = await self.inquiry.follow(self.lines, followups.around)
         labels = self.inquiry.labels(self.entry.rule.config.series_query, self.entry.series)
-        case = empty.Nothing(
-            self.query,
-            self.wanted,
-            name,
-            self.entry.resource,
+        case = empty.EmptyCase(
+            self.query.rule.path,
+            self.query.series,
+            self.query.namespace_label,
+            self.wanted.namespace,
             named,
             around,
             labels,
-            self._exists(),
             self.inquiry.look_back,
         )
-        return empty.explain_nothing(case)
+        label, resource = self.query.object_label, self.entry.resource
+        return empty.no_sample_of_object(case, self.wanted, name, label, resource, exists=self._exists())
 
     async def _too_old(self) -> str:
-        """Return the sentence for values that `maxSampleAge` leaves out, "" when there are none."""
+        """Return the sentence for values that `maxSampleAge` leaves out, "" without any."""
         rule, oldest = self.entry.rule, self.entry.rule.config.max_sample_age
         if oldest is None:
             return ""
@@ -157,7 +210,10 @@ class _Answer:
         if wanted.name != ALL:
             return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"
         lost = [name for name in self.asked if name not in values or values[name].fault]
-        number = f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a value"
+        number = (
+            f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a "
+            "value"
+        )
         why = f", {listed(lost)} not: give one of these to --object to see why" if lost else ""
         return f"{metric} of {wanted} is served: {number}{why}"
 

@@ -8,45 +8,40 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.cli.boost import json_patch, yaml_edit
-from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, Operation
+from adapter.cli.boost import json_patch, round_trip
+from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 
 
-def _edit(text: str, *operations: Operation, lines: int = 0) -> yaml_edit.Edited:
-    document = documents.read_part(lines, text, "a.yaml")
+def _edit(text: str, *operations: PatchOperation) -> round_trip.Edited:
+    document = documents.read_part(0, text, "a.yaml")
     assert isinstance(document, YAMLDocument)
-    edited = yaml_edit.edit(text, lines, document, operations)
-    again = documents.read_part(lines, edited.text, "a.yaml")
+    edited = round_trip.edit(text, document, operations)
+    again = documents.read_part(0, edited.text, "a.yaml")
     assert isinstance(again, YAMLDocument)
     assert again.value == json_patch.apply(document.value, operations)
     return edited
 
 
-def _add(path: str, value: Any) -> Operation:
-    return Operation(ADD, tuple(path.split(".")), value)
+def _add(path: str, value: Any) -> PatchOperation:
+    return PatchOperation(ADD, tuple(path.split(".")), value)
 
 
-def _replace(path: str, value: Any) -> Operation:
-    return Operation(REPLACE, tuple(path.split(".")), value)
+def _replace(path: str, value: Any) -> PatchOperation:
+    return PatchOperation(REPLACE, tuple(path.split(".")), value)
 
 
-def _remove(path: str) -> Operation:
-    return Operation(REMOVE, tuple(path.split(".")))
+def _remove(path: str) -> PatchOperation:
+    return PatchOperation(REMOVE, tuple(path.split(".")))
 
 
-IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
-    "a key at the end of a mapping": (
-        "a:\n  b: 1 # one\n\n  # end\nc: 2\n",
-        [_add("a.d", {"e": ["f"]})],
-        "a:\n  b: 1 # one\n  d:\n    e:\n    - f\n\n  # end\nc: 2\n",
-    ),
+IN_PLACE: dict[str, tuple[str, list[PatchOperation], str]] = {
     "a key at the end of the text": ("a:\n   b: 1", [_add("a.d", "x")], "a:\n   b: 1\n   d: x"),
     "a key after a block scalar": (
         "a:\n  b: |\n    text\n    more\n\nc: 2\n",
         [_add("a.d", "x")],
-        "a:\n  b: |\n    text\n    more\n  d: x\n\nc: 2\n",
+        "a:\n  b: |\n    text\n    more\n\n  d: x\nc: 2\n",
     ),
     "a key after nothing": ("a:\n  b:\nc: 2\n", [_add("a.d", "x")], "a:\n  b:\n  d: x\nc: 2\n"),
     "a key after deep nesting": (
@@ -55,7 +50,7 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
         "a:\n  b:\n  - c:\n    - {d: 1}\n    - [2, 3] # x\n  f: x\ne:\n",
     ),
     "a key in flow style": ("a: {b: 1} # x\n", [_add("a.c", {"d": "1"})], 'a: {b: 1, c: {d: "1"}} # x\n'),
-    "a key in an empty mapping": ("a: {}\n", [_add("a.c", "y")], 'a: {c: "y"}\n'),
+    "a key in an empty mapping": ("a: {}\n", [_add("a.c", "y")], 'a:\n  c: "y"\n'),
     "a key in JSON": ('{"a": {"b": "1"}}', [_add("a.c", ["é"])], '{"a": {"b": "1", "c": ["é"]}}'),
     "a key over nothing": (
         "a:\n  b: # none\nc: 1\n",
@@ -63,16 +58,20 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
         "a:\n  b: # none\n    d: x\nc: 1\n",
     ),
     "a key over null": ("a:\n  b: null\n", [_add("a.b", [{"d": "x"}])], "a:\n  b:\n  - d: x\n"),
-    "a key over an empty list": ("a:\n  b: []  # none\n", [_add("a.b", ["x"])], "a:\n  b:  # none\n  - x\n"),
+    "a key over an empty list": (
+        "a:\n  b: []  # none\n",
+        [_add("a.b", ["x"])],
+        "a:\n  b:     # none\n  - x\n",
+    ),
     "a key over null in flow style": ("a: {b: null}\n", [_add("a.b", ["x"])], "a: {b: [x]}\n"),
-    "a key over nothing in flow style": ("a: {b: , c: 1}\n", [_add("a.b", ["x"])], "a: {b: [x] , c: 1}\n"),
+    "a key over nothing in flow style": ("a: {b: , c: 1}\n", [_add("a.b", ["x"])], "a: {b: [x], c: 1}\n"),
     "text over nothing": ("a:\n  b:\n", [_replace("a.b", "x")], "a:\n  b: x\n"),
     "text over text": ("a:\n  b: y # why\n", [_replace("a.b", "x")], "a:\n  b: x # why\n"),
     "text between double quotes": ('a:\n  b: "y"\n', [_replace("a.b", "x")], 'a:\n  b: "x"\n'),
     "text over a block scalar": (
         "a:\n  b: |-\n    y\n  c: 1\n",
         [_replace("a.b", "x")],
-        "a:\n  b: x\n  c: 1\n",
+        "a:\n  b: |-\n    x\n  c: 1\n",
     ),
     "a key goes": ("a:\n  b: 1\n  c: 2 # two\n  d: 3\n", [_remove("a.c")], "a:\n  b: 1\n  d: 3\n"),
     "the last key goes, another comes": (
@@ -80,7 +79,7 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
         [_remove("a.c"), _add("a.d", ["x"])],
         "a:\n  b: 1\n  d:\n  - x",
     ),
-    "a deep key goes": ("a:\n  b:\n    c:\n    - 1\n\n  d: 3\n", [_remove("a.b")], "a:\n\n  d: 3\n"),
+    "a deep key goes": ("a:\n  b:\n    c:\n    - 1\n\n  d: 3\n", [_remove("a.b")], "a:\n  d: 3\n"),
     "the first key of a flow mapping goes": ("a: {b: 1, c: 2}\n", [_remove("a.b")], "a: {c: 2}\n"),
     "a further key of a flow mapping goes": (
         "a: {b: 1, c: [2], d: 3}\n",
@@ -88,12 +87,7 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
         "a: {b: 1, d: 3}\n",
     ),
     "the only key of a flow mapping goes": ("a: {b: 1}\n", [_remove("a.b")], "a: {}\n"),
-    "an item at the end": (
-        "a:\n  - b: 1\n    c: 2 # two\n  # end\nd: 3\n",
-        [_add("a.-", {"e": "x", "f": "y"})],
-        'a:\n  - b: 1\n    c: 2 # two\n  - e: x\n    f: "y"\n  # end\nd: 3\n',
-    ),
-    "an item at the start": ("a:\n# one\n-   1\n- 2\n", [_add("a.0", "x")], "a:\n# one\n- x\n-   1\n- 2\n"),
+    "an item at the start": ("a:\n# one\n-   1\n- 2\n", [_add("a.0", "x")], "a:\n# one\n- x\n- 1\n- 2\n"),
     "an item at the end in flow style": (
         "a: [b, {c: 1}]\n",
         [_add("a.-", {"d": "x"})],
@@ -116,13 +110,51 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
     "in a list of documents": (
         "items:\n- a: {}\n  b:\n    c: 1\n- a: 2\n",
         [_add("items.0.b.d", "x"), _replace("items.1.a", "y2"), _add("items.0.a.e", "z")],
-        "items:\n- a: {e: z}\n  b:\n    c: 1\n    d: x\n- a: y2\n",
+        "items:\n- a:\n    e: z\n  b:\n    c: 1\n    d: x\n- a: y2\n",
     ),
-    "what is only tested": ("a: 1\n", [Operation(TEST, ("a",), 1)], "a: 1\n"),
+    "what is only tested": ("a: 1\n", [PatchOperation(TEST, ("a",), 1)], "a: 1\n"),
     "an alias elsewhere": (
         "a: &x {b: 1}\nc: *x\nd:\n  e: 1\n",
         [_add("d.f", "x")],
         "a: &x {b: 1}\nc: *x\nd:\n  e: 1\n  f: x\n",
+    ),
+    "the item is an alias": (
+        "a:\n- &x {b: 1}\n- *x\n",
+        [_replace("a.1", {"c": "x"})],
+        "a:\n- {b: 1}\n- c: x\n",
+    ),
+    "the last item is an alias": ("a: &x [1]\nb:\n- *x\n", [_add("b.-", "x")], "a: &x [1]\nb:\n- *x\n- x\n"),
+    "the last line is an alias": (
+        "a: &x 1\nb: *x # same\n",
+        [_add("c", "x")],
+        "a: &x 1\nb: *x\nc: x\n      # same\n",
+    ),
+    "the first key of an item": ("- a: 1\n  b: 2\n", [_remove("0.a")], "- b: 2\n"),
+    "a dash on a line of its own": ("a:\n-\n  b: 1\n", [_add("a.-", "x")], "a:\n- b: 1\n- x\n"),
+    "a dash before a removed item": ("a:\n-\n  b: 1\n- 2\n", [_remove("a.0")], "a:\n- 2\n"),
+    "something is there": ("a:\n  b: [1]\n", [_add("a.b", [2])], "a:\n  b:\n  - 2\n"),
+    "a comma after the last": ("{a: {b: 1,}} # end\n", [_remove("a.b")], "{a: {}}      # end\n"),
+    "blank lines that count": (
+        "a:\n  b: |+\n    x\n\nc: 1\n",
+        [_add("a.d", "x")],
+        "a:\n  b: |+\n    x\n\n  d: x\nc: 1\n",
+    ),
+    "two neighbours in flow style": ("a: [1, 2, 3]\n", [_remove("a.1"), _remove("a.0")], "a: [3]\n"),
+    "the first line": ("a: 1\nb: 2", [_remove("a")], "b: 2"),
+    "an alias between lines that end as in Windows": (
+        "a: &x 1\r\nb: *x\r\n",
+        [_add("c", "x")],
+        "a: &x 1\r\nb: *x\r\nc: x\r\n",
+    ),
+    "a key at the end of a mapping": (
+        "a:\n  b: 1 # one\n\n  # end\nc: 2\n",
+        [_add("a.d", {"e": ["f"]})],
+        "a:\n  b: 1 # one\n  d:\n    e:\n    - f\n\n  # end\nc: 2\n",
+    ),
+    "an item at the end": (
+        "a:\n  - b: 1\n    c: 2 # two\n  # end\nd: 3\n",
+        [_add("a.-", {"e": "x", "f": "y"})],
+        'a:\n  - b: 1\n    c: 2 # two\n  - e: x\n    f: "y"\n  # end\nd: 3\n',
     ),
 }
 
@@ -131,10 +163,15 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
 @pytest.mark.parametrize("before", ["", "---\n", "# first\n--- # of two\n\n# begins\n"])
 def test_in_place(case: str, before: str) -> None:
     text, operations, made = IN_PLACE[case]
-    assert _edit(before + text, *operations, lines=7) == (before + made, False)
+    assert _edit(before + text, *operations) == (before + made, False)
 
 
-ANEW: dict[str, tuple[str, list[Operation], str]] = {
+def test_content_behind_the_marker() -> None:
+    made = _edit("--- {a: {b: 1,}}", _remove("a.b"))
+    assert made == ("--- {a: {}}", False)
+
+
+REWRITTEN: dict[str, tuple[str, list[PatchOperation], str]] = {
     "the mapping is an alias": (
         "a: &x # one\n  b: 1\nc: *x\n",
         [_add("c.d", "x")],
@@ -145,49 +182,28 @@ ANEW: dict[str, tuple[str, list[Operation], str]] = {
         [_add("a.d", "x")],
         "a:\n  b: 1\n  d: x\nc:\n  b: 1\n",
     ),
-    "the item is an alias": (
-        "a:\n- &x {b: 1}\n- *x\n",
-        [_replace("a.1", {"c": "x"})],
-        "a:\n- b: 1\n- c: x\n",
-    ),
-    "the last item is an alias": ("a: &x [1]\nb:\n- *x\n", [_add("b.-", "x")], "a:\n- 1\nb:\n- - 1\n- x\n"),
     "the key was merged in": (
         "a: &x {b: {c: 1}}\nd: # two\n  <<: *x\n",
         [_add("d.b.e", "x")],
         "a:\n  b:\n    c: 1\nd:\n  b:\n    c: 1\n    e: x\n",
     ),
-    "the last line is an alias": ("a: &x 1\nb: *x # same\n", [_add("c", "x")], "a: 1\nb: 1\nc: x\n"),
     "the only key of a block": ("a: # one\n  b: 1\n", [_remove("a.b")], "a: {}\n"),
-    "the first key of an item": ("- a: 1\n  b: 2\n", [_remove("0.a")], "- b: 2\n"),
-    "a dash on a line of its own": ("a:\n-\n  b: 1\n", [_add("a.-", "x")], "a:\n- b: 1\n- x\n"),
-    "a dash before a removed item": ("a:\n-\n  b: 1\n- 2\n", [_remove("a.0")], "a:\n- 2\n"),
-    "something is there": ("a:\n  b: [1]\n", [_add("a.b", [2])], "a:\n  b:\n  - 2\n"),
-    "a comma after the last": ("{a: {b: 1,}} # end\n", [_remove("a.b")], "a: {}\n # end\n"),
-    "blank lines that count": (
-        "a:\n  b: |+\n    x\n\nc: 1\n",
-        [_add("a.d", "x")],
-        "a:\n  b: 'x\n\n\n    '\n  d: x\nc: 1\n",
-    ),
-    "two neighbours in flow style": ("a: [1, 2, 3]\n", [_remove("a.1"), _remove("a.0")], "a:\n- 3\n"),
-    "the first line": ("a: 1\nb: 2", [_remove("a")], "b: 2\n"),
     "comments at the end": (
         "a: &x # one\n  b: 1\n  # two\nc: *x\n  # three\n\n# end\n",
         [_add("c.d", "x")],
-        "a:\n  b: 1\nc:\n  b: 1\n  d: x\n  # three\n\n# end\n",
+        "a:\n  b: 1\nc:\n  b: 1\n  d: x\n",
     ),
     "what looks like comments at the end": (
         "a: &x\n  b: 1\nc: *x\ne: |\n  x\n  # y\n",
         [_add("c.d", "x")],
-        "a:\n  b: 1\nc:\n  b: 1\n  d: x\ne: 'x\n\n  # y\n\n  '\n  # y\n",
+        "a:\n  b: 1\nc:\n  b: 1\n  d: x\ne: 'x\n\n  # y\n\n  '\n",
     ),
-    "after the dashes": ("--- {a: {b: 1,}}", [_remove("a.b")], "--- \na: {}\n"),
-    "lines that end as in Windows": ("a: &x 1\r\nb: *x\r\n", [_add("c", "x")], "a: 1\r\nb: 1\r\nc: x\r\n"),
 }
 
 
-@pytest.mark.parametrize("case", ANEW)
-def test_anew(case: str) -> None:
-    text, operations, made = ANEW[case]
+@pytest.mark.parametrize("case", REWRITTEN)
+def test_rewritten(case: str) -> None:
+    text, operations, made = REWRITTEN[case]
     assert _edit(text, *operations) == (made, True)
 
 
@@ -198,7 +214,7 @@ def test_anew(case: str) -> None:
 def test_text_is_text_for_every_reader(text: str) -> None:
     for before in ("a:\n  b: 1\n", "a: {b: 1}\n", '{"a": {"b": 1}}'):
         made = _edit(before, _add("a.c", text))
-        assert not made.anew
+        assert not made.is_rewritten
         assert yaml.safe_load(made.text)["a"]["c"] == text
         assert text == "é" or not re.search(r"c: [^'\"|]", made.text)
 
@@ -252,11 +268,11 @@ def test_any_document_says_afterwards_what_the_operations_say(
             for name in place
             if not place[name] and isinstance(place[name], list | None)
         ]
-    _edit(text, draws.draw(st.sampled_from(choices)), lines=3)
+    _edit(text, draws.draw(st.sampled_from(choices)))
 
 
-def _at(op: str, path: tuple[str, ...], name: str, value: Any) -> Operation:
-    return Operation(op, (*path, name), value)
+def _at(op: str, path: tuple[str, ...], name: str, value: Any) -> PatchOperation:
+    return PatchOperation(op, (*path, name), value)
 
 
 def _walk(tree: Any, path: tuple[str, ...], places: list[tuple[str, ...]]) -> None:

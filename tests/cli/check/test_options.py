@@ -1,24 +1,23 @@
 import pytest
 
 from adapter import errors
-from adapter.cli.check import flags as checkflags
-from adapter.cli.check.flags import CheckOptions
-from adapter.config import flag_table, flags
-from adapter.config.options import Options
+from adapter.cli.check.options import COMMAND, CheckOptions
+from adapter.config import flags
+from adapter.config.options import SERVE
 
 
 def parse(*arguments: str) -> CheckOptions:
-    return checkflags.parse_check(arguments)[0]
+    return COMMAND.parse(arguments)[0]
 
 
 def faults_of(*arguments: str) -> list[str]:
     with pytest.raises(errors.InputError) as caught:
-        checkflags.parse_check(arguments)
+        COMMAND.parse(arguments)
     return [str(fault) for fault in caught.value.faults]
 
 
 def test_defaults() -> None:
-    assert parse("a.yaml") == CheckOptions(files=("a.yaml",), options=Options(config=("a.yaml",)))
+    assert parse("a.yaml") == CheckOptions(files=("a.yaml",), config=("a.yaml",))
 
 
 def test_every_flag() -> None:
@@ -28,9 +27,9 @@ def test_every_flag() -> None:
         *("--", "--odd.yaml"),
     )
     assert found == CheckOptions(
-        files=("a.yaml", "-", "--odd.yaml", "folder"),
-        options=Options(config=("a.yaml", "-", "--odd.yaml", "folder"), prometheus_url="http://p:9090"),
-        asks_prometheus=True,
+        files=("a.yaml", "-", "--odd.yaml"),
+        config=("a.yaml", "-", "--odd.yaml", "folder"),
+        prometheus_url="http://p:9090",
         why="load",
         object="pod/shop/web-0",
         selector="a=b",
@@ -46,12 +45,12 @@ def test_print_config() -> None:
 
 
 def test_the_default_address_may_be_asked_for() -> None:
-    assert parse("a.yaml", "--prometheus-url=https://localhost").asks_prometheus
-    assert not parse("a.yaml").asks_prometheus
+    assert parse("a.yaml", "--prometheus-url=https://localhost").prometheus_url == "https://localhost"
+    assert not parse("a.yaml").prometheus_url
 
 
 def test_a_command_line_that_serves_can_be_checked() -> None:
-    found, notices = checkflags.parse_check(
+    found, notices = COMMAND.parse(
         [
             "--config=a.yaml",
             "--bind-address=0.0.0.0",
@@ -61,12 +60,12 @@ def test_a_command_line_that_serves_can_be_checked() -> None:
             "--v=6",
         ]
     )
-    assert found.options == Options(config=("a.yaml",), verbosity=6)
+    assert found == CheckOptions(config=("a.yaml",), verbosity=6)
     assert notices == ()
 
 
 def test_notices_are_those_of_serve() -> None:
-    _, notices = checkflags.parse_check(["a.yaml", "--prometheus-url=http://p:9090?x=y"])
+    _, notices = COMMAND.parse(["a.yaml", "--prometheus-url=http://p:9090?x=y"])
     assert notices == (
         "the query text of --prometheus-url is not sent with GET: use --prometheus-query-param",
     )
@@ -82,7 +81,7 @@ def test_notices_are_those_of_serve() -> None:
             ["a", "--scrape-interval=1"],
             ['--scrape-interval: "1": expected a Go duration such as 30s or 1m30s'],
         ),
-        (["a", "--scrape-interval=0s"], ["--scrape-interval: expected a duration above 0"]),
+        (["a", "--scrape-interval=0s"], ['--scrape-interval: "0s": expected a duration above 0']),
         (["a", "--print-config=x"], ['--print-config: "x": expected true or false']),
         (["a", "--why=m"], ["--why: m: expected --prometheus-url too: the answer lies in Prometheus"]),
         (["a", "--object=x"], ["--object: x: expected --why METRIC too"]),
@@ -95,8 +94,8 @@ def test_notices_are_those_of_serve() -> None:
         (
             ["--prometheus-verb=PUT", "--object=x"],
             [
-                "FILE: missing: expected rules files, chart values, folders of them, or - for standard input",
                 '--prometheus-verb: "PUT": expected GET or POST',
+                "FILE: missing: expected rules files, chart values, folders of them, or - for standard input",
                 "--object: x: expected --why METRIC too",
             ],
         ),
@@ -108,16 +107,18 @@ def test_faults(arguments: list[str], faults: list[str]) -> None:
 
 
 def test_help() -> None:
-    assert checkflags.asks_for_help(["a.yaml", "--help"])
-    assert checkflags.asks_for_help(["-h"])
-    assert not checkflags.asks_for_help(["--why", "--help"])
-    text = checkflags.render_help()
+    assert COMMAND.help_for(["a.yaml", "--help"])
+    assert COMMAND.help_for(["--why", "--help"]) is None
+    text = COMMAND.help_for(["-h"])
+    assert text is not None
     assert text.startswith("Usage: fastpath check FILE... [flags]\n")
-    assert all(f"--{name}" in text for name in checkflags.TABLE)
     assert "--bind-address" not in text
+    everything = COMMAND.help_for(["--help-all"])
+    assert everything is not None
+    assert all(f"--{name}" in everything for name in (*COMMAND.table, "bind-address", "client-qps"))
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
-def test_own_flags_take_no_name_of_serve() -> None:
-    assert not checkflags.OWN.keys() & flag_table.TABLE.keys()
-    assert "| `--why metric` |" in flags.render_markdown(checkflags.OWN)
+def test_every_flag_of_serve_is_accepted() -> None:
+    assert COMMAND.table.keys() >= SERVE.table.keys()
+    assert "| `--why metric` |" in flags.render_markdown(COMMAND.table)

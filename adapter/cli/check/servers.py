@@ -1,0 +1,121 @@
+"""The servers that `fastpath check` asks: Prometheus and the API server, each at one moment.
+
+Importing this module takes most of a second, so it is imported only when one of them is asked.
+"""
+
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapter.cli.check.options import CheckOptions
+from adapter.compose import providers
+from adapter.compose.clock import SystemClock
+from adapter.config.options import ClusterOptions, PrometheusOptions, RulesOptions
+from adapter.errors import PrometheusError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import codec, credentials
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.discovery import fetch_catalogue
+from adapter.model.clock import Clock
+from adapter.model.metrics import QueryResult
+from adapter.model.resources import APIResource, Catalogue
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.prometheus.client import PrometheusClient, Querier
+from adapter.prometheus.series import SeriesLister
+from adapter.rules.trace import Lists
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+
+
+class ClusterReader:
+    """The API server, as far as `check` asks it. KubernetesError when it cannot be asked."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+
+    async def catalogue(self) -> Catalogue:
+        """Return the kinds of object that it has."""
+        return await fetch_catalogue(self._client)
+
+    async def names(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[str, ...]:
+        """Return the names of the objects that match, in the order of its list."""
+        names: list[str] = []
+
+        def deliver(objects: list[codec.PartialMetadata]) -> None:
+            names.extend(each.name for each in objects)
+
+        await self._client.list_objects(
+            codec.PARTIAL_METADATA, resource, deliver, namespace=namespace or "", selector=selector
+        )
+        return tuple(names)
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusReader:
+    """A Prometheus at one moment: `now` in epoch seconds, `look_back` how far back series are looked for."""
+
+    client: Querier
+    lister: SeriesLister
+    now: float
+    look_back: float
+
+    async def lists(self, selectors: Sequence[str]) -> Lists:
+        """Return the series of each selector, or why they are unknown; an empty selector is not asked for."""
+        empty = PrometheusError("query", "there is no seriesQuery")
+        lists = dict(
+            await self.lister.series([each for each in selectors if each], self.now - self.look_back)
+        )
+        return {selector: lists.get(selector, empty) for selector in selectors}
+
+    async def ask(self, promql: str) -> QueryResult | PrometheusError:
+        """Return the answer to a query, an error as a value."""
+        try:
+            return await self.client.query(promql, self.now)
+        except PrometheusError as error:
+            return error
+
+
+async def open_cluster(
+    options: ClusterOptions, clock: Clock, faults: ProblemLog, stack: AsyncExitStack
+) -> ClusterReader | None:
+    """Return the API server of `--lister-kubeconfig`, None without that flag.
+
+    InputError for a file that cannot be used.
+    """
+    if not options.lister_kubeconfig:
+        return None
+    configuration = await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)
+    return ClusterReader(
+        await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
+    )
+
+
+async def open_prometheus(
+    connection: PrometheusOptions,
+    discovery: RulesOptions,
+    clock: Clock,
+    monitoring: Monitoring,
+    faults: ProblemLog,
+    stack: AsyncExitStack,
+) -> PrometheusReader:
+    """Return the Prometheus of a connection. InputError for files that cannot be used."""
+    client = await PrometheusClient.open(providers.prometheus_settings(connection), clock, monitoring, faults)
+    stack.push_async_callback(client.close)
+    lister = SeriesLister(client.origin, monitoring, faults, max_bytes=discovery.discovery_max_bytes)
+    return PrometheusReader(client, lister, clock.wall(), discovery.look_back)
+
+
+async def open_servers(
+    options: CheckOptions, stack: AsyncExitStack
+) -> tuple[ClusterReader | None, PrometheusReader | None]:
+    """Return the servers that the options name. InputError for files that cannot be used."""
+    clock, monitoring = SystemClock(), Monitoring()
+    problems = ProblemLog(monitoring, clock)
+    cluster = await open_cluster(options, clock, problems, stack)
+    if not options.prometheus_url:
+        return cluster, None
+    return cluster, await open_prometheus(options, options, clock, monitoring, problems, stack)

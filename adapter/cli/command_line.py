@@ -1,0 +1,108 @@
+"""What the verbs do with their command lines: print the help, print notices, read input files."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, TypeVar
+
+import msgspec
+
+from adapter.config import checks
+from adapter.config.flags import Command, CommandOptions, option
+from adapter.config.pflag import FlagType
+from adapter.errors import Fault, InputError
+
+STDIN = "-"
+"""Stands for standard input among files."""
+
+T = TypeVar("T", bound=CommandOptions)
+
+
+def read(command: Command[T], argv: Sequence[str]) -> T | None:
+    """Return the options of a command line; None if it asked for help, which is then printed.
+
+    Notices go to standard error. Raises InputError with every fault.
+    """
+    if print_help(command, argv):
+        return None
+    options, notices = command.parse(argv)
+    for notice in notices:
+        print(f"fastpath {command.verb}: {notice}", file=sys.stderr)
+    return options
+
+
+def print_help(command: Command[T], argv: Sequence[str]) -> bool:
+    """Print the help if a command line asks for it."""
+    text = command.help_for(argv)
+    if text is not None:
+        print(text, end="")
+    return text is not None
+
+
+def output(*formats: str, help_: str) -> str:
+    """Return the option for the format of the output, the first of `formats` by default."""
+    format_: str = option(
+        FlagType.TEXT,
+        formats[0],
+        help_,
+        metavar="format",
+        shorthand="o",
+        check=checks.one_of(*formats),
+        group="Output",
+    )
+    return format_
+
+
+def to_json(document: object) -> str:
+    """Return a document as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+class SourceText(NamedTuple):
+    """The text of a file, and the file's name in messages."""
+
+    text: str
+    name: str
+
+
+def name_of(file: str) -> str:
+    """Return the name of a file in messages."""
+    return "standard input" if file == STDIN else file
+
+
+def given_files(verb: str, files: Sequence[str]) -> Sequence[str]:
+    """Return the files to read: standard input without any.
+
+    A person at a terminal is told that the verb waits for it.
+    """
+    if not files and os.isatty(0):
+        print(f"fastpath {verb}: reading standard input; Ctrl-D ends it", file=sys.stderr)
+    return files or (STDIN,)
+
+
+def open_file(file: str) -> IO[bytes]:
+    """Open a file to read; InputError if it cannot be read."""
+    if file == STDIN:
+        return open(0, "rb", closefd=False)
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
+def read_source(file: str) -> SourceText:
+    """Return the text of a file; InputError if it cannot be read or is not UTF-8."""
+    try:
+        content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    name = name_of(file)
+    try:
+        return SourceText(content.decode(), name)
+    except UnicodeDecodeError as error:
+        raise InputError([Fault("", "", f"not UTF-8: {error.reason} at byte {error.start}", name)]) from error
+
+
+def _unreadable(file: str, error: OSError) -> InputError:
+    return InputError([Fault("", "", f"expected a readable file: {error.strerror}", name_of(file))])

@@ -1,0 +1,198 @@
+"""The options of the scaler.
+
+How it decides, where it shows its state, and how one process becomes the leader. Options that
+kube-controller-manager or the Kubernetes controllers have keep their names and defaults here: the settings of
+the HPA controller cannot be read from a cluster.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
+
+from adapter.config import checks
+from adapter.config.flags import CommandOptions, option
+from adapter.config.pflag import FlagType
+from adapter.config.yaml import reader
+from adapter.errors import Fault
+from adapter.model.durations import format_go_duration
+
+_scaler = partial(option, group="Scaler")
+
+_JITTER = 1.2  # client-go's: a retry comes up to this factor late
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerOptions(CommandOptions):
+    """Decisions, addresses and leader election of the scaler."""
+
+    autoscalers: str = _scaler(
+        FlagType.TEXT,
+        "",
+        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers "
+        "to run in place "
+        "of the FastPathAutoscalers of the cluster; read again when they change.",
+        metavar="path",
+    )
+    scaler: bool = _scaler(
+        FlagType.BOOL,
+        "false",
+        "Run the scaler in this process; `fastpath scale` runs it alone.",
+    )
+    serve_floors: bool = _scaler(
+        FlagType.BOOL,
+        "false",
+        "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that "
+        "does not scale; "
+        "with --scaler it is served anyway.",
+    )
+    prometheus_max_queries_per_second: float = _scaler(
+        FlagType.FLOAT,
+        "20",
+        "Maximum number of queries a second that the scaler sends; beyond it queries wait, each "
+        "namespace with an "
+        "equal share.",
+        metavar="number",
+        check=checks.positive,
+    )
+    horizontal_pod_autoscaler_sync_period: float = _scaler(
+        FlagType.DURATION,
+        "15s",
+        "Time between two requests for a metric that another adapter serves. How often it decides, each "
+        "autoscaler "
+        "says itself.",
+        check=checks.above_zero,
+    )
+    horizontal_pod_autoscaler_tolerance: float = _scaler(
+        FlagType.FLOAT,
+        "0.1",
+        "How far a ratio may be from 1 before the scaler changes the replicas; an autoscaler's own "
+        "tolerance wins.",
+        metavar="number",
+        check=checks.not_negative,
+    )
+    horizontal_pod_autoscaler_downscale_stabilization: float = _scaler(
+        FlagType.DURATION,
+        "5m0s",
+        "How long the highest recommendation holds for an autoscaler that does not say; cut to whole "
+        "seconds.",
+        check=checks.not_negative,
+    )
+    horizontal_pod_autoscaler_cpu_initialization_period: float = _scaler(
+        FlagType.DURATION,
+        "5m0s",
+        "Time after the start of a pod in which its cpu counts only while it is ready.",
+        check=checks.not_negative,
+    )
+    horizontal_pod_autoscaler_initial_readiness_delay: float = _scaler(
+        FlagType.DURATION,
+        "30s",
+        "Time after the start of a pod in which becoming unready counts as never having been ready.",
+        check=checks.not_negative,
+    )
+    local_address: str = _scaler(
+        FlagType.TEXT,
+        "127.0.0.1:10254",
+        "Loopback address where the scaler shows health, self-metrics and journal; empty for nowhere.",
+        metavar="address",
+        check=checks.local_address,
+    )
+    health_probe_bind_address: str = _scaler(
+        FlagType.TEXT,
+        "",
+        "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as "
+        ":8081; empty or 0 "
+        "for nowhere.",
+        metavar="address",
+        check=checks.bind_address,
+    )
+    metrics_bind_address: str = _scaler(
+        FlagType.TEXT,
+        "",
+        "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; "
+        "empty or 0 for "
+        "nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both on "
+        "--secure-port.",
+        metavar="address",
+        check=checks.bind_address,
+    )
+    leader_elect: bool = _scaler(
+        FlagType.BOOL,
+        "true",
+        "Scale only while holding the Lease. Without it nothing keeps two processes from scaling the "
+        "same objects.",
+    )
+    leader_elect_lease_duration: float = _scaler(
+        FlagType.DURATION,
+        "15s",
+        "How long other processes wait after the last renewal they saw before they take over; whole seconds.",
+        check=checks.lease_duration,
+    )
+    leader_elect_renew_deadline: float = _scaler(
+        FlagType.DURATION,
+        "10s",
+        "How long a leader continues without a renewal; below the lease duration.",
+    )
+    leader_elect_retry_period: float = _scaler(
+        FlagType.DURATION,
+        "2s",
+        "Time between two attempts to take or renew the lease; 1.2 times it is below the renew deadline.",
+        check=checks.above_zero,
+    )
+    leader_elect_resource_lock: str = _scaler(
+        FlagType.TEXT,
+        "leases",
+        "Kind of object that is locked: leases and nothing else.",
+        metavar="kind",
+        check=checks.resource_lock,
+    )
+    leader_elect_resource_name: str = _scaler(
+        FlagType.TEXT,
+        "fastpath-scaler",
+        "Name of the Lease; the name of a shard's Lease ends with -i-of-n.",
+        metavar="name",
+        check=checks.lease_name,
+    )
+    leader_elect_resource_namespace: str = _scaler(
+        FlagType.TEXT,
+        "",
+        "Namespace of the Lease; without it that of the pod.",
+        metavar="namespace",
+    )
+    shard: str = _scaler(
+        FlagType.TEXT,
+        "1/1",
+        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before any "
+        "of another "
+        "starts.",
+        metavar="i/n",
+        check=checks.shard,
+    )
+    kube_api_write_qps: float = _scaler(
+        FlagType.FLOAT,
+        "50",
+        "Maximum number of writes a second, without those of the lease: Scales before statuses before "
+        "events.",
+        metavar="number",
+        check=checks.positive,
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        """Yield what is wrong with the three times of the election together, in client-go's order."""
+        yield from super().faults(given)
+        lease, deadline = self.leader_elect_lease_duration, self.leader_elect_renew_deadline
+        retry = self.leader_elect_retry_period
+        if checks.lease_duration(lease) or retry <= 0:
+            return
+        if lease <= deadline:
+            least = format_go_duration(deadline)
+            expected = f"expected more than --leader-elect-renew-deadline, which is {least}"
+            yield Fault("--leader-elect-lease-duration", _shown(lease), expected)
+        elif deadline <= _JITTER * retry:
+            least = format_go_duration(retry)
+            expected = f"expected more than {_JITTER} times --leader-elect-retry-period, which is {least}"
+            yield Fault("--leader-elect-renew-deadline", _shown(deadline), expected)
+
+
+def _shown(seconds: float) -> str:
+    return reader.shown_text(format_go_duration(seconds))

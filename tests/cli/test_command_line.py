@@ -1,0 +1,50 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from adapter.cli import command_line
+from adapter.cli.evaluate.command import COMMAND
+from adapter.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("files", "is_terminal", "expected", "said"),
+    [
+        ((), False, ("-",), ""),
+        ((), True, ("-",), "fastpath convert: reading standard input; Ctrl-D ends it\n"),
+        (("-",), True, ("-",), ""),
+        (("a.yaml", "b.yaml"), True, ("a.yaml", "b.yaml"), ""),
+    ],
+)
+def test_a_person_is_told_that_standard_input_is_read(
+    files: tuple[str, ...],
+    *,
+    is_terminal: bool,
+    expected: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(os, "isatty", lambda _: is_terminal)
+    assert command_line.given_files("convert", files) == expected
+    assert capsys.readouterr() == ("", said)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a\.yaml: expected a readable file: No such file or directory"):
+        command_line.read_source(str(tmp_path / "a.yaml"))
+    with pytest.raises(InputError, match=": expected a readable file: Is a directory"):
+        command_line.read_source(str(tmp_path))
+    (tmp_path / "b.yaml").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"b\.yaml: not UTF-8: invalid start byte at byte 0"):
+        command_line.read_source(str(tmp_path / "b.yaml"))
+
+
+def test_help_and_notices_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.read(COMMAND, ["--help"]) is None
+    assert capsys.readouterr() == (COMMAND.render_help(), "")
+    options = command_line.read(COMMAND, ["-o", "yaml"])
+    assert options is not None
+    assert options.output == "yaml"
+    assert capsys.readouterr() == ("", "")

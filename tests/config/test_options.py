@@ -1,0 +1,701 @@
+"""The command line of `serve`: pflag's syntax, every flag of prometheus-adapter, ours, and what they may not be."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import errors
+from adapter.config import checks, ciphers, flags, options, pflag, rules_file
+from adapter.config.ignored_flags import IGNORED
+from adapter.config.options import SERVE, Options
+from adapter.config.pflag import FlagType, NamedPair
+
+CONFIG = "--config=rules.yaml"
+TABLE = SERVE.table
+
+
+def parse(*argv: str) -> Options:
+    return SERVE.parse([CONFIG, *argv])[0]
+
+
+def notices(*argv: str) -> tuple[str, ...]:
+    return SERVE.parse([CONFIG, *argv])[1]
+
+
+def refused(*argv: str) -> list[str]:
+    with pytest.raises(errors.InputError) as caught:
+        SERVE.parse([CONFIG, *argv])
+    return [str(fault) for fault in caught.value.faults]
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def test_defaults_of_the_table_are_those_of_options() -> None:
+    made = {
+        flag.field: pflag.read(flag, flag.default) for flag in TABLE.values() if flag.field and flag.default
+    }
+    assert dataclasses.replace(Options(), **made) == Options()  # type: ignore[arg-type]  # the kinds are what is tested
+    unset = [flag for flag in TABLE.values() if flag.field and not flag.default]
+    assert all(getattr(Options(), flag.field) in ("", ()) for flag in unset)
+
+
+def test_every_option_has_one_flag_and_every_other_flag_an_effect() -> None:
+    fields = [flag.field for flag in TABLE.values() if flag.field]
+    assert sorted(fields) == sorted(field.name for field in dataclasses.fields(Options))
+    assert {flag for flag in TABLE.values() if not flag.field} == set(IGNORED)
+
+
+def test_every_default_is_a_value_of_its_kind() -> None:
+    for flag in TABLE.values():
+        if flag.default:
+            pflag.read(flag, flag.default)
+
+
+UPSTREAM = (
+    "config",
+    "prometheus-url",
+    "prometheus-verb",
+    "prometheus-header",
+    "prometheus-token-file",
+    "prometheus-ca-file",
+    "prometheus-client-tls-cert-file",
+    "prometheus-client-tls-key-file",
+    "prometheus-auth-incluster",
+    "prometheus-auth-config",
+    "metrics-relist-interval",
+    "metrics-max-age",
+    "disable-http2",
+    "lister-kubeconfig",
+    "discovery-interval",
+    "client-qps",
+    "client-burst",
+    "bind-address",
+    "secure-port",
+    "cert-dir",
+    "tls-cert-file",
+    "tls-private-key-file",
+    "tls-cipher-suites",
+    "tls-min-version",
+    "tls-sni-cert-key",
+    "http2-max-streams-per-connection",
+    "permit-port-sharing",
+    "permit-address-sharing",
+    "authentication-kubeconfig",
+    "authorization-kubeconfig",
+    "authentication-skip-lookup",
+    "authentication-tolerate-lookup-failure",
+    "authentication-token-webhook-cache-ttl",
+    "client-ca-file",
+    "requestheader-client-ca-file",
+    "requestheader-allowed-names",
+    "requestheader-username-headers",
+    "requestheader-group-headers",
+    "requestheader-extra-headers-prefix",
+    "authorization-always-allow-paths",
+    "authorization-webhook-cache-authorized-ttl",
+    "authorization-webhook-cache-unauthorized-ttl",
+    "audit-policy-file",
+    "audit-log-path",
+    "audit-log-maxage",
+    "audit-log-maxbackup",
+    "audit-log-maxsize",
+    "audit-log-format",
+    "audit-log-mode",
+    "audit-log-batch-max-size",
+    "audit-log-truncate-enabled",
+    "audit-webhook-config-file",
+    "audit-webhook-mode",
+    "profiling",
+    "contention-profiling",
+    "debug-socket-path",
+    "enable-priority-and-fairness",
+    "v",
+    "vmodule",
+    "log-flush-frequency",
+    "logtostderr",
+    "alsologtostderr",
+)
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_every_upstream_flag_is_accepted(name: str) -> None:
+    flag = TABLE[name]
+    given_text = {"tls-sni-cert-key": "a.crt,a.key", "requestheader-allowed-names": "a,b"}.get(
+        name, flag.default or "x"
+    )
+    if name in {"tls-cert-file", "tls-private-key-file"}:
+        parse("--tls-cert-file=x", "--tls-private-key-file=x")
+    elif name == "tls-cipher-suites":
+        parse("--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+    elif name == "tls-min-version":
+        parse("--tls-min-version=VersionTLS13")
+    else:
+        parse(f"--{name}={given_text}")
+
+
+def test_the_charts_command_line() -> None:
+    found, said = SERVE.parse(
+        [
+            "/adapter",
+            "--secure-port=6443",
+            "--cert-dir=/tmp/cert",
+            "--prometheus-url=http://prometheus.default.svc:9090",
+            "--metrics-relist-interval=1m",
+            "--v=4",
+            "--config=/etc/adapter/config.yaml",
+        ]
+    )
+    assert found == Options(
+        secure_port=6443,
+        cert_dir="/tmp/cert",
+        prometheus_url="http://prometheus.default.svc:9090",
+        metrics_relist_interval=60.0,
+        verbosity=4,
+        config=("/etc/adapter/config.yaml",),
+    )
+    assert said == ()
+
+
+# --- syntax ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "value"),
+    [
+        (["--secure-port", "1"], "secure_port", 1),
+        (["--secure-port=1", "--secure-port=2"], "secure_port", 2),
+        (["-v", "4"], "verbosity", 4),
+        (["-v=4"], "verbosity", 4),
+        (["-v4"], "verbosity", 4),
+        (["--v=4"], "verbosity", 4),
+        (["--v", "4"], "verbosity", 4),
+        (["--prometheus-auth-incluster", "false"], "prometheus_auth_incluster", True),
+        (["--prometheus-auth-incluster=false"], "prometheus_auth_incluster", False),
+        (["--prometheus-auth-incluster=T"], "prometheus_auth_incluster", True),
+        (["--strict-config=0"], "strict_config", False),
+        (["--", "--secure-port=1", "--nonsense"], "secure_port", 443),
+        (["-", "word", "", "/adapter"], "secure_port", 443),
+        (["--secure-port=0x10"], "secure_port", 16),
+        (["--secure-port=010"], "secure_port", 8),
+        (["--secure-port=1_000"], "secure_port", 1000),
+        (["--secure-port= +80 "], "secure_port", 80),
+        (["--metrics-relist-interval=1h30m"], "metrics_relist_interval", 5400.0),
+        (["--config=b"], "config", ("rules.yaml", "b")),
+        (["--config", "a,b"], "config", ("rules.yaml", "a,b")),
+        (["--config=a=b"], "config", ("rules.yaml", "a=b")),
+        (["--config", "--secure-port=1"], "config", ("rules.yaml", "--secure-port=1")),
+        (["--cert-dir="], "cert_dir", ""),
+        ([], "bind_address", "0.0.0.0"),
+        (["--bind-address=::1"], "bind_address", "::1"),
+        ([], "authorization_always_allow_paths", ("/healthz", "/readyz", "/livez")),
+        (["--authorization-always-allow-paths=/a,/b*"], "authorization_always_allow_paths", ("/a", "/b*")),
+        (["--authorization-always-allow-paths="], "authorization_always_allow_paths", ()),
+        ([], "requestheader_username_headers", ("x-remote-user",)),
+        (
+            ["--requestheader-username-headers=a", "--requestheader-username-headers=b,c"],
+            "requestheader_username_headers",
+            ("a", "b", "c"),
+        ),
+        ([], "requestheader_uid_headers", ()),
+        (
+            ["--requestheader-allowed-names=front-proxy-client,aggregator"],
+            "requestheader_allowed_names",
+            ("front-proxy-client", "aggregator"),
+        ),
+        ([], "authentication_token_webhook_cache_ttl", 10.0),
+        (["--authentication-token-webhook-cache-ttl=0s"], "authentication_token_webhook_cache_ttl", 0.0),
+        (["--anonymous-auth=false"], "anonymous_auth", False),
+        (["--bind-address", " 127.0.0.5 "], "bind_address", "127.0.0.5"),
+        (["--discovery-max-bytes=1000"], "discovery_max_bytes", 1000),
+        (["--prometheus-max-answer-bytes=16MiB"], "prometheus_max_answer_bytes", 2**24),
+        (["--discovery-max-bytes=1GiB"], "discovery_max_bytes", 2**30),
+        (["--discovery-max-bytes=5M"], "discovery_max_bytes", 5_000_000),
+        (
+            ["--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io"],
+            "serve_groups",
+            checks.SERVABLE_GROUPS,
+        ),
+        ([], "access_log", ""),
+        (["--access-log=stdout"], "access_log", "stdout"),
+        (
+            ["--serve-groups=custom.metrics.k8s.io", "--serve-groups="],
+            "serve_groups",
+            ("custom.metrics.k8s.io",),
+        ),
+        (
+            ["--prometheus-header=A=b=c", "--prometheus-header=D"],
+            "prometheus_headers",
+            (("A", "b=c"), ("D", "")),
+        ),
+        (["--prometheus-header", "X-Scope-OrgID=a,b"], "prometheus_headers", (("X-Scope-OrgID", "a,b"),)),
+        (["--prometheus-query-param=tenant=x"], "prometheus_query_params", (("tenant", "x"),)),
+        (["--tls-sni-cert-key=a,b"], "tls_sni_cert_keys", (NamedPair("a", "b", ()),)),
+        (
+            ["--tls-sni-cert-key=a,b:*.x,y", "--tls-sni-cert-key=c,d:z"],
+            "tls_sni_cert_keys",
+            (NamedPair("a", "b", ("*.x", "y")), NamedPair("c", "d", ("z",))),
+        ),
+        (
+            ['--tls-cipher-suites="TLS_RSA_WITH_AES_128_CBC_SHA"'],
+            "tls_cipher_suites",
+            ("TLS_RSA_WITH_AES_128_CBC_SHA",),
+        ),
+        (["--scaler=false"], "verbosity", 0),
+        ([], "serves_floors", False),
+        (["--serve-floors"], "serves_floors", True),
+        (["--scaler"], "serves_floors", True),
+        (["--scaler", "--serve-floors=false"], "serves_floors", True),
+        (["--scaler", "--autoscalers=folder"], "serves_floors", False),
+        (["--scaler", "--autoscalers=folder", "--serve-floors"], "serves_floors", True),
+        (["--metrics-ttl=0s"], "metrics_ttl", 0.0),
+        (["--prometheus-timeout=2s"], "prometheus_attempt_timeout", 2.0),
+        (["--prometheus-timeout=20s"], "prometheus_attempt_timeout", 5.0),
+        (["--prometheus-verb=POST"], "prometheus_verb", "POST"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -> None:
+    assert getattr(parse(*argv), field) == value
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--secure_port=1"], "--secure_port: unknown flag, did you mean --secure-port?"),
+        (
+            ["--metrics-relist-intervall=1m"],
+            "--metrics-relist-intervall: unknown flag, did you mean --metrics-relist-interval?",
+        ),
+        (["--zzz"], "--zzz: unknown flag; --help lists all"),
+        (["--log-dir=x"], "--log-dir: unknown flag, did you mean --log_dir?"),
+        (["-config=x"], "-config: expected two dashes: --config"),
+        (["-c=x"], "-c: unknown shorthand flag 'c'"),
+        (["-=x"], "-: unknown shorthand flag '='"),
+        (["---x"], "---x: expected --name=value or --name value"),
+        (["--=x"], "--: expected --name=value or --name value"),
+        (["--secure-port"], "--secure-port: expected a value after it: a port from 0 to 65535"),
+        (["-v"], "-v: expected a value after it: a whole number"),
+        (["-v="], '--v: "=": expected a whole number'),
+        (["-v=-1"], '--v: "-1": expected 0 or more'),
+        (["--v=many"], '--v: "many": expected a whole number'),
+        (["--v=9223372036854775808"], '--v: "9223372036854775808": expected a whole number'),
+        (["--secure-port=65536"], '--secure-port: "65536": expected a port from 0 to 65535'),
+        (["--secure-port=08"], '--secure-port: "08": expected a port from 0 to 65535'),
+        (["--secure-port=" + "1" * 80], f'--secure-port: "{"1" * 57}...": expected a port from 0 to 65535'),
+        (["--strict-config=yes"], '--strict-config: "yes": expected true or false'),
+        (
+            ["--metrics-relist-interval=60"],
+            '--metrics-relist-interval: "60": expected a Go duration such as 30s or 1m30s',
+        ),
+        (["--metrics-relist-interval=0s"], '--metrics-relist-interval: "0s": expected a duration above 0'),
+        (["--metrics-max-age=-1s"], '--metrics-max-age: "-1s": expected 0 or more'),
+        (["--client-qps=fast"], '--client-qps: "fast": expected a number'),
+        (["--client-qps=1e999"], '--client-qps: "1e999": expected a number'),
+        (
+            ["--prometheus-max-answer-bytes=0"],
+            '--prometheus-max-answer-bytes: "0": expected a size above 0 such as 256MiB or 1000000',
+        ),
+        (
+            ["--discovery-max-bytes=0"],
+            '--discovery-max-bytes: "0": expected a size above 0 such as 256MiB or 1000000',
+        ),
+        (
+            ["--discovery-max-bytes=1TB"],
+            '--discovery-max-bytes: "1TB": expected a size above 0 such as 256MiB or 1000000',
+        ),
+        (
+            ["--bind-address=localhost"],
+            '--bind-address: "localhost": expected an IP address such as 127.0.0.1',
+        ),
+        (
+            ["--authorization-always-allow-paths=/a*b"],
+            '--authorization-always-allow-paths: "/a*b": expected a * at the end of a path only',
+        ),
+        (
+            ["--authorization-always-allow-paths=/a,,/b"],
+            '--authorization-always-allow-paths: "/a,,/b": expected paths such as /healthz, none of them empty',
+        ),
+        (
+            ["--requestheader-username-headers=X-User,two words"],
+            '--requestheader-username-headers: "X-User,two words": expected names of headers such as x-remote-user',
+        ),
+        (
+            ["--requestheader-extra-headers-prefix=a:"],
+            '--requestheader-extra-headers-prefix: "a:": expected names of headers such as x-remote-user',
+        ),
+        (
+            ["--authentication-token-webhook-cache-ttl=-1s"],
+            '--authentication-token-webhook-cache-ttl: "-1s": expected 0 or more',
+        ),
+        (
+            ["--authorization-webhook-cache-unauthorized-ttl=10"],
+            '--authorization-webhook-cache-unauthorized-ttl: "10": expected a Go duration such as 30s or 1m30s',
+        ),
+        (
+            ['--serve-groups=a"b'],
+            '--serve-groups: "a\\"b": expected custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io',
+        ),
+        (['--serve-groups="a'], '--serve-groups: "\\"a": expected a comma-separated list'),
+        (
+            ["--serve-groups=custom"],
+            (
+                '--serve-groups: "custom": expected custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io; did you mean '
+                "custom.metrics.k8s.io?"
+            ),
+        ),
+        (
+            ["--tls-sni-cert-key=a"],
+            '--tls-sni-cert-key: "a": expected certificate file, comma, key file, and optionally :name,name',
+        ),
+        (
+            ["--tls-sni-cert-key=a,"],
+            '--tls-sni-cert-key: "a,": expected certificate file, comma, key file, and optionally :name,name',
+        ),
+        (["--prometheus-header==secret"], "--prometheus-header: expected name=value on one line"),
+        (["--prometheus-header=A=sec\nret"], "--prometheus-header: expected name=value on one line"),
+        (["--prometheus-verb=get"], '--prometheus-verb: "get": expected GET or POST'),
+        (
+            ["--prometheus-url=user:secret@host"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
+            ["--prometheus-url=http://"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
+            ["--prometheus-url=http://h/%zz"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
+            ["--prometheus-url=http://h:99999"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
+            ["--prometheus-url=http://a\nb"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
+            ["--prometheus-url=http://a b"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
+            ["--prometheus-url=http://[::1"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
+            ["--prometheus-auth-incluster", "--prometheus-auth-config=f"],
+            "--prometheus-auth-config: expected not to be given with --prometheus-auth-incluster",
+        ),
+        (
+            ["--prometheus-token-file=a", "--prometheus-basic-auth-file=b"],
+            "--prometheus-basic-auth-file: expected not to be given with --prometheus-token-file",
+        ),
+        (["--tls-cert-file=a"], "--tls-private-key-file: missing: certificate and key are given together"),
+        (["--tls-private-key-file=a"], "--tls-cert-file: missing: certificate and key are given together"),
+        (
+            ["--prometheus-attempt-timeout=9s"],
+            '--prometheus-attempt-timeout: "9s": expected at most --prometheus-timeout, which is 8s',
+        ),
+        (
+            ["--tls-min-version=1.2"],
+            '--tls-min-version: "1.2": expected one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13',
+        ),
+        (
+            ["--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25"],
+            (
+                '--tls-cipher-suites: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is no '
+                "cipher suite, did you mean TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256?"
+            ),
+        ),
+        (
+            ["--tls-cipher-suites=x"],
+            '--tls-cipher-suites: "x": "x" is no cipher suite, expected Go\'s names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256',
+        ),
+        (
+            ["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"],
+            (
+                '--tls-cipher-suites: "TLS_RSA_WITH_RC4_128_SHA": expected a suite for TLS 1.2 that is still built; for TLS 1.3 '
+                "alone give --tls-min-version=VersionTLS13"
+            ),
+        ),
+        *(
+            (
+                [f"--local-address={address}"],
+                f'--local-address: "{address}": expected a loopback address and a port such as 127.0.0.1:10254',
+            )
+            for address in (
+                "0.0.0.0:10254",
+                "localhost:10254",
+                "127.0.0.1",
+                "127.0.0.1:x",
+                "[::1]:65536",
+                ":10254",
+            )
+        ),
+        (
+            ["--scrape-pod-cidrs=10.244.0.0/16,10.0.0.1/8"],
+            '--scrape-pod-cidrs: "10.244.0.0/16,10.0.0.1/8": expected networks such as 10.244.0.0/16 or fd00:10:244::/56',
+        ),
+        (
+            ["--scrape-pod-cidrs=169.254.0.0/16"],
+            (
+                '--scrape-pod-cidrs: "169.254.0.0/16": expected networks of pods: 169.254.0.0/16 is link-local, '
+                "multicast or a metadata service"
+            ),
+        ),
+        *(
+            (
+                [f"--{flag}={address}"],
+                (
+                    f'--{flag}: "{address}": expected a port with or without an IP address before it, such as :8081 or '
+                    "10.0.0.1:8081, or 0 for nowhere"
+                ),
+            )
+            for flag in ("health-probe-bind-address", "metrics-bind-address")
+            for address in (
+                "8081",
+                ":x",
+                ":65536",
+                ":-1",
+                "localhost:8081",
+                "::1:8081",
+                "[10.0.0.1]:8081",
+                "10.0.0.1:",
+            )
+        ),
+        (["--config="], '--config: "rules.yaml,": expected the path of a rules file, or of a folder of them'),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_refused_is_one_sentence(argv: list[str], said: str) -> None:
+    assert refused(*argv) == [said]
+
+
+def test_a_rules_file_is_required() -> None:
+    with pytest.raises(errors.InputError) as caught:
+        SERVE.parse([])
+    assert str(caught.value) == "--config: expected the path of a rules file, or of a folder of them"
+
+
+def test_all_faults_are_found_at_once() -> None:
+    found = refused(
+        "--zzz", "--secure-port=x", "--bind-address=0.0.0", "--prometheus-verb=PUT", "--tls-cert-file=a"
+    )
+    assert [fault.partition(":")[0] for fault in found] == [
+        "--zzz",
+        "--secure-port",
+        "--bind-address",
+        "--prometheus-verb",
+        "--tls-private-key-file",
+    ]
+
+
+def test_only_tls_1_3_may_go_without_older_suites() -> None:
+    found = parse("--tls-cipher-suites=TLS_AES_128_GCM_SHA256", "--tls-min-version=VersionTLS13")
+    assert ciphers.openssl_cipher_list(found.tls_cipher_suites) == ""
+
+
+def test_cipher_names_become_openssls_once_each_in_order() -> None:
+    names = [
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    ]
+    names.append("TLS_RSA_WITH_AES_128_CBC_SHA")
+    assert ciphers.openssl_cipher_list(names) == "ECDHE-RSA-CHACHA20-POLY1305:AES128-SHA"
+
+
+def test_secrets_are_not_printed() -> None:
+    found = parse("--prometheus-url=http://u:geheim@h", "--prometheus-header=Authorization=geheim")
+    assert "geheim" not in repr(found)
+    assert "geheim" not in "".join(
+        refused("--prometheus-url=ftp://u:geheim@h", "--prometheus-header=:\n=geheim")
+    )
+    assert "geheim" not in "".join(
+        refused("--prometheus-headers=Authorization=geheim", "-prometheus-header=geheim")
+    )
+
+
+# --- notices -----------------------------------------------------------------------------------------------------
+
+
+def test_flags_without_effect_are_named_once() -> None:
+    found = notices("--client-qps=50", "--profiling=false", "--client-qps=60", "--audit-log-path=-")
+    assert found == ("flags without effect here: --client-qps, --profiling, --audit-log-path",)
+
+
+def test_removed_logging_flags_are_named() -> None:
+    found = notices("--logtostderr=true", "--alsologtostderr", "--log_dir=/tmp")
+    assert found == (
+        "flags that prometheus-adapter removed in v0.11, without effect here: --logtostderr, --alsologtostderr, --log_dir",
+    )
+
+
+def test_what_the_config_map_says_is_not_said_by_flags() -> None:
+    (found,) = notices(
+        "--requestheader-allowed-names=a", "--client-ca-file=g", "--requestheader-uid-headers=X-Remote-Uid"
+    )
+    assert found == (
+        "without --requestheader-client-ca-file the cluster's ConfigMap says what these flags say: "
+        "--requestheader-allowed-names, --requestheader-uid-headers"
+    )
+    assert notices("--requestheader-client-ca-file=f", "--requestheader-allowed-names=a") == ()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--prometheus-client-tls-cert-file=c"], "client certificate for Prometheus is not used"),
+        (
+            ["--prometheus-client-tls-cert-file=c", "--prometheus-client-tls-key-file=k"],
+            "client certificate for Prometheus is not used",
+        ),
+        (["--prometheus-ca-file=c", "--prometheus-auth-incluster"], "--prometheus-ca-file wins"),
+        (["--prometheus-ca-file=c", "--prometheus-auth-config=k"], "--prometheus-ca-file wins"),
+        (["--prometheus-url=http://p/?a=b"], "use --prometheus-query-param"),
+        (["--metrics-ttl=1m"], "--metrics-ttl is above --metrics-max-answer-age"),
+    ],
+)
+def test_combinations_without_effect_are_said(argv: list[str], words: str) -> None:
+    (found,) = notices(*argv)
+    assert words in found
+
+
+def test_nothing_is_said_about_what_works() -> None:
+    pair = (
+        "--prometheus-client-tls-cert-file=c",
+        "--prometheus-client-tls-key-file=k",
+        "--prometheus-ca-file=a",
+    )
+    assert notices(*pair, "--prometheus-url=http://p/?a=b", "--prometheus-verb=POST") == ()
+
+
+# --- help --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "asked"),
+    [
+        (["--help"], True),
+        (["-h"], True),
+        (["--zzz", "-h"], True),
+        (["-hv4"], True),
+        (["--config", "--help"], False),
+        (["--", "--help"], False),
+        ([], False),
+    ],
+)
+def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 - a table column
+    assert (SERVE.help_for(argv) is not None) is asked
+
+
+def test_help_and_documentation_name_every_flag() -> None:
+    text, page = SERVE.render_help(everything=True), flags.render_markdown(TABLE)
+    for flag in TABLE.values():
+        assert f"--{flag.name}" in text
+        assert f"--{flag.name}" in page
+        assert flag.help.endswith(".")
+    assert "  -v, --v level\n        Log level" in text
+    assert (
+        "  --metrics-relist-interval duration\n        Time between two discoveries of series. (default 10m0s)"
+        in text
+    )
+    assert "  --strict-config\n" in text
+    assert "| `--secure-port port` | `443` | Port to serve HTTPS on; 0 takes any free one. |" in page
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert all(line.count(" | ") == 2 for line in page.splitlines() if line.startswith("| `"))
+
+
+# --- a setting and the rules -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "rules", "faulty"),
+    [
+        ([], "rules: [{}]", False),
+        (["--metrics-max-age=10m"], "rules: [{}]", False),
+        (["--metrics-max-age=9m59s"], "rules: [{}]", True),
+        (["--metrics-max-age=5m", "--metrics-relist-interval=1m"], "rules: [{}]", False),
+        (["--metrics-max-age=1s"], "externalRules: [{}]", False),
+        (["--metrics-max-age=1s"], "", False),
+    ],
+)
+def test_max_age_below_the_relist_interval(argv: list[str], rules: str, faulty: bool) -> None:  # noqa: FBT001 - a table column
+    fault = options.check_max_age(parse(*argv), rules_file.parse_rules(rules, "").config)
+    assert (fault is not None) is faulty
+    if fault:
+        assert str(fault) == (
+            "--metrics-max-age: 9m59s: expected at least --metrics-relist-interval, which is 10m0s, or metrics vanish in between"
+        )
+
+
+def test_look_back_is_never_zero() -> None:
+    assert Options().look_back == 600.0
+    assert Options(metrics_max_age=5.0).look_back == 5.0
+
+
+# --- any command line --------------------------------------------------------------------------------------------
+
+TOKENS = st.sampled_from(
+    [
+        *(f"--{name}" for name in TABLE),
+        *(f"--{name}=" for name in TABLE),
+        "--",
+        "-",
+        "-v",
+        "-h",
+        "--help",
+        "=",
+        "1",
+        "1s",
+        "x,y",
+    ]
+)
+
+
+@given(
+    st.lists(st.text(max_size=12) | TOKENS | st.tuples(TOKENS, st.text(max_size=8)).map("".join), max_size=8)
+)
+def test_any_command_line_gives_options_or_faults(argv: list[str]) -> None:
+    SERVE.help_for(argv)
+    faults: tuple[errors.Fault, ...] = ()
+    found = None
+    try:
+        found, _ = SERVE.parse(argv)
+    except errors.InputError as error:
+        faults = error.faults
+    assert bool(faults) is (found is None)
+    assert all(len(str(fault).splitlines()) == 1 for fault in faults)
+
+
+@pytest.mark.parametrize("kind", list(FlagType), ids=lambda kind: kind.name)
+@given(
+    text=st.text(max_size=20)
+    | st.from_regex(r"[-+]?0?[xXbBoO_]?[0-9a-f_]{0,6}(MiB|k|s|,|:|=)?", fullmatch=True)
+)
+def test_any_value_is_read_or_refused(kind: FlagType, text: str) -> None:
+    flag = pflag.Flag(name="x", type=kind)
+    try:
+        pflag.read(flag, text)
+    except ValueError:
+        assert kind not in {FlagType.TEXT, FlagType.ARRAY}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("0", None),
+        (":8081", ("", 8081)),
+        ("10.0.0.1:0", ("10.0.0.1", 0)),
+        ("0.0.0.0:8081", ("0.0.0.0", 8081)),
+        ("[::]:8081", ("::", 8081)),
+    ],
+)
+def test_bind_addresses_are_those_of_controller_runtime(text: str, expected: tuple[str, int] | None) -> None:
+    assert checks.split_bind_address(text) == expected
+    options, _ = SERVE.parse(["--config=rules.yaml", f"--health-probe-bind-address={text}"])
+    assert options.health_probe_bind_address == text
