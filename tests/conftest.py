@@ -11,6 +11,7 @@ from hypothesis import strategies
 pytest_plugins = [
     "tests.support.guards",
     "tests.support.timeguard",
+    "tests.support.thorough",
     "tests.support.prometheus",
     "tests.support.victoriametrics",
     "tests.support.kubectl",

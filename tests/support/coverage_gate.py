@@ -29,6 +29,8 @@ TRACED = (
     "tests/autoscaler/test_readings.py",
     "tests/cli/evaluate",
     "tests/cli/check",
+    "tests/cli/test_convert.py",
+    "tests/cli/test_explain.py",
     "tests/provider/test_custom.py",
     "tests/provider/test_resource.py",
     "tests/provider/test_scaler.py",
@@ -42,7 +44,6 @@ _HEADING = "decision code that no test reaches"
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """Begin to measure: the first of a plugin's hooks, before any conftest.py is imported."""
     pluginmanager.register(Gate(), "coverage gate of this process")
-
 
 
 class Gate:
