@@ -10,7 +10,6 @@ modules imported before it are not measured.
 
 import io
 from collections.abc import Generator
-from pathlib import Path
 
 import coverage
 import pytest
