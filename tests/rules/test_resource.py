@@ -120,5 +120,6 @@ def test_a_pod_is_never_less_than_what_was_measured_of_it(
         usage = next(each.usage for each in found.containers if each.name == name)
         for of_kind, milli in ((cpu, usage.cpu), (memory, usage.memory)):
             last = [value for container, value in of_kind if (container or "") == name][-1]
-            exact = Fraction(last) * 1000  # a float of this size is not exact to one
-            assert exact - 1 < milli <= exact
+            exact = Fraction(last) * 1000
+            rounding = Fraction(math.ulp(last * 1000))  # of the product, which is a float
+            assert exact - 1 - rounding < milli <= exact + rounding
