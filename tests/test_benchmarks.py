@@ -76,6 +76,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, suite.Entry]:
     return entries
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", _SHORT)
 def test_gives_figures_for_its_goals(tiny: Mapping[str, suite.Entry], name: str) -> None:
     entry = tiny[name]
@@ -93,6 +94,7 @@ def test_gives_figures_for_its_goals(tiny: Mapping[str, suite.Entry], name: str)
         assert judged["reached"] is reached
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", _SHORT)
 def test_the_kept_results_have_the_same_figures(tiny: Mapping[str, suite.Entry], name: str) -> None:
     kept = suite.read(suite.RESULTS)
@@ -104,6 +106,7 @@ def _ours(entry: suite.Entry) -> list[str]:
     return [figure for figure in entry["figures"] if not figure.startswith(_PEER_FIGURES)]
 
 
+@pytest.mark.thorough
 def test_the_peer_is_asked_the_same(tiny: Mapping[str, suite.Entry]) -> None:
     figures = tiny["serve"]["figures"]
     for form in peer.FORMS:
@@ -122,6 +125,7 @@ def test_the_peer_is_asked_the_same(tiny: Mapping[str, suite.Entry]) -> None:
     assert "\n| `mixed_16_p99_ms` | " in made
 
 
+@pytest.mark.thorough
 def test_the_pages_can_be_made_of_any_run(tiny: Mapping[str, suite.Entry]) -> None:
     serve = tiny["serve"]
     alone = {figure: serve["figures"][figure] for figure in _ours(serve)}

@@ -1,10 +1,15 @@
 """A run that leaves out a branch of the decision code fails, says which, and still ends with pytest's summary."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import coverage_gate
+
+BOTH = "assert sign(1) == 1\n    assert sign(-1) == -1"
 
 CODE = """
 def sign(number):
@@ -16,28 +21,43 @@ def sign(number):
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize(
-    ("folder", "body", "status", "said"),
+    ("folder", "tests", "body", "status", "said"),
     [
-        pytest.param("rules", "assert sign(1) == 1\n    assert sign(-1) == -1", 0, None, id="covered"),
-        pytest.param("rules", "assert sign(1) == 1", 1, "adapter/rules/sign.py", id="a branch left out"),
-        pytest.param("clients", "assert sign(1) == 1", 0, None, id="not decision code"),
-        pytest.param("rules", "assert sign(1) == 2", 1, "adapter/rules/sign.py", id="failed as well"),
+        pytest.param("rules", "rules", BOTH, 0, None, id="covered"),
+        pytest.param(
+            "rules", "rules", "assert sign(1) == 1", 1, "adapter/rules/sign.py", id="a branch left out"
+        ),
+        pytest.param("rules", "clients", BOTH, 1, "adapter/rules/sign.py", id="by other tests only"),
+        pytest.param("clients", "rules", "assert sign(1) == 1", 0, None, id="not decision code"),
+        pytest.param(
+            "rules", "rules", "assert sign(1) == 2", 1, "adapter/rules/sign.py", id="failed as well"
+        ),
     ],
 )
 def test_gate(
-    tmp_path: Path, request: pytest.FixtureRequest, folder: str, body: str, status: int, said: str | None
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    folder: str,
+    tests: str,
+    body: str,
+    status: int,
+    said: str | None,
+    processes: int,
 ) -> None:
     code = tmp_path / "adapter" / folder / "sign.py"
-    for package in ("", "model", "rules", "clients"):
-        (tmp_path / "adapter" / package).mkdir()
-        (tmp_path / "adapter" / package / "__init__.py").touch()
+    for package in ("adapter", "adapter/autoscaler", "adapter/clients", *coverage_gate.GATED):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
     code.write_text(CODE)
-    (tmp_path / "test_sign.py").write_text(
+    place = tmp_path / "tests" / tests
+    place.mkdir(parents=True)
+    (place / "test_sign.py").write_text(
         f"from adapter.{folder}.sign import sign\n\ndef test_sign():\n    {body}\n"
     )
-    (tmp_path / "pyproject.toml").write_text('[tool.coverage.run]\nbranch = true\nsource = ["."]\n')
-    command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-p", "tests.support.coverage_gate"]
+    plugin = ["-p", "tests.support.coverage_gate", f"--numprocesses={processes}"]
+    command = [sys.executable, "-m", "pytest", f"--rootdir={tmp_path}", *plugin]
     done = subprocess.run(
         command,
         cwd=tmp_path,
@@ -48,7 +68,7 @@ def test_gate(
     )
     assert done.returncode == status, done.stdout + done.stderr
     last = done.stdout.rstrip().splitlines()[-1]
-    assert " 1 failed in " in last or " 1 passed in " in last
+    assert re.search(r" 1 (failed|passed)\b.* in [0-9.]+s", last)
     heading = "decision code that no test reaches"
     assert (heading in done.stdout) == (said is not None)
     if said is not None:

@@ -305,5 +305,13 @@ def test_what_cannot_be_interrupted_ends_the_process(
     assert " passed" not in done.stdout
 
 
+def test_the_limit_of_the_run_holds_in_a_worker(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    source, _, expected = ENDING["takes longer than the whole run may"]
+    done = run_inner(request.config.rootpath, tmp_path, [source], "--override-ini=run_timeout=8", "-n1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [text for text in expected if text not in done.stderr] == [], done.stderr
+    assert " passed" not in done.stdout
+
+
 def test_every_case_was_run(reports: dict[str, str]) -> None:
     assert reports.keys() == CLEAN.keys() | LEAKING.keys()

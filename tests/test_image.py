@@ -192,6 +192,7 @@ def _python(built: Built, code: str) -> Any:
 
 
 @pytest.mark.integration
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_it_holds_the_runtime_lock_and_the_project_alone(built: Built) -> None:
     listed = "import importlib.metadata as m, json; print(json.dumps([d.name.lower().replace('_', '-') for d in m.distributions()]))"
@@ -360,6 +361,7 @@ def _ok(status: int) -> bool:
 
 
 @pytest.mark.integration
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("old", [False, True], ids=["chart 5.3", "an older chart"])
 async def test_it_starts_with_the_arguments_of_the_chart(
@@ -384,6 +386,7 @@ async def test_it_starts_with_the_arguments_of_the_chart(
 
 
 @pytest.mark.integration
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
@@ -416,6 +419,7 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
 
 
 @pytest.mark.integration
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import tools
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.thorough, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 SHORT = (

@@ -117,7 +117,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the watchdog before any test notes which threads there are."""
     stderr = os.dup(2)  # output is not captured now
     config.stash[_STDERR] = stderr
-    config.stash[_WATCHDOG] = Watchdog(float(config.getini("run_timeout")), stderr)
+    seconds = float(config.getini("run_timeout"))
+    if hasattr(
+        config, "workerinput"
+    ):  # ends first, as only it knows the stacks of its test and the programs it has started
+        seconds -= min(10.0, seconds / 4)
+    config.stash[_WATCHDOG] = Watchdog(seconds, stderr)
     config.stash[_WATCHDOG].start()
 
 

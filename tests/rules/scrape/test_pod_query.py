@@ -211,6 +211,12 @@ def test_a_value_is_as_old_as_the_oldest_of_its_newest_samples() -> None:
     assert found == (2, 7)
 
 
+def test_many_series_are_matched_in_steps() -> None:
+    body = "\n".join(f'jobs{{kind="{number}"}} 1' for number in range(200))
+    tests = ",".join(f'kind!="{number}"' for number in range(20))
+    assert value(f"sum(S{{{tests}}}) by pod", body) == 180
+
+
 def test_a_gauge_needs_no_more_than_the_last_scrape() -> None:
     assert not compiled("sum(last_over_time(S{}[2m])) by pod").counts
 

@@ -35,21 +35,21 @@ from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
-from tests.support import faulty, hostile, waiting
+from tests.support import faulty, hostile, thorough, waiting
 from tests.support.certificates import Signer, config_map, config_map_object
 from tests.support.clock import ShiftedClock
 from tests.support.faulty import FaultyPrometheus
 from tests.support.hostile import Hostile
 from tests.support.kubectl import TOKEN
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-REQUESTS = 100_000 if THOROUGH else 3_000
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+REQUESTS = 100_000 if LONG else 3_000 if thorough.is_chosen() else 1_000
 BATCH = 10
 _TASKS_OF_CONNECTIONS = 20  # to cluster and Prometheus, whose other end is a task of this process
 PATIENCE = 15.0
 """Seconds after which a request counts as never answered."""
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600 if THOROUGH else 120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600 if LONG else 120)]
 
 RULES = """
 rules:
