@@ -13,8 +13,6 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Unavailable,
 )
-from adapter.model.metrics import ContainerUsage, ObjectUsage, Usage
-from adapter.model.quantity import from_milli
 from adapter.model.timestamps import NEVER, SECOND, read_instant
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pods_metric
 
@@ -301,17 +299,3 @@ def test_external_metrics() -> None:
     assert _reading(metric, external=items) == Unavailable(
         "InvalidSelector", '"Like" is not a valid label selector operator'
     )
-
-
-def test_usage_reads_as_the_resource_metrics_api_lists_it() -> None:
-    usage = ObjectUsage(
-        "shop", "web-0", {}, 60.5, Usage(1500, 2000), (ContainerUsage("app", Usage(1500, 2000)),)
-    )
-
-    read = readings.metrics_of(usage, 30.0)
-
-    assert (read.metadata.namespace, read.metadata.name) == ("shop", "web-0")
-    assert (read.timestamp, read.window) == (60_500_000_000, 30 * SECOND)
-    assert [(each.name, each.usage) for each in read.containers or ()] == [
-        ("app", {"cpu": from_milli(1500), "memory": from_milli(2000)})
-    ]
