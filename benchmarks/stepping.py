@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from adapter.boost import model
+from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from adapter.boost import model
 from adapter.cli import main
 from adapter.cli.check import lint
 from adapter.config import chart, rules_file, scrape_keys
 from adapter.config.options import SERVE
 from adapter.model import durations
+from adapter.model.autoscaling import boost as model
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules.template import functions

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter.boost import floor as floors
-from adapter.boost.floor import FloorEntry
+from adapter.model.autoscaling import floor as floors
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant, span_of
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
@@ -41,9 +41,9 @@ class Case:
         self.audit.saw_autoscaler({"metadata": metadata, "spec": spec, "status": status})
 
     def publish(self, count: int, seconds: float) -> None:
-        entry = FloorEntry("shop", "web-hpa", "u", count, FineInstant(span_of(self.clock.wall() + seconds)))
+        entry = Floor("shop", "web-hpa", "u", count, FineInstant(span_of(self.clock.wall() + seconds)))
         metadata = {"namespace": "fastpath", "name": "fastpath-floors"}
-        self.audit.saw_floors({"metadata": metadata, "data": {"u": floors.encode_entry(entry)}})
+        self.audit.saw_floors({"metadata": metadata, "data": {"u": floors.encode_floor(entry)}})
 
 
 def test_who_wrote_what() -> None:
@@ -143,11 +143,11 @@ async def test_follows_a_sandbox() -> None:
         }
         made = cluster.create(hpa | {"metadata": {"name": "web-hpa", "namespace": "shop"}})
         follow(cluster, audit)
-        entry = FloorEntry(
+        entry = Floor(
             "shop", "web-hpa", made["metadata"]["uid"], 7, FineInstant(span_of(FakeClock().wall() + 60))
         )
         named = {"name": "fastpath-floors", "namespace": "fastpath"}
-        floor = {"apiVersion": "v1", "kind": "ConfigMap", "data": {entry.uid: floors.encode_entry(entry)}}
+        floor = {"apiVersion": "v1", "kind": "ConfigMap", "data": {entry.uid: floors.encode_floor(entry)}}
         cluster.create(floor | {"metadata": named})
         assert audit.published(WEB, FakeClock().wall()) == 0, "without the label it is not one of ours"
         cluster.patch(

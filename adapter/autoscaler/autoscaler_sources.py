@@ -19,7 +19,7 @@ from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
-from adapter.kubernetes.cache.hpas import Autoscalers
+from adapter.kubernetes.cache.hpa_cache import AutoscalerCache
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.autoscaling import documents as autoscalerdocuments
@@ -180,7 +180,7 @@ class AutoscalerObjectSource(AutoscalerSource):
         namespaces: Sequence[str],
     ) -> None:
         super().__init__(registry, problems)
-        self._objects = Autoscalers(watching, self._changed, namespaces)
+        self._objects = AutoscalerCache(watching, self._changed, namespaces)
 
     async def run(self) -> None:
         await self._objects.run()
@@ -215,7 +215,7 @@ class AutoscalerObjectSource(AutoscalerSource):
 
 
 class AutoscalerFileSource(AutoscalerSource):
-    """Autoscalers in files; `read` is their first contents. Those outside `namespaces` are left out."""
+    """AutoscalerCache in files; `read` is their first contents. Those outside `namespaces` are left out."""
 
     def __init__(
         self,

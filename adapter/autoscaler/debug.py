@@ -114,8 +114,8 @@ def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
     if floor is not None:
         shown["floor"] = {
             "replicas": floor.replicas,
-            "raisedFrom": floor.before,
-            "raised": journal.moment(floor.at),
+            "raisedFrom": floor.raised_from,
+            "raised": journal.moment(floor.raised_at),
             "shown": None if floor.shown is None else journal.moment(floor.shown),
             "until": journal.moment(floor.until),
         }

@@ -1,7 +1,8 @@
-"""The floors of raises: published before a count is written, followed while they are held, taken back when nothing came of it.
+"""Publishes the floor of a raise before the raise is written, and keeps it in step with what is remembered.
 
-Here: what of an autoscaler's memory everybody is to read, and when. Not here: when a floor begins and ends (`autoscaler.decide.boost`), how it is
-published (`boost.view`). Law: what is not published is not raised.
+A raise whose floor is not published is not written, because the HPA would revert it at its next sync. This
+module stays beside the reconciler and not in `adapter.boost`, because it turns the state of an autoscaler
+into what is published.
 """
 
 import msgspec
@@ -9,12 +10,12 @@ import msgspec
 from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.boost import Floor
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.interfaces import FloorPublisher, Outcome
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
-from adapter.boost.floor import FloorEntry
+from adapter.model.autoscaling.floor import Floor
+from adapter.model.timestamps import FineInstant
 
 
 class FloorKeeper:
@@ -23,92 +24,90 @@ class FloorKeeper:
     def __init__(self, floors: FloorPublisher | None) -> None:
         self._floors = floors
 
-    def adopt(self, work: AutoscalerState, published: FloorEntry, now: int) -> None:
-        """Take over what a leader before has published."""
-        work.published = published
-        work.set_boosting(boosting.adopt(published, now))
+    def adopt(self, state: AutoscalerState, published: Floor, now: int) -> None:
+        """Take over what the previous leader has published."""
+        state.published = published
+        state.set_boosting(boosting.adopt(published, now))
 
-    def follow(self, work: AutoscalerState, now: int) -> None:
-        """Take notice of what time and the native autoscaler have made of a floor."""
-        if work.boost is not None:
-            work.follow_floor(now)
-            self.show(work)
+    def follow(self, state: AutoscalerState, now: int) -> None:
+        """Update the floor by the time and by what the HPA shows, and publish the change."""
+        if state.boost is not None:
+            state.follow_floor(now)
+            self.show(state)
 
-    def forget(self, work: AutoscalerState) -> None:
-        """Publish nothing of an autoscaler that is gone, or asks for nothing any more."""
+    def forget(self, state: AutoscalerState) -> None:
+        """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
         if (
             self._floors is not None
-            and work.boost is not None
-            and (work.is_writing or work.published is not None)
+            and state.boost is not None
+            and (state.is_writing or state.published is not None)
         ):
-            self._floors.want(work.object.metadata.uid, None)  # one that is just being published included
+            self._floors.want(state.object.metadata.uid, None)
 
     async def publish(
-        self, work: AutoscalerState, seen: Snapshot, made: Decision, now: int
+        self, state: AutoscalerState, seen: Snapshot, made: Decision, now: int
     ) -> tuple[Floor | None, str]:
-        """Publish the floor of a raise before it is written, and return it, to be settled; or why that failed."""
-        assert work.boost is not None
+        """Publish the floor of a raise before it is written. Return it, to be settled, or why that failed."""
+        assert state.boost is not None
         if self._floors is None:
-            return None, "no floors are published here"
+            return None, "this process publishes no floors"
         spans = [each.span for each in seen.inputs]
         raised = boosting.begin(
-            work.memory.boost, seen.observation.replicas, made.replicas, work.boost, spans, now
+            state.memory.boost, seen.observation.replicas, made.replicas, state.boost, spans, now
         )
         assert raised.floor is not None
-        longest = work.prepared.up.longest_period if work.prepared.up else 0
-        added = histories.growth(work.memory.history, now - longest)
+        longest = state.prepared.up.longest_period if state.prepared.up else 0
+        added = histories.growth(state.memory.history, now - longest)
         floor = msgspec.structs.replace(raised.floor, added=added, target=seen.target.uid)
-        raised = msgspec.structs.replace(raised, floor=floor)
-        meta = work.object.metadata
-        entry = boosting.entry_of(raised, meta.namespace, meta.name, meta.uid, meta.resource_version)
-        assert entry is not None
+        published = _published(state, msgspec.structs.replace(raised, floor=floor))
+        assert published is not None
         try:
-            await self._floors.publish(entry)
+            await self._floors.publish(published)
         except errors.KubernetesError as error:
-            if not work.is_closed:  # else somebody else has said what is wanted
-                self._floors.want(meta.uid, work.published)  # it may have been taken all the same
+            if not state.is_closed:  # otherwise `forget` has already said what to publish
+                self._floors.want(published.uid, state.published)  # the API server may have accepted it
             return None, f"the floor of the raise cannot be published: {error.said or error}"
-        if not work.is_closed:
-            work.published = entry
+        if not state.is_closed:
+            state.published = published
         return floor, ""
 
     def settle(
-        self, work: AutoscalerState, floor: Floor | None, by: int, replicas: int, outcome: Outcome
+        self, state: AutoscalerState, floor: Floor | None, by: int, replicas: int, outcome: Outcome
     ) -> None:
-        """Hold the `replicas` that were written, or may have been; else it stays what it was.
+        """Hold the `replicas` that were, or may have been, written; otherwise restore what was held before.
 
-        `floor` is None where nothing was published, `by` is how the clock was set since.
+        `floor` is what `publish` returned, `by` is how far the clock was set since.
         """
-        if floor is None or work.is_closed:
+        if floor is None or state.is_closed:
             return
-        held = work.memory.boost
+        held = state.memory.boost
         if outcome.resource_version or outcome.unknown:
             last = held.floor
-            excused = floor.excused or (last is not None and last.shown is None and last.excused)
             floor = msgspec.structs.replace(
                 floor,
                 replicas=replicas,
-                until=floor.until + by,
-                at=floor.at + by,
-                excused=excused,
+                until=FineInstant(floor.until + by),
+                raised_at=FineInstant(floor.raised_at + by),
+                excused=floor.excused or (last is not None and last.shown is None and last.excused),
                 stands=bool(outcome.resource_version),
             )
-            work.set_boosting(msgspec.structs.replace(held, floor=floor))
-        self.show(work)
+            state.set_boosting(msgspec.structs.replace(held, floor=floor))
+        self.show(state)
 
-    def show(self, work: AutoscalerState) -> None:
-        """Have everybody read what has become of a floor."""
-        meta, published = work.object.metadata, work.published
-        entry = boosting.entry_of(
-            work.memory.boost, meta.namespace, meta.name, meta.uid, meta.resource_version
-        )
-        if self._floors is None or (entry is None and published is None):
+    def show(self, state: AutoscalerState) -> None:
+        """Publish what is remembered of a floor, unless only the resource version of the HPA has changed."""
+        floor, published = _published(state, state.memory.boost), state.published
+        if self._floors is None or (floor is None and published is None):
             return
         if (
-            entry is not None
-            and published is not None
-            and msgspec.structs.replace(entry, seen=published.seen) == published
+            floor is None
+            or published is None
+            or msgspec.structs.replace(floor, seen=published.seen) != published
         ):
-            return
-        work.published = entry
-        self._floors.want(meta.uid, entry)
+            state.published = floor
+            self._floors.want(state.object.metadata.uid, floor)
+
+
+def _published(state: AutoscalerState, memory: boosting.Boosting) -> Floor | None:
+    meta = state.object.metadata
+    return boosting.published(memory, meta.namespace, meta.name, meta.uid, meta.resource_version)

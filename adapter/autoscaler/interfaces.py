@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.boost.floor import FloorEntry
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
 from adapter.model.pods import PodFacts
 from adapter.model.selectors.label_selectors import LabelSelector
@@ -98,7 +98,7 @@ class PodCache(Protocol):
 
 
 class RivalIndex(Protocol):
-    """The autoscalers by target; met by `kubernetes.cache.hpas.Rivals`."""
+    """The autoscalers by target; met by `kubernetes.cache.scale_conflicts.ScaleConflicts`."""
 
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
         """Return the other autoscalers of its target by kind and name; None while that is unknown."""
@@ -150,11 +150,11 @@ class Actuator(Protocol):
 class FloorPublisher(Protocol):
     """Publishes floors, for one term; met by `boost.publisher.FloorWriter`."""
 
-    async def publish(self, entry: FloorEntry) -> None:
+    async def publish(self, entry: Floor) -> None:
         """Return when every replica can read the floor; KubernetesError, NotLeadingError."""
         ...
 
-    def want(self, uid: str, entry: FloorEntry | None) -> None:
+    def want(self, uid: str, entry: Floor | None) -> None:
         """Queue a floor, or the end of one."""
         ...
 

@@ -22,8 +22,8 @@ from adapter.autoscaler.reporter import Reporter
 from adapter.autoscaler.scheduler import DecisionClock, Scheduler
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
-from adapter.boost.floor import FloorEntry
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
@@ -101,7 +101,7 @@ class Controller:
     # -- which autoscalers -----------------------------------------------------------------------------------
 
     def put(
-        self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: FloorEntry | None = None
+        self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: Floor | None = None
     ) -> None:
         """Add or update an autoscaler.
 

@@ -27,7 +27,6 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.autoscaler import Autoscaler
-from adapter.autoscaler.decide.boost import Floor
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
@@ -41,6 +40,7 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.api_errors import RESET
 from adapter.kubernetes.write.client import may_have_been_applied
 from adapter.kubernetes.write.scale import ScaleState, is_superseded, may_be_ours
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts

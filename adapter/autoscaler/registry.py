@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
-from adapter.kubernetes.cache.hpas import Rivals, TargetKey
+from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts, TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.shards import Shard
 
@@ -17,7 +17,9 @@ from adapter.model.shards import Shard
 class AutoscalerRegistry:
     """All autoscalers. `answers` says that this process serves metrics, of the autoscalers of all shards."""
 
-    def __init__(self, rivals: Rivals, scrapes: ScrapeSubscriptions, shard: Shard, *, answers: bool) -> None:
+    def __init__(
+        self, rivals: ScaleConflicts, scrapes: ScrapeSubscriptions, shard: Shard, *, answers: bool
+    ) -> None:
         self.controller: Controller | None = None
         """The controller of this term; None while this process does not lead."""
         self._rivals = rivals

@@ -28,7 +28,6 @@ from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.interfaces import Key, ScaleTarget, Unfound
 from adapter.autoscaler.metrics.sources import MetricSource
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
-from adapter.boost.floor import FloorEntry
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -36,6 +35,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     FastPathAutoscalerStatus,
     PastChange,
 )
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.timestamps import SECOND
@@ -86,7 +86,7 @@ class AutoscalerState:
         self.memory: Memory = _remember(autoscaler.status, events, now)
         self.boost: Boost | None = None
         """What limits the decisions for a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
-        self.published: FloorEntry | None = None
+        self.published: Floor | None = None
         """The floor that is published, or queued. Set by the `FloorKeeper` alone."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""

@@ -1,18 +1,34 @@
-"""The floors of raised autoscalers as metrics: one external, and one of each HorizontalPodAutoscaler itself.
+"""Serves the floors as the metric ``fastpath_replicas``: an external metric, and one of each HPA object.
 
-Here: which questions have an answer, and what it is. Not here: when a floor begins and ends (`autoscaler.decide.boost`), where floors are kept
-(`boost.view`), who is boosted (the autoscalers' cache). The law: an old 0 is never answered. A floor is answered from what is known;
-before a 0 the floors are read anew, and who cannot read them answers an error, for an autoscaler with an error does not shrink.
+**What a floor is.** When fresh values ask for more replicas, Fastpath writes the Scale of the target at once.
+The HPA would revert that at its next sync, at most 15 s later, because it computes from its own, older
+values. So it reads the raised count as one more metric, its floor: an HPA follows its highest metric, and
+keeps the raise. Without a raise the floor is 0, and the HPA decides as it would without Fastpath. The floor
+is published before the Scale is written, so the HPA cannot read an older one after the raise (`publisher`).
+
+**When it ends.** `adapter.autoscaler.decide.boost` decides that; usually it is the `hold` after the HPA has
+shown the raised count in its status. A floor also carries its end as a time, and every reader applies it: no
+floor outlives the leader that published it by more than ten minutes, even if the clock of that leader was
+ahead.
+
+**What happens at failover.** The floors are in a ConfigMap for each shard. All replicas of the metrics API
+read it, so the floor stays while no leader runs. The next leader takes the floors over before it decides for
+any boosted HPA, and writes the ConfigMap once, which shuts out writes of the previous leader that are still
+under way.
+
+**No old 0 is served.** An HPA does not scale down while one of its metrics fails. So a 0 is returned only
+after a read that began after the request; if that read fails, a floor of the last seconds is still served,
+and in place of a 0 the request fails. See docs/decisions/fresh-floors.md.
 """
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from adapter.boost.floor import FloorEntry, floor_of
-from adapter.boost.model import LABEL, METRIC
+from adapter.boost.view import PublishedFloors
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
+from adapter.model.autoscaling.boost import LABEL, METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
+from adapter.model.autoscaling.floor import floor_of, is_newer
 from adapter.model.clock import Clock
 from adapter.model.metrics import (
     CustomAnswer,
@@ -29,15 +45,14 @@ from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, O
 from adapter.model.timestamps import SECOND
 
 RESERVED = frozenset({METRIC})
-"""The names that no rule may give where floors are served."""
+"""Metric names that rules may not have if floors are served."""
 
 AUTOSCALERS = GroupResource("autoscaling", "horizontalpodautoscalers")
 FLOOR_METRIC = CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)
-"""The floor as a metric of autoscalers."""
 
 _SPELLINGS = frozenset({str(AUTOSCALERS), AUTOSCALERS.resource})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
-_KEPT_NEVER = -math.inf
+_NOT_CACHED = -math.inf
 
 _ONE_EQUALITY = f"the metric {METRIC} is asked for with labelSelector={LABEL}=NAME and nothing else"
 _ONE_NAME = f"the metric {METRIC} is asked for of one autoscaler by its name, without a selector"
@@ -45,8 +60,8 @@ _AUTOSCALERS_UNKNOWN = "the autoscalers are not known now"
 _FLOORS_UNKNOWN = "the floors of autoscalers are not known now"
 
 
-class Watched(NamedTuple):
-    """A HorizontalPodAutoscaler as the cache has it. `boosts`: its mode is boost, and its handshake right."""
+class ObservedHPA(NamedTuple):
+    """An HPA as the cache has it. `boosts` says that its mode is boost and its handshake right."""
 
     uid: str
     resource_version: str
@@ -54,47 +69,37 @@ class Watched(NamedTuple):
     boosts: bool
 
 
-class FindAutoscaler(Protocol):
-    """The cache of the cluster's autoscalers."""
+class FindHPA(Protocol):
+    """Finds an HPA in a cache; NotSyncedError before its first list."""
 
-    def __call__(self, namespace: str, name: str) -> Watched | None:
-        """Return a HorizontalPodAutoscaler, None where there is none; NotSyncedError before the first list."""
-        ...
+    def __call__(self, namespace: str, name: str) -> ObservedHPA | None: ...
 
 
-class Floors(Protocol):
-    """What is known of the published floors."""
+class FloorSource(Protocol):
+    """Reads the published floors; `adapter.boost.view.FloorView`."""
 
-    def find(self, uid: str) -> FloorEntry | None:
-        """Return what is published of the autoscaler of a uid; NotSyncedError where what is known is too old."""
-        ...
+    async def current(self) -> PublishedFloors: ...
 
-    def entries(self) -> Mapping[str, FloorEntry]:
-        """Return all that is published, by uid; there are few."""
-        ...
-
-    async def confirm(self) -> None:
-        """Read the floors anew, in a read that began after this call did; NotSyncedError where that fails."""
-        ...
+    def recent(self) -> PublishedFloors | None: ...
 
 
 class FloorProvider:
-    """Answers questions about `boosting.METRIC`, each with exactly one value, which nobody may keep."""
+    """Answers requests for `METRIC`, each with exactly one value, which must not be cached."""
 
-    def __init__(self, find_hpa: FindAutoscaler, floors: Floors, clock: Clock) -> None:
+    def __init__(self, find_hpa: FindHPA, floors: FloorSource, clock: Clock) -> None:
         self._find_hpa = find_hpa
         self._floors = floors
         self._clock = clock
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
-        """Return the floor of the autoscaler that the selector names; StatusError, of a sentence for its author."""
+        """Return the floor of the HPA that the selector names; StatusError."""
         name = _name_of(question.selector)
         replicas = await self._replicas(question.namespace, name)
         value = ExternalValue(METRIC, {LABEL: name}, replicas * 1000, self._clock.wall())
-        return ExternalAnswer((value,), _KEPT_NEVER)
+        return ExternalAnswer((value,), _NOT_CACHED)
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
-        """Return the floor of the autoscaler that the question names; of other kinds there is no such metric."""
+        """Return the floor of the HPA that the question names; StatusError for objects of another kind."""
         if question.resource not in _SPELLINGS or question.namespace is None:
             raise NotFoundError(f"the server could not find the metric {METRIC} for {question.resource}")
         if question.name is None or question.selector != EVERYTHING:
@@ -102,60 +107,50 @@ class FloorProvider:
         replicas = await self._replicas(question.namespace, question.name)
         described = ObjectReference(HPA_KIND, question.namespace, question.name, HPA_API_VERSION)
         value = MetricValue(described, METRIC, replicas * 1000, self._clock.wall())
-        return CustomAnswer((value,), _KEPT_NEVER)
+        return CustomAnswer((value,), _NOT_CACHED)
 
     async def _replicas(self, namespace: str, name: str) -> int:
-        """Return the floor as it is now. Where that cannot be read a floor of some seconds ago still holds; a zero of then says nothing."""
-        unread: NotSyncedError | None = None
-        self._floor(namespace, name)  # who asks for what there is not costs no reading
+        """Return the floor of an HPA now. A 0 comes only from a read that began after the request."""
+        self._find(namespace, name)  # a request for an unknown HPA costs no read
         try:
-            await self._floors.confirm()
+            floors = await self._floors.current()
         except NotSyncedError as error:
-            unread = error
-        floor = self._floor(namespace, name)
-        if floor == 0 and unread is not None:
-            raise InternalError(_FLOORS_UNKNOWN) from unread
-        return floor
+            recent = self._floors.recent()
+            floor = 0 if recent is None else self._floor(recent, self._find(namespace, name), namespace, name)
+            if not floor:
+                raise InternalError(_FLOORS_UNKNOWN) from error
+            return floor
+        return self._floor(floors, self._find(namespace, name), namespace, name)
 
-    def _floor(self, namespace: str, name: str) -> int:
-        """Return the floor as it is known now.
-
-        Where the cache of autoscalers is behind what a floor was made from, the floor counts as its maker meant it: an annotation that
-        is not seen yet, an older maximum and a uid of before do not end it.
-        """
+    def _find(self, namespace: str, name: str) -> ObservedHPA:
         try:
             hpa = self._find_hpa(namespace, name)
         except NotSyncedError as error:
             raise InternalError(_AUTOSCALERS_UNKNOWN) from error
         if hpa is None:
             raise NotFoundError(f'{AUTOSCALERS} "{name}" not found in the namespace "{namespace}"')
+        return hpa
+
+    def _floor(self, floors: PublishedFloors, hpa: ObservedHPA, namespace: str, name: str) -> int:
+        """Return the greatest floor that counts for an HPA.
+
+        If the cache of HPAs is behind the version that a floor was made from, the floor counts as the leader
+        meant it: an annotation that is not cached yet, an older maximum or an older uid do not end it.
+        """
         now = int(self._clock.wall() * SECOND)
-        try:
-            own = self._floors.find(hpa.uid)
-            known = self._floors.entries().values()
-        except NotSyncedError as error:
-            raise InternalError(_FLOORS_UNKNOWN) from error
-        floor = floor_of(own, now, hpa.max_replicas) if hpa.boosts else 0
-        for entry in known:
-            of_it = entry.name == name and entry.namespace == namespace
-            if of_it and _is_newer(entry.seen, hpa.resource_version):
-                floor = max(floor, floor_of(entry, now, entry.replicas))
+        floor = 0
+        for uid, each in floors.find(namespace, name, self._clock.monotonic()):
+            if uid == hpa.uid and hpa.boosts:
+                floor = max(floor, floor_of(each, now, hpa.max_replicas))
+            if is_newer(each.seen, hpa.resource_version):
+                floor = max(floor, floor_of(each, now, each.replicas))
         return floor
 
 
 def _name_of(selector: LabelSelector) -> str:
-    """Return the autoscaler that a selector names. An autoscaler adds up all items of an answer, so one at a time is asked for."""
+    """Return the HPA that a selector names. One at a time: an HPA adds up all items of an external metric."""
     if len(selector.requirements) == 1:
         key, operator, values = selector.requirements[0]
         if key == LABEL and operator in _EQUALITY and values[0]:
             return values[0]
     raise BadRequestError(_ONE_EQUALITY)
-
-
-def _is_newer(seen: str, cached: str) -> bool:
-    """Tell whether a resource version is newer than that of the cache; one that cannot be compared is, unless it is the same."""
-    if not seen or seen == cached:
-        return False
-    if seen.isdecimal() and cached.isdecimal():
-        return int(seen) > int(cached)
-    return True

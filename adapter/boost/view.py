@@ -1,63 +1,99 @@
-"""The published floors as a process knows them: the ConfigMaps of all shards, watched and read anew.
+"""Reads the published floors: one shared list of ConfigMaps, requested when an answer needs it.
 
-What lives here: `FloorView`: when they are read, and how old what is known may be. Not here: what is known (`floormaps`), the number that
-is served of an entry (`boost.floor`), publishing (`floorwriter`). The law: what is known says how old it is; "no floor" is the answer of
-a read that began after the question, never that of a view that may be behind.
-
-A watch alone cannot tell whether it is behind, so a view is as old as the list that confirmed it, counted from when it was asked for.
+An HPA that reads an old 0 reverts a raise. A cache that a watch fills cannot tell whether it is behind, so
+it could not answer a 0. Therefore nothing is watched: each answer waits for a list that is sent after its
+request has come in. Requests that come in while a list is under way share the next one. If a list fails,
+`recent` still has the floors of the last one for `STALE` seconds; `adapter.boost.provider` says what for.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeVar
 
 from adapter import errors
-from adapter.boost.floor import LABEL, FloorEntry
-from adapter.boost.floor_maps import FORM, FloorMaps, ReadMap, number
-from adapter.kubernetes.codec import ObjectCodec, WatchEvent
+from adapter.boost.config_map import CODEC, StoredFloors
+from adapter.kubernetes.codec import ObjectCodec
+from adapter.model.autoscaling import floor as floors
+from adapter.model.autoscaling.floor import LABEL, Floor
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
+from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
 
-RELIST = 4.0
-"""Seconds from asking for one list to asking for the next, so that with the time it takes there is one every 5 s."""
-
 STALE = 10.0
-"""A view that no list has confirmed for so many seconds answers nothing."""
+"""For how many seconds after it was sent a list is used in place of one that failed."""
 
 CONFIRM = 2.0
-"""How long somebody waits for a list of their own."""
+"""The longest time, in seconds, that an answer waits for its list."""
 
 LIST_SECONDS = 3.0
-"""How long a list may take."""
+"""The time limit of a list."""
 
 OVERLAP = 0.25
-"""So long the next list waits for one under way to end. Then both are under way, for a stuck one must not hold up the rest."""
-
-RETRY, RETRY_LIMIT = 0.5, 30.0
-"""Seconds between attempts: of lists the first, of watches doubled up to the second."""
+"""For how many seconds the next list waits for one under way. After that both are under way: a stuck list
+must not delay the answers behind it.
+"""
 
 FAULT = "floor-read"
-WATCH_FAULT = "floor-watch"
 
 CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, frozenset(), preferred=True)
 SELECTOR = parse_selector(f"{LABEL}=true")
 
-_PASSING = frozenset({0, 410, 429, 500, 502, 503, 504})
-"""What a watch may fail with without more to say: lists fail likewise, or bring a version to go on from."""
-
-_TICK = 0.01  # no pause is shorter, for clocks have a grain
-_WATCH_SECONDS = 300.0
-_SILENCE = 120.0
-_NOT_READ = "the floors of autoscalers have not been read yet"
-
+_STEP = 500  # floors decoded before other tasks may run, a few ms
 _T = TypeVar("_T")
 
 
+class KnownFloor(NamedTuple):
+    """A floor, its text, and when this process first read it as it is, in monotonic seconds."""
+
+    uid: str
+    text: str
+    floor: Floor
+    since: float
+
+
+class PublishedFloors:
+    """The floors of all shards as one list found them. `sent` and `now` are monotonic seconds."""
+
+    def __init__(self, sent: float, config_maps: Mapping[str, tuple[str, Mapping[str, KnownFloor]]]) -> None:
+        self.sent = sent
+        self.config_maps = config_maps
+        """By name: the resource version of each ConfigMap and its floors by uid."""
+        self._by_hpa: dict[tuple[str, str], list[KnownFloor]] = {}
+        for _, known in config_maps.values():
+            for each in known.values():
+                self._by_hpa.setdefault((each.floor.namespace, each.floor.name), []).append(each)
+
+    def find(self, namespace: str, name: str, now: float) -> Iterator[tuple[str, Floor]]:
+        """Iterate over the floors of the HPAs that have, or had, this name, each with the uid of its HPA.
+
+        There may be several: of two shards after a change of ``--shard``, or of an HPA that was created
+        again.
+        """
+        for known in self._by_hpa.get((namespace, name), ()):
+            yield known.uid, _aged(known, now)
+
+    def leftovers(self, total: int, wall: int, now: float) -> list[tuple[str, str]]:
+        """Return names and versions of the ConfigMaps of shards of another total that hold nothing any more.
+
+        `wall` is the time in nanoseconds.
+        """
+        return [
+            (name, version)
+            for name, (version, known) in self.config_maps.items()
+            if (shard := floors.shard_of(name)) is not None
+            and shard.total != total
+            and all(floors.is_over(_aged(each, now), wall) for each in known.values())
+        ]
+
+
+def _aged(known: KnownFloor, now: float) -> Floor:
+    return floors.as_known_for(known.floor, round((now - known.since) * SECOND))
+
+
 class FloorClient(Protocol):
-    """How ConfigMaps are listed and watched; `kubernetes.KubernetesClient` says what the arguments mean."""
+    """Lists ConfigMaps, as `kubernetes.client.KubernetesClient` does."""
 
     async def list_objects(
         self,
@@ -68,254 +104,109 @@ class FloorClient(Protocol):
         namespace: str,
         selector: LabelSelector,
         resource_version: str,
-    ) -> str:
-        """Hand what is kept of every object to `deliver`; return the version of the list."""
-        ...
-
-    def watch_objects(
-        self,
-        form: ObjectCodec[_T],
-        resource: APIResource,
-        *,
-        namespace: str,
-        selector: LabelSelector,
-        resource_version: str,
-        duration: float,
-        silence: float,
-    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[WatchEvent[_T]]]]:
-        """Open a watch."""
-        ...
+    ) -> str: ...
 
 
 class FloorView:
-    """The floors published in `namespace`, kept while `run` runs."""
+    """The floors that are published in `namespace`. Lists are sent while `run` runs."""
 
     def __init__(self, client: FloorClient, clock: Clock, namespace: str, faults: ProblemLog) -> None:
         self.namespace = namespace
         self._client = client
         self._clock = clock
         self._faults = faults
-        self._maps = FloorMaps(clock, namespace)
-        self._position = 0
-        self._first = asyncio.Event()
-        self._confirmed: float | None = None
-        self._sent = 0.0
-        self._error = ""
-        self._running = False
-        self._next: asyncio.Task[str] | None = None
-        self._under_way: set[asyncio.Task[str]] = set()
-
-    # -- what is said ---------------------------------------------------------------------------------------------------
-
-    def find(self, uid: str) -> FloorEntry | None:
-        """Return what is published of the autoscaler of a uid; of several entries the one with the greatest floor now.
-
-        `errors.NotSyncedError` where what is known is too old, or cannot be read. No entry, and no floor, may be news that are seconds
-        old: who acts on it has to `confirm` before.
-        """
-        self._check()
-        return self._maps.find(uid)
-
-    def entries(self) -> Mapping[str, FloorEntry]:
-        """Return all that is published, by uid; otherwise as `find`."""
-        self._check()
-        return self._maps.entries()
-
-    def leftovers(self, total: int) -> list[tuple[str, str]]:
-        """Return names and versions of the ConfigMaps of shards of another total in which nothing counts any more; otherwise as `find`."""
-        self._check()
-        return self._maps.leftovers(total)
-
-    def stored(self, name: str) -> tuple[int, Mapping[str, str]]:
-        """Return what is known of a ConfigMap: the version in which it was, or was gone, and its texts."""
-        return self._maps.stored(name)
-
-    def take(self, read: ReadMap) -> None:
-        """Take over a ConfigMap that was just written or read, unless what is known of it is newer."""
-        for _ in self._maps.put(read):
-            pass
-
-    def subscribe(self, changed: Callable[[str], None]) -> Callable[[], None]:
-        """Have `changed` called with the uid of each entry that came, went or changed; return what ends that."""
-        return self._maps.subscribe(changed)
-
-    def fault(self) -> str:
-        """Return why nothing can be said of floors now, a sentence for people; "" where something can."""
-        if self._confirmed is None:
-            return f"{_NOT_READ}: {self._error}" if self._error else _NOT_READ
-        age = self._clock.monotonic() - self._confirmed
-        if age > STALE:
-            because = f": {self._error}" if self._error else ""
-            return f"the floors of autoscalers were last read {age:.0f} s ago{because}"
-        return self._maps.fault()
-
-    def _check(self) -> None:
-        if fault := self.fault():
-            raise errors.NotSyncedError(fault)
-
-    # -- reading -----------------------------------------------------------------------------------------------------------
+        self._last = PublishedFloors(float("-inf"), {})
+        self._lists: asyncio.TaskGroup | None = None
+        self._next: asyncio.Task[PublishedFloors | str] | None = None
+        self._under_way: set[asyncio.Task[PublishedFloors | str]] = set()
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
-        self._running = True
+        """Own the lists that answers request, until cancelled."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._keep_listing())
-                group.create_task(self._keep_watching())
+            async with asyncio.TaskGroup() as self._lists:
+                await asyncio.get_running_loop().create_future()
         finally:
-            self._running = False
-            left = self._under_way | ({self._next} if self._next is not None else set())
-            self._next = None
-            for each in left:
-                each.cancel()
-            if left:
-                await asyncio.wait(left)
+            self._lists = self._next = None
 
-    async def confirm(self) -> None:
-        """Read what is stored now, in a list that begins after this call did; who calls meanwhile shares it.
+    async def current(self) -> PublishedFloors:
+        """Return the floors from a list that is sent after this call.
 
-        `errors.NotSyncedError` where that fails, or takes longer than `CONFIRM` seconds.
+        `errors.NotSyncedError` if the list fails or takes longer than `CONFIRM`. A caller that is cancelled
+        does not cancel the list, because others wait for it.
         """
-        if (reading := self._next_list()) is None:
-            raise errors.NotSyncedError("the floors of autoscalers are not read in this process now")
-        await asyncio.wait({reading}, timeout=CONFIRM)
-        if not reading.done():
-            raise errors.NotSyncedError(f"the floors of autoscalers could not be read within {CONFIRM:g} s")
-        if reading.cancelled():
-            raise errors.NotSyncedError("the process ends")
-        if fault := reading.result():
-            raise errors.NotSyncedError(f"the floors of autoscalers cannot be read: {fault}")
+        if self._lists is None:
+            raise errors.NotSyncedError("floors are not read in this process now")
+        if self._next is None:
+            self._next = self._lists.create_task(self._list(), name="list floors")
+        listing = self._next
+        await asyncio.wait({listing}, timeout=CONFIRM)
+        if not listing.done():
+            raise errors.NotSyncedError(f"the floors could not be read within {CONFIRM:g} s")
+        if listing.cancelled():
+            raise errors.NotSyncedError("the process is shutting down")
+        found = listing.result()
+        if isinstance(found, str):
+            raise errors.NotSyncedError(f"the floors cannot be read: {found}")
+        return found
 
-    def _next_list(self) -> asyncio.Task[str] | None:
-        """Return the list that has not begun yet; None where there will be none."""
-        if self._next is None and self._running:
-            self._next = asyncio.create_task(self._list(), name="list floors")
-        return self._next
+    def recent(self) -> PublishedFloors | None:
+        """Return the floors of the last list that succeeded, None if it is older than `STALE`."""
+        return self._last if self._clock.monotonic() - self._last.sent <= STALE else None
 
-    async def _list(self) -> str:
-        """List; return what went wrong, "" for nothing. Those who have asked for it share it until it begins."""
+    async def _list(self) -> PublishedFloors | str:
+        """Return what a list found, or why it failed. Callers share this task until it sends its request."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=OVERLAP)
-        this = asyncio.current_task()
-        assert this is not None
-        self._under_way.add(this)
+        task = asyncio.current_task()
+        assert task is not None
         self._next = None
-        self._sent = sent = self._clock.monotonic()
-        newest = self._maps.newest
-        found: list[ReadMap] = []
+        self._under_way.add(task)
+        sent = self._clock.monotonic()
+        stored: list[StoredFloors] = []
         try:
             async with asyncio.timeout(LIST_SECONDS):
-                listed = await self._client.list_objects(
-                    FORM,
+                await self._client.list_objects(
+                    CODEC,
                     CONFIG_MAPS,
-                    found.extend,
+                    stored.extend,
                     namespace=self.namespace,
                     selector=SELECTOR,
-                    resource_version="",
+                    resource_version="",  # consistent: not from a cache of the API server that may be behind
                 )
-            await self._take_list(number(listed), found, newest)
+            maps = {each.name: (each.version, await self._decode(each)) for each in stored}
         except TimeoutError:
             return self._failed(f"no answer within {LIST_SECONDS:g} s")
-        except errors.KubernetesError as error:
+        except (errors.KubernetesError, ValueError) as error:
             return self._failed(str(error))
         finally:
-            self._under_way.discard(this)
-        self._confirmed = sent if self._confirmed is None else max(self._confirmed, sent)
-        self._error = ""
-        self._first.set()
-        self._say()
-        return ""
+            self._under_way.discard(task)
+        found = PublishedFloors(sent, maps)
+        if sent > self._last.sent:
+            self._last = found
+        self._faults.resolve(FAULT)
+        return found
 
-    def _failed(self, text: str) -> str:
-        self._error = text
-        self._say()
-        return text
+    async def _decode(self, stored: StoredFloors) -> dict[str, KnownFloor]:
+        """Decode the floors of a ConfigMap; ValueError if one cannot be read.
 
-    def _say(self) -> None:
-        text = self._error or self._maps.fault()
-        if text:
-            self._faults.report(
-                FAULT, "the floors of autoscalers cannot be read; boosted ones do not shrink", text
-            )
-        else:
-            self._faults.resolve(FAULT)
-
-    async def _keep_listing(self) -> None:
-        while True:
-            reading = self._next_list()
-            assert reading is not None
-            await asyncio.wait({reading})
-            if reading.result():
-                await asyncio.sleep(RETRY)
-            await self._due()
-
-    async def _due(self) -> None:
-        """Return when it is time for the next list; one that somebody has asked for puts it off."""
-        while not self._error:
-            pause = self._sent + RELIST - self._clock.monotonic()
-            if pause <= 0:
-                return
-            await asyncio.sleep(max(pause, _TICK))
-
-    async def _keep_watching(self) -> None:
-        """Watch from wherever the view is. What a watch misses the next list brings, so nothing waits for it."""
-        await self._first.wait()
-        pause = RETRY
-        while True:
-            try:
-                await self._watch()
-                pause = RETRY
-            except errors.KubernetesError as error:
-                self._faults.report(
-                    WATCH_FAULT, "floors are listed only, for they cannot be watched", str(error)
-                )
-                pause = min(2 * pause, RETRY_LIMIT)
-            await asyncio.sleep(pause)
-
-    async def _watch(self) -> None:
-        """Follow one watch to its end; raise why there can be none."""
-        watching = self._client.watch_objects(
-            FORM,
-            CONFIG_MAPS,
-            namespace=self.namespace,
-            selector=SELECTOR,
-            resource_version=str(self._position),
-            duration=_WATCH_SECONDS,
-            silence=_SILENCE,
-        )
-        opened = False
-        try:
-            async with watching as watch:
-                opened = True
-                self._faults.resolve(WATCH_FAULT)
-                async for events in watch:
-                    for event in events:
-                        await self._take_event(event)
-        except errors.KubernetesError as error:
-            if not opened and error.status not in _PASSING:
-                raise
-
-    async def _take_event(self, event: WatchEvent[ReadMap]) -> None:
-        version = number(event.version)
-        if event.object is not None and event.type == "DELETED":
-            self._maps.gone(event.object.name, version)
-        elif event.object is not None:
-            await _in_steps(self._maps.put(event.object))
-        self._position = max(self._position, version)
-
-    async def _take_list(self, listed: int, found: list[ReadMap], newest: int) -> None:
-        """Take over a list; `newest` is the newest version that was known when it was asked for.
-
-        What was known then is stored, so a list that is older tells of another store: one that was put back to an earlier state.
+        One that has not changed since the last list keeps the time since when it is known.
         """
-        if listed < newest:
-            self._confirmed = None
-            self._position = 0
-            self._maps.forget()
-        await _in_steps(self._maps.put_all(listed, found))
-        self._position = max(self._position, listed)
+        _, before = self._last.config_maps.get(stored.name, ("", {}))
+        known: dict[str, KnownFloor] = {}
+        now = self._clock.monotonic()
+        for count, (uid, text) in enumerate(stored.texts.items(), 1):
+            found = before.get(uid)
+            if found is None or found.text != text:
+                try:
+                    found = KnownFloor(uid, text, floors.decode_floor(text), now)
+                except ValueError as error:
+                    where = f"the entry {uid} of the ConfigMap {self.namespace}/{stored.name}"
+                    raise ValueError(f"{where} cannot be read: {error}") from error
+            known[uid] = found
+            if count % _STEP == 0:
+                await asyncio.sleep(0)
+        return known
 
-
-async def _in_steps(steps: Iterator[None]) -> None:
-    for _ in steps:
-        await asyncio.sleep(0)
+    def _failed(self, why: str) -> str:
+        self._faults.report(FAULT, "the floors cannot be read; boosted HPAs do not shrink", why)
+        return why

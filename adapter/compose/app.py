@@ -69,7 +69,7 @@ async def run(
         scaler = None
         if options.scaler:
             scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider, pods)
-        known = None if scaler is None or scaler.floors is None else (scaler.rivals, scaler.floors)
+        known = None if scaler is None or scaler.floors is None else (scaler.rivals.hpas, scaler.floors)
         floors = providers.open_floors(options, base, known)
         if floors is not None:
             floor_metric = FloorProvider(floors.find_autoscaler, floors.view, clock)
@@ -375,11 +375,7 @@ def _readiness(
         Check("api-discovery", lambda: active("api-discovery", "api-group"), informational=True),
         Check("metric-names", lambda: active("metric-name"), informational=True),
         Check("series-names", lambda: active("series-name"), informational=True),
-        *(
-            []
-            if floors is None
-            else [Check("floors", lambda: floors.view.fault() or None, informational=True)]
-        ),
+        *([] if floors is None else [Check("floors", lambda: active("floor-read"), informational=True)]),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),
         Check("config-reload", lambda: "; ".join(map(str, rules.refused)) or None, informational=True),
     ]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapter.boost.provider import RESERVED, Watched
+from adapter.boost.provider import RESERVED, ObservedHPA
 from adapter.boost.view import FloorView
 from adapter.config.options import Options, PrometheusOptions, check_max_age
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.hpas import Rivals
+from adapter.kubernetes.cache.hpa_cache import HPACache
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
@@ -211,32 +211,32 @@ def prometheus_settings(options: PrometheusOptions) -> PrometheusSettings:
 class Floors:
     """What answers for floors: the cluster's autoscalers and what is published. `tasks` are those that nobody else runs."""
 
-    autoscalers: Rivals
+    hpas: HPACache
     view: FloorView
     tasks: Mapping[str, Coroutine[Any, Any, None]]
 
-    def find_autoscaler(self, namespace: str, name: str) -> Watched | None:
+    def find_autoscaler(self, namespace: str, name: str) -> ObservedHPA | None:
         """Return a HorizontalPodAutoscaler as it is answered for; NotSyncedError before the first list."""
-        if not self.autoscalers.synced:
+        if not self.hpas.synced:
             raise NotSyncedError("the first list of horizontalpodautoscalers is not in")
-        found = self.autoscalers.find(namespace, name)
+        found = self.hpas.find(namespace, name)
         if found is None:
             return None
         asked = found.asked
         if asked is None:
-            return Watched(found.uid, found.resource_version, 0, boosts=False)
+            return ObservedHPA(found.uid, found.resource_version, 0, boosts=False)
         spec = asked.boosted.autoscaler.spec
-        return Watched(
+        return ObservedHPA(
             found.uid, found.resource_version, spec.max_replicas, spec.mode == BOOST and not asked.fault
         )
 
 
-def open_floors(options: Options, base: Base, known: tuple[Rivals, FloorView] | None) -> Floors | None:
+def open_floors(options: Options, base: Base, known: tuple[HPACache, FloorView] | None) -> Floors | None:
     """Return what answers for floors, None where nobody does: what the scaler has (`known`), or caches of its own."""
     if not options.serves_floors:
         return None
     if known is not None:
         return Floors(*known, {})
     view = FloorView(base.client, base.clock, credentials.find_namespace() or "default", base.faults)
-    autoscalers = Rivals(base.watching)
-    return Floors(autoscalers, view, {"floors": view.run(), "autoscalers": autoscalers.run()})
+    hpas = HPACache(base.watching)
+    return Floors(hpas, view, {"floors": view.run(), "autoscalers": hpas.run()})

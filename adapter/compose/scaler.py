@@ -18,7 +18,7 @@ from adapter.autoscaler.autoscaler_sources import (
     AutoscalerObjectSource,
     AutoscalerSource,
 )
-from adapter.autoscaler.boosted_hpas import Natives
+from adapter.autoscaler.boosted_hpas import BoostedHPAs
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.interfaces import Actuator, FollowedPods, Key
 from adapter.autoscaler.journal import Journal
@@ -35,9 +35,9 @@ from adapter.boost.view import FloorView
 from adapter.config.options import Options
 from adapter.errors import InputError
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.hpas import Rivals
 from adapter.kubernetes.cache.list_watch import ReflectorContext as WatchSurroundings
 from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import CatalogueSource
@@ -107,17 +107,17 @@ class Scaler:
         self.pods = PodCache(watching, namespaces) if parts.pods is None else parts.pods
         self._usages = parts.usages_of(self.pods)
         self.targets = ScaleTargets(client, watching, parts.kinds, namespaces)
-        self.rivals = Rivals(watching, namespaces=namespaces, objects=self._files is not None)
+        self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
         self._scrapes = ScrapeSubscriptions(parts.scraped, self.targets, self.pods)
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         parts.scraped.subscribe(self._registry.scraped)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
-        self._natives = Natives(self._registry, self.rivals, parts.clock, parts.faults, period)
+        self._boosted_hpas = BoostedHPAs(self._registry, self.rivals.hpas, parts.clock, parts.faults, period)
         self.floors: FloorView | None = None
         if self._files is None:
             self.floors = FloorView(client, parts.clock, self._namespace, parts.faults)
-            self.rivals.follow(self._natives.changed)
+            self.rivals.hpas.follow(self._boosted_hpas.changed)
             self._source: AutoscalerSource = AutoscalerObjectSource(
                 self._registry, parts.faults, watching, namespaces
             )
@@ -154,7 +154,7 @@ class Scaler:
 
     def find_unsynced(self) -> str | None:
         """Return which cache has no first list yet, None where all have."""
-        caches: dict[str, PodCache | Rivals | AutoscalerSource] = {
+        caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource] = {
             "pods": self.pods,
             "other autoscalers": self.rivals,
             "fastpathautoscalers": self._source,
@@ -197,16 +197,19 @@ class Scaler:
                 if self._files is None:
                     work |= {"statuses": statuses.run(), "events": events.run()}
                 if floors is not None:
-                    work |= {"floors": floors.run(), "floors of before": self._natives.adopt_floors(floors)}
+                    work |= {
+                        "floors": floors.run(),
+                        "floors of before": self._boosted_hpas.adopt_floors(floors),
+                    }
                 if self.floors is not None and self._shard.number == 1:
-                    cleaner = FloorCleaner(writer, self.floors, self._shard, parts.faults)
+                    cleaner = FloorCleaner(writer, self.floors, self._shard, clock, parts.faults)
                     work["floors of other shards"] = cleaner.run()
                 async with asyncio.TaskGroup() as group:
                     for name, coroutine in work.items():
                         group.create_task(coroutine, name=name)
             finally:
                 self._registry.controller = None
-                self._natives.end()
+                self._boosted_hpas.end()
                 controller.close()
                 if self._files is None:
                     await statuses.drain(_LAST_WORDS)
@@ -215,7 +218,7 @@ class Scaler:
     def _open_floors(self, writer: Writer) -> FloorWriter | None:
         if self.floors is None:
             return None
-        return FloorWriter(writer, self.floors, self._shard, self._parts.faults)
+        return FloorWriter(writer, self.floors.namespace, self._shard, self._parts.faults)
 
     def _build_controller(self, actuator: Actuator, poller: Poller, floors: FloorWriter | None) -> Controller:
         parts = self._parts

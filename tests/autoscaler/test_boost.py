@@ -7,12 +7,11 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.debug import show
-from adapter.autoscaler.decide.boost import LONGEST, Boost
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.boost.floor import Demotion, FloorEntry
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
@@ -21,6 +20,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     HPA_KIND,
     FastPathAutoscaler,
 )
+from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
 from tests.support.controller import LIVE, Bench, fpa
 from tests.support.scaling import NOW, external_metric, pods
@@ -35,12 +35,12 @@ class HandFloors:
     """What is published, in the order in which it was asked for; `fail` is why nothing more is."""
 
     def __init__(self, log: list[str]) -> None:
-        self.entries: dict[str, FloorEntry] = {}
+        self.entries: dict[str, Floor] = {}
         self.fail: Exception | None = None
         self.gate: asyncio.Event | None = None
         self._log = log
 
-    async def publish(self, entry: FloorEntry) -> None:
+    async def publish(self, entry: Floor) -> None:
         """Publish."""
         if self.gate is not None:
             await self.gate.wait()
@@ -49,7 +49,7 @@ class HandFloors:
         self._log.append(f"publish {entry.replicas}")
         self.entries[entry.uid] = entry
 
-    def want(self, uid: str, entry: FloorEntry | None) -> None:
+    def want(self, uid: str, entry: Floor | None) -> None:
         """Have it published."""
         self._log.append(f"want {None if entry is None else entry.replicas}")
         if entry is None:
@@ -85,7 +85,7 @@ class BoostBench(Bench):
         return self.controller
 
     def boost(
-        self, boost: Boost = ON, replicas: int | None = None, published: FloorEntry | None = None, **spec: Any
+        self, boost: Boost = ON, replicas: int | None = None, published: Floor | None = None, **spec: Any
     ) -> None:
         """Put an autoscaler."""
         if replicas is not None:
@@ -305,7 +305,7 @@ async def test_two_reversals_end_in_advice(bench: BoostBench) -> None:
 async def test_a_change_of_the_spec_ends_a_demotion(bench: BoostBench) -> None:
     demoted = Demotion(FineInstant(NOW + 100 * SECOND), "argocd", "one")
     bench.want(8)
-    bench.boost(replicas=4, published=FloorEntry("default", "web", "uid-1", demoted=demoted))
+    bench.boost(replicas=4, published=Floor("default", "web", "uid-1", demoted=demoted))
     await bench.step()
     assert bench.server.writes == []
 
@@ -328,7 +328,7 @@ async def test_the_native_controller_repeats_itself(bench: BoostBench) -> None:
 
 
 async def test_a_new_leader_goes_on(bench: BoostBench) -> None:
-    published = FloorEntry(
+    published = Floor(
         "default",
         "web",
         "uid-1",

@@ -6,13 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide.boost import LONGEST
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.interfaces import Key, ScaleTarget, Unfound
-from adapter.boost.floor import Demotion, FloorEntry
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.api_errors import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
 from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench, hpa
 from tests.support.scaling import NOW, pods
@@ -88,18 +87,18 @@ class LikeTheWriter:
     """Waiting publications are superseded by `want`, as FloorWriter's are."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, FloorEntry] = {}
-        self.waiting: list[tuple[FloorEntry, asyncio.Future[None]]] = []
+        self.entries: dict[str, Floor] = {}
+        self.waiting: list[tuple[Floor, asyncio.Future[None]]] = []
         self.hold = False
 
-    async def publish(self, entry: FloorEntry) -> None:
+    async def publish(self, entry: Floor) -> None:
         if self.hold:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.waiting.append((entry, future))
             await future
         self.entries[entry.uid] = entry
 
-    def want(self, uid: str, entry: FloorEntry | None) -> None:
+    def want(self, uid: str, entry: Floor | None) -> None:
         for each, future in self.waiting:
             if each.uid == uid and not future.done():
                 future.set_exception(KubernetesError(0, "Superseded", "another is wanted since"))
@@ -196,7 +195,7 @@ async def test_a_demotion_outlives_a_target_that_is_made_anew() -> None:
     demoted = Demotion(FineInstant(later(3000)), "argocd", "one")
     bench = BoostBench()
     bench.want(8)
-    bench.boost(replicas=4, published=FloorEntry("default", "web", "uid-1", demoted=demoted))
+    bench.boost(replicas=4, published=Floor("default", "web", "uid-1", demoted=demoted))
     await bench.step()
     bench.server.set("web", 4, uid="another-uid")
     await bench.step(1)
@@ -279,9 +278,7 @@ async def test_a_minimum_of_zero_that_rests_on_the_handshake() -> None:
 
 
 async def test_no_floor_of_a_leader_whose_clock_was_wrong_is_held_for_hours() -> None:
-    published = FloorEntry(
-        "default", "web", "uid-1", 8, FineInstant(later(7200)), 4, FineInstant(later(6600))
-    )
+    published = Floor("default", "web", "uid-1", 8, FineInstant(later(7200)), 4, FineInstant(later(6600)))
     bench = BoostBench()
     bench.want(4)
     bench.boost(replicas=8, published=published)
@@ -443,7 +440,7 @@ async def test_a_floor_that_was_adopted_is_not_held_at_zero(stands: bool) -> Non
 
 # -- a change of leader ------------------------------------------------------------------------------------------------------------
 
-RAISED = FloorEntry(
+RAISED = Floor(
     "default",
     "web",
     "uid-1",

@@ -1,4 +1,6 @@
-"""What shards of another total have left behind: served until it has ended, then deleted, and never more than that."""
+"""What shards of another total have left behind: served until it has ended, then deleted, and never more than
+that.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,9 +11,9 @@ import pytest
 
 from adapter.boost import cleaner
 from adapter.boost.cleaner import FAULT, FloorCleaner
-from adapter.boost.floor import LABEL, Demotion, FloorEntry, encode_entry
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, encode_floor
 from adapter.model.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.configmaps import Store
@@ -32,15 +34,15 @@ class Place:
         clock, monitoring = self.process.clock, self.process.monitoring
         client: Any = self.process.line  # all it calls
         writer = Writer(client, self.gate, WriteRateLimiter(1000.0, clock, monitoring), clock, monitoring)
-        self.cleaner = FloorCleaner(writer, self.process.view, TWO, self.process.faults)
+        self.cleaner = FloorCleaner(writer, self.process.view, TWO, clock, self.process.faults)
 
-    def entry(self, replicas: int = 0, seconds: float = 0.0, **fields: object) -> FloorEntry:
+    def entry(self, replicas: int = 0, seconds: float = 0.0, **fields: object) -> Floor:
         until = FineInstant(round((self.process.clock.wall() + seconds) * SECOND))
-        entry = FloorEntry("shop", "web", "uid", replicas, until)
-        return entry if not fields else FloorEntry("shop", "web", "uid", replicas, until, **fields)  # type: ignore[arg-type]  # by name
+        entry = Floor("shop", "web", "uid", replicas, until)
+        return entry if not fields else Floor("shop", "web", "uid", replicas, until, **fields)  # type: ignore[arg-type]  # by name
 
-    def put(self, name: str, *entries: FloorEntry) -> None:
-        data = {f"uid-{number}": encode_entry(entry) for number, entry in enumerate(entries)}
+    def put(self, name: str, *entries: Floor) -> None:
+        data = {f"uid-{number}": encode_floor(entry) for number, entry in enumerate(entries)}
         labels = {LABEL: "true"}
         metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}
         self.store.post({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
@@ -89,6 +91,7 @@ async def test_what_is_over_is_deleted_and_nothing_else() -> None:
 async def test_a_floor_by_a_clock_that_was_ahead_is_over_after_ten_minutes() -> None:
     async with placed() as place:
         place.put("fastpath-floors-2-of-3", place.entry(5, 3 * 3600))
+        await place.cleaner.clean()
         await asyncio.sleep(599)
         await place.cleaner.clean()
         assert place.names == ["fastpath-floors-2-of-3"]
@@ -104,8 +107,8 @@ async def test_what_was_written_since_it_was_seen_stays() -> None:
         await asyncio.sleep(0.1)
         place.process.line.delay = lambda: 1.0  # on the way there a shard of three publishes
         cleaning = asyncio.create_task(place.cleaner.clean())
-        await asyncio.sleep(0.5)
-        text = encode_entry(place.entry(9, 300))
+        await asyncio.sleep(2.5)  # the list is in, and the DELETE under way
+        text = encode_floor(place.entry(9, 300))
         place.store.edit("fastpath-floors-1-of-3", lambda document: document["data"].update({"uid-0": text}))
         await cleaning
 
@@ -128,7 +131,7 @@ async def test_a_leader_whose_config_map_was_deleted_publishes_in_a_new_one() ->
 
         await other.publish(place.entry(7, 30))
         assert place.names == ["fastpath-floors-1-of-3"]
-        assert place.process.known("uid") == 7
+        assert await place.process.answer("uid") == 7
         running.cancel()
         await asyncio.wait([running])
 

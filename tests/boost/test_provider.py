@@ -1,14 +1,14 @@
-"""The floors as metrics: which questions have an answer, which number it is, and that no old 0 is among them."""
+"""The floors as metrics: which requests have an answer, with which number, and never with an old 0."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from adapter.boost.floor import FloorEntry
-from adapter.boost.model import METRIC
-from adapter.boost.provider import FLOOR_METRIC, FloorProvider, Watched
+from adapter.boost.provider import FLOOR_METRIC, FloorProvider, ObservedHPA
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
+from adapter.model.autoscaling.boost import METRIC
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
@@ -23,27 +23,27 @@ PATH = "horizontalpodautoscalers.autoscaling"
 
 
 class Case:
-    """A provider of floors on an autoscaler ``shop/web`` (uid 1, version 100, at most 50 replicas) that is boosted."""
+    """A provider of floors, and a boosted HPA ``shop/web`` (uid 1, version 100, at most 50 replicas)."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.autoscalers = FakeAutoscalers({("shop", "web"): Watched("1", "100", 50, boosts=True)})
+        self.autoscalers = FakeAutoscalers({("shop", "web"): ObservedHPA("1", "100", 50, boosts=True)})
         self.floors = FakeFloors()
         self.provider = FloorProvider(self.autoscalers, self.floors, self.clock)
 
     def change(self, uid: str = "1", version: str = "100", most: int = 50, *, boosts: bool = True) -> None:
-        self.autoscalers.known["shop", "web"] = Watched(uid, version, most, boosts)
+        self.autoscalers.known["shop", "web"] = ObservedHPA(uid, version, most, boosts)
 
-    def publish(self, *entries: FloorEntry) -> None:
+    def publish(self, *entries: Floor) -> None:
         self.floors.publish(*entries)
         self.floors.arrive()
 
     async def ask(self, selector: str = "autoscaler=web", namespace: str = "shop") -> int:
-        """Return the external value, having checked that the custom one is the same where there is one to compare."""
+        """Return the external value; the custom one has to be the same if there is one to compare."""
         answer = await self.provider.external(external(selector, namespace))
         (item,) = answer.items
         assert item.milli % 1000 == 0
-        assert not self.clock.monotonic() < answer.fresh_until, "nobody keeps a floor"
+        assert not self.clock.monotonic() < answer.fresh_until, "a floor is never cached"
         if selector == "autoscaler=web":
             (value,) = (await self.provider.custom(custom("web", namespace))).items
             assert value.milli == item.milli
@@ -153,7 +153,7 @@ async def test_an_unknown_autoscaler_is_named(case: Case, namespace: str, name: 
 
 async def test_a_name_too_long_for_a_label_is_asked_for_by_path(case: Case) -> None:
     name = "w" * 200
-    case.autoscalers.known["shop", name] = Watched("1", "100", 50, boosts=True)
+    case.autoscalers.known["shop", name] = ObservedHPA("1", "100", 50, boosts=True)
     case.publish(entry(7, name=name))
     (item,) = (await case.provider.custom(custom(name))).items
     assert item.milli == 7000
@@ -187,13 +187,13 @@ async def test_a_floor_is_capped_by_the_maximum_of_today(case: Case) -> None:
     assert await case.ask() == 20
 
 
-async def test_who_is_not_boosted_has_no_floor(case: Case) -> None:
+async def test_an_hpa_that_is_not_boosted_has_no_floor(case: Case) -> None:
     case.publish(entry(7, seen="100"))
     case.change(version="101", boosts=False)
     assert await case.ask() == 0
 
 
-async def test_an_entry_of_someone_else_is_no_floor(case: Case) -> None:
+async def test_a_floor_of_another_hpa_does_not_count(case: Case) -> None:
     case.publish(
         entry(7, uid="2", name="api"), entry(8, uid="3", namespace="other"), entry(9, uid="0", seen="50")
     )
@@ -214,7 +214,9 @@ async def test_an_entry_of_someone_else_is_no_floor(case: Case) -> None:
         ),
         pytest.param(lambda case: case.change(version="102", most=10), 10, id="the maximum is less since"),
         pytest.param(lambda case: case.change(version="1000", boosts=False), 0, id="newer by a digit more"),
-        pytest.param(lambda case: case.change(version="abc", boosts=False), 40, id="who knows"),
+        pytest.param(
+            lambda case: case.change(version="abc", boosts=False), 40, id="versions that do not compare"
+        ),
         pytest.param(lambda case: case.change(uid="4", version="200"), 0, id="another object since"),
     ],
 )
@@ -252,7 +254,7 @@ async def test_a_higher_floor_that_has_not_come_yet_is_found(case: Case) -> None
     assert await case.ask() == 7
 
 
-async def test_a_floor_is_answered_though_it_cannot_be_read_anew(case: Case) -> None:
+async def test_a_known_floor_is_answered_though_the_read_fails(case: Case) -> None:
     case.publish(entry(7))
     case.floors.unread = NotSyncedError("10.0.0.1 refuses")
     assert await case.ask() == 7
@@ -301,7 +303,8 @@ async def test_a_0_that_cannot_be_confirmed_is_an_error(case: Case) -> None:
 
 async def test_floors_that_are_too_old_are_an_error(case: Case) -> None:
     case.publish(entry(7))
-    case.floors.stale = NotSyncedError("10.0.0.1 refuses")
+    case.floors.unread = NotSyncedError("10.0.0.1 refuses")
+    case.floors.stale = True
     with pytest.raises(InternalError, match=r"the floors of autoscalers are not known now$"):
         await case.ask()
 

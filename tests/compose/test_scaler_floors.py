@@ -8,14 +8,14 @@ import pytest
 
 from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.interfaces import Key
-from adapter.boost import model as boosting
-from adapter.boost.floor import Demotion, FloorEntry
 from adapter.compose.scaler import Parts, Scaler
 from adapter.config.options import Options
 from adapter.errors import NotLeadingError
-from adapter.kubernetes.cache.hpas import _keep_hpa
+from adapter.kubernetes.cache.hpa_cache import keep_hpa
 from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.model.autoscaling import boost as boosting
 from adapter.model.autoscaling import hpa as model
+from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
@@ -51,12 +51,12 @@ def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int)
         },
         "status": {"currentReplicas": 4, "desiredReplicas": 4, **status},
     }
-    return _keep_hpa(msgspec.Raw(msgspec.json.encode(document)))
+    return keep_hpa(msgspec.Raw(msgspec.json.encode(document)))
 
 
 class Controller:
     def __init__(self) -> None:
-        self.put_with: list[tuple[str, FloorEntry | None]] = []
+        self.put_with: list[tuple[str, Floor | None]] = []
         self.works: set[Key] = set()
 
     def put(self, autoscaler: Any, boost: Any = None, published: Any = None) -> None:
@@ -72,12 +72,12 @@ class Controller:
 
 
 class Floors:
-    def __init__(self, entries: dict[str, FloorEntry], *failures: Exception) -> None:
+    def __init__(self, entries: dict[str, Floor], *failures: Exception) -> None:
         self.entries = entries
         self.failures = list(failures)
         self.wanted: dict[str, Any] = {}
 
-    async def start(self) -> dict[str, FloorEntry]:
+    async def start(self) -> dict[str, Floor]:
         if self.failures:
             raise self.failures.pop(0)
         return self.entries
@@ -106,26 +106,26 @@ def now(scaler: Any) -> int:
     return int(scaler._parts.clock.wall() * SECOND)
 
 
-def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> FloorEntry:
-    return FloorEntry(
+def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> Floor:
+    return Floor(
         "default", name, f"uid-{name}", 8, FineInstant(now(scaler) + until * SECOND), seen=seen, **more
     )
 
 
 async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
     """The annotation goes and comes back: neither floor nor demotion of the beginning of the term comes with it."""
-    scaler.rivals._hpas.put(hpa("10"))
-    await scaler._natives.adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
+    scaler.rivals.hpas._objects.put(hpa("10"))
+    await scaler._boosted_hpas.adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
     assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True]
-    scaler.rivals._hpas.put(hpa("11", boosted=False))
-    scaler.rivals._hpas.put(hpa("12"))
+    scaler.rivals.hpas._objects.put(hpa("11", boosted=False))
+    scaler.rivals.hpas._objects.put(hpa("12"))
     assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True, False]
 
 
 async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
-    scaler.rivals._hpas.put(hpa("10"))
-    scaler.rivals._hpas.put(hpa("10", name="left", boosted=False))
-    scaler.rivals._hpas.put(hpa("3", name="behind", boosted=False))
+    scaler.rivals.hpas._objects.put(hpa("10"))
+    scaler.rivals.hpas._objects.put(hpa("10", name="left", boosted=False))
+    scaler.rivals.hpas._objects.put(hpa("3", name="behind", boosted=False))
     entries = {
         "uid-web": entry(scaler, "web", 500),
         "uid-left": entry(scaler, "left", 500),
@@ -137,15 +137,15 @@ async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
         "uid-unknown": entry(scaler, "unknown", 500),
     }
     floors = Floors(entries)
-    await scaler._natives.adopt_floors(floors)
+    await scaler._boosted_hpas.adopt_floors(floors)
     assert floors.wanted == {"uid-left": None, "uid-gone": None, "uid-demoted": None}
 
 
 async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> None:
-    scaler.rivals._hpas.put(hpa("10"))
+    scaler.rivals.hpas._objects.put(hpa("10"))
     async with asyncio.timeout(3):
-        await scaler._natives.adopt_floors(Floors({}, NotLeadingError()))
-    assert scaler._natives._adopted
+        await scaler._boosted_hpas.adopt_floors(Floors({}, NotLeadingError()))
+    assert scaler._boosted_hpas._adopted
     assert len(scaler._registry.controller.put_with) == 1
 
 
@@ -170,7 +170,7 @@ def test_a_second_handshake_that_is_wrong_is_a_fault() -> None:
         resource=model.ResourceMetricSource("cpu", model.MetricTarget("Utilization", average_utilization=5)),
     )
     spec = model.HorizontalPodAutoscalerSpec(metrics=(cpu, right, wrong))
-    assert not boosting.handshake_of("web", spec).holds
+    assert not boosting.check_handshake("web", spec).holds
 
 
 def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from adapter.autoscaler.decide import boost
-from adapter.boost import floor as floors
+from adapter.model.autoscaling import floor as floors
 from adapter.sandbox.prometheus.series import SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from adapter.server.tls import issue

@@ -20,7 +20,7 @@ import yaml
 
 from adapter.autoscaler.decide import boost
 from adapter.autoscaler.decide.guarded import FOREIGN_AUTOSCALER
-from adapter.boost.floor import Demotion
+from adapter.model.autoscaling.floor import Demotion
 from adapter.model.timestamps import span_of
 from tests.support import boosting
 from tests.support.boosting import (
@@ -210,7 +210,7 @@ async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
             wrote = [each for each in sent if each.method != "GET" and each.name == "advised"]
             assert [each for each in wrote if not each.resource.startswith("events")] == []
             (advice,) = told(world, "advised", boost.ADVICE)
-            assert advice.startswith("6 replicas")
+            assert advice.startswith("recommends 6 replicas")
             (kind,) = {each["type"] for each in world.events("advised") if each["reason"] == boost.ADVICE}
             assert kind == "Normal"
             check(scene)

@@ -3,7 +3,7 @@ kept."""
 
 import pytest
 
-from adapter.boost.provider import FloorProvider, Watched
+from adapter.boost.provider import FloorProvider, ObservedHPA
 from adapter.errors import NotSyncedError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.selectors import label_selectors
@@ -29,7 +29,7 @@ def floors() -> FakeFloors:
 async def boosting(serve: ServerFactory, floors: FakeFloors) -> Served:
     """Return a server of the floors, where ``shop/web`` is boosted."""
     clock = FakeClock()
-    autoscalers = FakeAutoscalers({("shop", "web"): Watched("1", "100", 50, boosts=True)})
+    autoscalers = FakeAutoscalers({("shop", "web"): ObservedHPA("1", "100", 50, boosts=True)})
     return await serve(clock=clock, floors=FloorProvider(autoscalers, floors, clock))
 
 

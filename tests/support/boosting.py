@@ -20,8 +20,8 @@ import yaml
 from aiohttp import web
 
 from adapter.autoscaler.decide.observation import Settings
-from adapter.boost import model
 from adapter.compose.clock import SystemClock
+from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster

@@ -1,21 +1,20 @@
-"""ConfigMaps in memory, and lines to them that misbehave: what a client of the API server sees of a network, in the loop's own time.
+"""ConfigMaps in memory, and faulty connections to them, in the time of the event loop.
 
-The store is one place with one order of versions, as etcd is. A line delays what goes there and what comes back, loses answers, lets
-writes land late, cuts watches and lets them fall silent.
+The store has one order of versions, as etcd has. A connection (`Line`) delays requests and responses, loses
+responses, and lets writes land late.
 """
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
-from adapter.boost.publisher import FETCH_SECONDS
+from adapter.boost.config_map import FETCH_SECONDS
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, transport
-from adapter.kubernetes.codec import ObjectCodec, WatchEvent
+from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector
 
@@ -25,21 +24,17 @@ _LONGEST = 2 * FETCH_SECONDS
 
 
 class Store:
-    """The ConfigMaps of one namespace; `landed` is called after every change."""
+    """The ConfigMaps of one namespace."""
 
     def __init__(self) -> None:
         self.version = 100
         self.objects: dict[str, JSON] = {}
-        self.log: list[tuple[int, str, JSON]] = []
-        self.changed = asyncio.Event()
-        self.compacted = 0
-        self.landed: Callable[[], None] = lambda: None
 
     def post(self, document: JSON) -> JSON:
         name = document["metadata"]["name"]
         if name in self.objects:
             raise KubernetesError(409, "AlreadyExists", f"{name} exists")
-        return self._put("ADDED", document)
+        return self._put(document)
 
     def put(self, document: JSON) -> JSON:
         name = document["metadata"]["name"]
@@ -50,16 +45,16 @@ class Store:
             raise KubernetesError(409, "Conflict", "the object has been modified")
         if _plain(document) == _plain(old):
             return old
-        return self._put("MODIFIED", document)
+        return self._put(document)
 
     def edit(self, name: str, change: Callable[[JSON], None]) -> None:
-        """Change an object as somebody with kubectl does."""
+        """Change an object as a user with kubectl does."""
         document = msgspec.json.decode(msgspec.json.encode(self.objects[name]))
         change(document)
-        self._put("MODIFIED", document)
+        self._put(document)
 
     def remove(self, name: str, version: str) -> JSON:
-        """Delete an object in that version, as asked for over the wire."""
+        """Delete an object with a precondition."""
         old = self.objects.get(name)
         if old is None:
             raise KubernetesError(404, "NotFound", f"{name} not found")
@@ -69,36 +64,21 @@ class Store:
         return old
 
     def delete(self, name: str) -> None:
-        document = self.objects.pop(name)
-        self._note("DELETED", document)
+        del self.objects[name]
+        self.version += 1
 
     def set_back(self, objects: dict[str, JSON], version: int) -> None:
         """Put everything back to an earlier state, as from a backup."""
         self.objects, self.version = dict(objects), version
-        self.log.clear()
-        self.compacted = version
-        self.changed.set()
-        self.changed = asyncio.Event()
 
     def texts(self, name: str) -> dict[str, str]:
         found: dict[str, str] = self.objects[name].get("data", {}) if name in self.objects else {}
         return found
 
-    def _put(self, kind: str, document: JSON) -> JSON:
-        return self._note(kind, document)
-
-    def _note(self, kind: str, document: JSON) -> JSON:
+    def _put(self, document: JSON) -> JSON:
         self.version += 1
-        stored: JSON = {
-            **document,
-            "metadata": {**document["metadata"], "resourceVersion": str(self.version)},
-        }
-        if kind != "DELETED":
-            self.objects[stored["metadata"]["name"]] = stored
-        self.log.append((self.version, kind, stored))
-        self.changed.set()
-        self.changed = asyncio.Event()
-        self.landed()
+        metadata = {**document["metadata"], "resourceVersion": str(self.version)}
+        stored = self.objects[metadata["name"]] = {**document, "metadata": metadata}
         return stored
 
 
@@ -108,10 +88,11 @@ def _plain(document: JSON) -> JSON:
 
 
 class Line:
-    """One process' way to the store; meets what `floors` and `floorwriter` use of `KubernetesClient`.
+    """The connection of one process to the store; has what `adapter.boost` calls of `KubernetesClient`.
 
-    `delay` gives the seconds of a way, each time; `cut` lets nothing through; `deaf` gives, for each write, whether its answer is lost;
-    `late` for how many seconds a write lies about before it lands; `answer` is an HTTP status to refuse writes with, `list_answer` lists.
+    `delay` returns the seconds of one way. `cut` lets nothing through. `deaf` tells, for each write, whether
+    its response is lost; `late` returns how many seconds a write takes to land. `answer` is an HTTP status
+    that refuses writes, `list_answer` one that refuses lists.
     """
 
     def __init__(self, store: Store) -> None:
@@ -120,20 +101,12 @@ class Line:
         self.deaf: Callable[[], bool] = lambda: False
         self.late: Callable[[], float] = lambda: 0.0
         self.cut = False
-        self.frozen = False
         self.answer = 0
         self.list_answer = 0
-        self.watch_answer = 0
         self.lists = 0
         self.gets = 0
         self.writes: list[str] = []
-        self.watches = 0
-        self._cutting = asyncio.Event()
         self.under_way: set[asyncio.Task[JSON]] = set()
-
-    def cut_watches(self) -> None:
-        self._cutting.set()
-        self._cutting = asyncio.Event()
 
     async def get(self, path: str) -> client.ResponseBody:
         self.gets += 1
@@ -213,65 +186,6 @@ class Line:
         deliver(list(map(form.decode, found)))
         return str(version)
 
-    @contextlib.asynccontextmanager
-    async def watch_objects(
-        self,
-        form: ObjectCodec[_T],
-        resource: APIResource,
-        *,
-        namespace: str,
-        selector: LabelSelector,
-        resource_version: str,
-        duration: float,
-        silence: float,
-    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[_T]]]]:
-        assert (resource.plural, namespace) == ("configmaps", "fastpath")
-        assert silence < duration
-        await self._way()
-        if self.watch_answer:
-            raise KubernetesError(self.watch_answer, "Refused", "refused by the test")
-        if int(resource_version) < self.store.compacted:
-            raise KubernetesError(410, "Expired", "too old resource version")
-        self.watches += 1
-        yield self._events(form, selector, int(resource_version))
-
-    async def _events(
-        self, form: ObjectCodec[_T], selector: LabelSelector, version: int
-    ) -> AsyncIterator[list[WatchEvent[_T]]]:
-        cutting, place = self._cutting, 0
-        shown = {name for name, each in self.store.objects.items() if _matches(selector, each)}
-        while True:
-            changed = self.store.changed
-            while place < len(self.store.log):
-                at, kind, document = self.store.log[place]
-                place += 1
-                if at <= version:
-                    continue
-                name = document["metadata"]["name"]
-                if not _matches(selector, document) and name in shown:
-                    kind = "DELETED"
-                if _matches(selector, document) or name in shown:
-                    shown = shown - {name} if kind == "DELETED" else shown | {name}
-                    await asyncio.sleep(self.delay())
-                    await self._until_heard()
-                    if cutting.is_set():
-                        raise KubernetesError(0, "Reset", "cut")
-                    yield [WatchEvent(kind, form.decode(msgspec.json.encode(document)), str(at))]
-            waits = [asyncio.create_task(each.wait()) for each in (changed, cutting)]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in waits:
-                    each.cancel()
-            if cutting.is_set():
-                raise KubernetesError(0, "Reset", "cut")
-            if place > len(self.store.log):
-                place = 0
-
-    async def _until_heard(self) -> None:
-        while self.frozen or self.cut:  # noqa: ASYNC110 - set by tests at any moment, in the loop's own time
-            await asyncio.sleep(0.05)
-
     async def _way(self) -> None:
         await asyncio.sleep(self.delay())
         if self.cut:
@@ -282,7 +196,7 @@ class Line:
 def lagging(
     rng: random.Random, usual: float = 0.004, odds: float = 0.05, longest: float = 3.0
 ) -> Callable[[], float]:
-    """Return a delay that is short nearly always, and now and then not."""
+    """Return a delay that is mostly short."""
     return lambda: rng.uniform(0, longest) if rng.random() < odds else rng.uniform(0, usual)
 
 

@@ -1,15 +1,17 @@
-"""A process that knows floors, and the terms in which it publishes them; a checker of what is answered meanwhile."""
+"""A process that knows floors, and the terms in which it publishes them; a checker of what is answered
+meanwhile.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
-from adapter.boost.floor import FloorEntry, floor_of
 from adapter.boost.publisher import FloorWriter
-from adapter.boost.view import FloorView
+from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.model.autoscaling.floor import Floor, floor_of
 from adapter.model.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -45,25 +47,33 @@ class Process:
     def open_term(self, gate: Gate, shard: Shard = WHOLE) -> FloorWriter:
         budget = WriteRateLimiter(1000.0, self.clock, self.monitoring)
         writer = Writer(self.line, gate, budget, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
-        return FloorWriter(writer, self.view, shard, self.faults)
+        return FloorWriter(writer, NAMESPACE, shard, self.faults)
 
     def writes(self, outcome: str) -> float:
         labels = {"kind": "floor", "outcome": outcome}
         return self.monitoring.registry.get_sample_value("fastpath_writes_total", labels) or 0.0
 
     async def answer(self, uid: str) -> int | None:
-        """Return the floor as a replica answers it, None for an error: before a 0 it reads anew."""
+        """Return the floor as a replica answers it, None for an error."""
         try:
-            return self.known(uid) or await self._confirmed(uid)
+            return self.floor(await self.view.current(), uid)
         except NotSyncedError:
-            return None
+            recent = self.view.recent()
+            return None if recent is None else self.floor(recent, uid) or None
+
+    def floor(self, floors: PublishedFloors, uid: str) -> int:
+        """Return the greatest floor of an HPA now."""
+        wall, now = int(self.clock.wall() * SECOND), self.clock.monotonic()
+        known = [each.floor for _, entries in floors.config_maps.values() for each in entries.values()]
+        names = {(each.namespace, each.name) for each in known}
+        found = [each for name in names for key, each in floors.find(*name, now) if key == uid]
+        return max((floor_of(each, wall, MOST) for each in found), default=0)
 
     def known(self, uid: str) -> int:
-        return floor_of(self.view.find(uid), int(self.clock.wall() * SECOND), MOST)
-
-    async def _confirmed(self, uid: str) -> int:
-        await self.view.confirm()
-        return self.known(uid)
+        """Return the floor as the last read found it."""
+        recent = self.view.recent()
+        assert recent is not None
+        return self.floor(recent, uid)
 
 
 @contextlib.asynccontextmanager
@@ -105,14 +115,14 @@ class Checker:
     """Knows which floors are held, by who publishes them, and judges what is answered."""
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[FloorEntry, float]] = {}
+        self._held: dict[str, tuple[Floor, float]] = {}
         self.wrong: list[str] = []
         self.floors = self.zeros = self.errors = 0
 
-    def held(self, now: float) -> Mapping[str, FloorEntry]:
+    def held(self, now: float) -> Mapping[str, Floor]:
         return {uid: each for uid, (each, _) in self._held.items() if each.until > now * SECOND}
 
-    def hold(self, entry: FloorEntry, now: float) -> None:
+    def hold(self, entry: Floor, now: float) -> None:
         """Note that an entry has been published."""
         self._held[entry.uid] = (entry, now)
 
@@ -121,7 +131,9 @@ class Checker:
         self._held.pop(uid, None)
 
     async def ask(self, process: Process, uid: str) -> None:
-        """Ask a replica; a floor held from before the question to after the answer must not be answered by less."""
+        """Ask a replica; a floor held from before the question to after the answer must not be answered by
+        less.
+        """
         before = self._held.get(uid)
         answer = await process.answer(uid)
         after = self._held.get(uid)

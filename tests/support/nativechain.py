@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from adapter.boost import model
+from adapter.model.autoscaling import boost as model
 from adapter.sandbox.demo import native_hpa
 from adapter.sandbox.demo.native_hpa import Adapter
 from adapter.sandbox.listener import Listener

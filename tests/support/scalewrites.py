@@ -7,8 +7,8 @@ a sandbox. Law: nothing that a booster says of itself counts, what it wrote does
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from adapter.boost import floor as floors
-from adapter.boost.floor import FloorEntry
+from adapter.model.autoscaling import floor as floors
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import span_of
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.objects import store_key
@@ -67,7 +67,7 @@ class Audit:
         self.writes: list[Write] = []
         self.reversals: list[Reversal] = []
         self.unpublished: list[Write] = []
-        self._published: dict[Place, dict[str, FloorEntry]] = {}
+        self._published: dict[Place, dict[str, Floor]] = {}
         self._now = now
         self._hold = hold
         self._booster = booster
@@ -78,7 +78,7 @@ class Audit:
         self._undecided: dict[Place, list[int]] = {}
 
     @property
-    def entries(self) -> dict[str, FloorEntry]:
+    def entries(self) -> dict[str, Floor]:
         """The floors that are published now, by uid."""
         return {uid: entry for each in self._published.values() for uid, entry in each.items()}
 
@@ -139,7 +139,7 @@ class Audit:
 
     def saw_floors(self, document: Document) -> None:
         """Take a ConfigMap with floors as it is now."""
-        self._published[_place(document)] = floors.decode_entries(document.get("data"))
+        self._published[_place(document)] = floors.decode_floors(document.get("data"))
 
     # The judgement.
 

@@ -1,10 +1,15 @@
-"""Boosting a HorizontalPodAutoscaler: raises beside it, the floor that holds them, and when it is left alone.
+"""Decides when to raise a HorizontalPodAutoscaler, how long to hold the raise, and when to only advise.
 
-Here: which decision may be done, the life of a floor, who has taken back what. Not here: any count (`decide`'s), publishing the floor
-(`boost.view`), asking for it (`boost.model`). Law: a value goes in, a value comes out. Nothing is ever lowered, nothing is raised
-at or to zero, or by a value that is not fresh. A floor begins with a raise and is 0 again once the autoscaler has shown it and `hold`
-has passed, and at zero. Whoever takes back two raises within five minutes is right: then there is only advice, for an hour or until spec
-or annotations are others.
+A raise that another program writes to the Scale does not last: the HPA controller computes its own count from
+its own metrics every 15 s, and writes that. So each raise comes with a floor, which the HPA reads as one more
+metric; an HPA follows its highest metric, and the count stays. The floor begins with the raise. It ends
+`hold` after the status of the HPA has shown the raised count, after `LONGEST` in any case, and at once when
+the target is at zero or the HPA is no longer boosted. From then on the stabilization window of the HPA counts
+from the raise.
+
+Boosting never lowers a count, never raises at or to zero, and never acts on a value that is not fresh. A
+field manager that lowers the count below a held floor reverts the raise; the second reversal within five
+minutes demotes the HPA to advise mode for an hour, or until spec or annotations change.
 """
 
 from collections.abc import Sequence
@@ -16,36 +21,33 @@ from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
-from adapter.boost import floor as floors
-from adapter.boost.floor import Demotion, FloorEntry
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.autoscaling.floor import LONGEST, REVERSALS_WITHIN, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 NATIVE = frozenset({"kube-controller-manager", "k3s", "kubelite"})
-"""The field managers of the native autoscaler: its own process, and those of k3s and MicroK8s, which run it inside another."""
-
-LONGEST = floors.LONGEST
-"""The end of every floor, shown or not."""
+"""The field managers of the HPA controller: its own process, and k3s and MicroK8s, which contain it."""
 
 MOST = 2**31 - 1
 LEAST_HOLD = 30 * SECOND
-REVERSALS_WITHIN = 300 * SECOND
 DEMOTED_FOR = 3600 * SECOND
 SAY_AGAIN = 600 * SECOND
-"""How soon it is told again that advice and reality differ."""
+"""The shortest time between two ScalingAdvice events."""
 
 CLOCKS_AGREE = 3 * SECOND
-"""By so much sooner a floor may have ended for the autoscaler that reads it than here."""
+"""By how much the clocks of Fastpath's pods may differ: a floor may end this much sooner where the HPA reads
+it.
+"""
 
 ADVICE, REVERSED, DEMOTED, NOT_BOOSTED = "ScalingAdvice", "RaiseReverted", "BoostDemoted", "NotBoosted"
 
 
 class Boost(NamedTuple):
-    """What stands beside the decisions for a HorizontalPodAutoscaler.
+    """What is asked for a HorizontalPodAutoscaler, and what it shows of itself.
 
-    `hold` is None where the annotation leaves it open, `fault` why it is only advised ("" where it is boosted, should the mode be Boost).
-    `shown` is its ``status.currentReplicas``, `ambiguous` says that it finds its own selector ambiguous. `digest` tells one state of spec
-    and annotations from another. `period` is how often the native controller looks.
+    `hold` is None if the annotation is absent. `fault` says why the HPA is only advised, "" if it may be
+    boosted. `shown` is the count in its status. `ambiguous` is its AmbiguousSelector condition. `digest`
+    changes with its spec and annotations. `period` is the sync period of the HPA controller.
     """
 
     mode: str
@@ -57,32 +59,16 @@ class Boost(NamedTuple):
     period: int = 15 * SECOND
 
 
-class Floor(msgspec.Struct, frozen=True):
-    """A raise that is held: at least `replicas` until `until`, raised from `before` at `at`; `shown` since the autoscaler knows of it.
+class Boosting(msgspec.Struct, frozen=True):
+    """What is remembered of a boosted HPA.
 
-    `hold` is how long it is held from then on. `excused` says that the native controller has once written what it had decided before,
-    `stands` that the raise is known to have been made, and was not taken back since. By `added` the count had grown before, within the
-    time that policies count: a ramp is many raises, and only the last has a floor. `target` is the uid of what was raised, "" where it
-    is not known.
+    `floor` is the raise that is held; of the `Floor` only what describes the raise is set, `published` adds
+    the rest. `differs` is since when the recommendation and spec.replicas differ, `told` when an event last
+    said so.
     """
 
-    replicas: int
-    until: int
-    before: int
-    at: int
-    hold: int
-    shown: int | None = None
-    excused: bool = False
-    stands: bool = False
-    added: int = 0
-    target: str = ""
-
-
-class Boosting(msgspec.Struct, frozen=True):
-    """What is remembered. `differs` is since when advice and reality differ, `told` when that was last said."""
-
     floor: Floor | None = None
-    reversals: tuple[int, ...] = ()
+    reversals: tuple[FineInstant, ...] = ()
     demotion: Demotion | None = None
     differs: int | None = None
     told: int | None = None
@@ -92,17 +78,17 @@ NOTHING = Boosting()
 
 
 class Reversal(NamedTuple):
-    """What a change by somebody else was: `counted` as a reversal; `demotes` where it was one too many."""
+    """Whether a change by another field manager counts as a reversal, and whether it demotes the HPA."""
 
     counted: bool = False
     demotes: bool = False
 
 
-# -- what may be done --------------------------------------------------------------------------------------------------------
+# -- what may be done ----------------------------------------------------------------------------------------
 
 
 def fresh(readings: Sequence[Reading]) -> list[Reading]:
-    """Return readings without those that may be out of date: what is not fresh raises nothing here."""
+    """Replace readings that may be out of date by `Unavailable`: only fresh values raise."""
     return [
         each
         if isinstance(each, Unavailable) or not each.overdue
@@ -114,19 +100,23 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
 def refusal(
     made: Decision, observation: Observation, memory: Boosting, boost: Boost, band: Band, now: int
 ) -> str:
-    """Return why a decision is not done, "" where it is: a raise, beyond tolerance of what is asked for and of what exists."""
+    """Return why a decision is not written, "" if it is.
+
+    A raise has to exceed both spec.replicas and the pods that exist by more than the tolerance, so that the
+    surge pods of a rollout do not become permanent.
+    """
     if demotion := active_demotion(memory, boost, now):
-        return f"{demotion.by} took back what was raised here: this autoscaler is only advised"
+        return f"{demotion.by} took back raises: this autoscaler is only advised"
     if boost.mode != BOOST:
         return "the mode is advise"
     if boost.fault:
         return boost.fault
     if boost.ambiguous:
-        return "the autoscaler finds its selector ambiguous"
+        return "the autoscaler has the condition AmbiguousSelector"
     if observation.replicas == 0:
-        return "the target is at zero, which the autoscaler alone may leave"
+        return "the target is at zero, and only the autoscaler scales from zero"
     if made.replicas < observation.replicas:
-        return "a boost lowers nothing: the autoscaler does when it sees fit"
+        return "boost never scales down: the autoscaler does"
     for count in (observation.replicas, observation.status_replicas):
         if made.replicas <= count * band.high:
             return f"{made.replicas} replicas are within tolerance of {count}, or fewer"
@@ -134,30 +124,40 @@ def refusal(
 
 
 def only_advised(memory: Boosting, boost: Boost, now: int) -> bool:
-    """Tell whether nothing would be raised whatever is decided."""
+    """Tell whether no decision would be written."""
     return boost.mode != BOOST or bool(boost.fault) or active_demotion(memory, boost, now) is not None
 
 
 def capped(autoscaler: Autoscaler, most: int) -> Autoscaler:
-    """Return an autoscaler that allows no more than the floor that was published for it."""
+    """Return the autoscaler with `most`, the floor that was published for it, as its maximum."""
     lowest, highest = autoscaler.limits
     return msgspec.structs.replace(autoscaler, limits=ReplicaLimits(lowest, max(lowest, min(highest, most))))
 
 
-# -- the floor ---------------------------------------------------------------------------------------------------------------
+# -- the floor -----------------------------------------------------------------------------------------------
 
 
 def begin(
     memory: Boosting, before: int, replicas: int, boost: Boost, spans: Sequence[int | None], now: int
 ) -> Boosting:
-    """Return the memory with the floor of a raise from `before`. `spans` is how long one sample of each metric speaks of, if known."""
+    """Return the memory with the floor of a raise from `before` to `replicas`.
+
+    `spans` are the times that one sample of each metric covers, None if unknown.
+    """
     hold = boost.hold
     if hold is None:
         hold = max(LEAST_HOLD, 2 * boost.period, *(span for span in spans if span is not None))
     last = memory.floor
-    # a raise that answers the native controller's old decision is still the same one to it
+    # The HPA controller has not seen this raise yet either: it is excused for one stale write in all.
     excused = last is not None and last.shown is None and last.excused
-    floor = Floor(replicas, now + LONGEST, before, now, min(hold, LONGEST), excused=excused)
+    floor = Floor(
+        replicas=replicas,
+        until=FineInstant(now + LONGEST),
+        raised_from=before,
+        raised_at=FineInstant(now),
+        hold=Span(min(hold, LONGEST)),
+        excused=excused,
+    )
     return msgspec.structs.replace(memory, floor=floor)
 
 
@@ -170,10 +170,10 @@ def follow(
     most: int = MOST,
     band: Band | None = None,
 ) -> Boosting:
-    """Return the memory at `now`: a floor that was shown ends after its hold, and at once where nothing is boosted any more.
+    """Return the memory at `now`: start the hold of a floor that the HPA has shown, and end what is over.
 
-    `alone` says that nobody but the autoscaler and we scale its target. A floor is never more than the `most` replicas of today, and
-    shown by what is within tolerance of it: within that the autoscaler takes the count that exists.
+    `alone` says that no other autoscaler has the same target. A floor counts as at most `most` replicas, the
+    ``maxReplicas`` of today. A count within tolerance shows it, because an HPA leaves such a count as it is.
     """
     if memory.reversals and memory.reversals[-1] <= now - REVERSALS_WITHIN:
         memory = msgspec.structs.replace(memory, reversals=())
@@ -187,22 +187,23 @@ def follow(
         return msgspec.structs.replace(memory, floor=None)
     held = min(floor.replicas, most)
     if floor.shown is None and held <= boost.shown * (1.0 if band is None else band.high):
-        floor = msgspec.structs.replace(floor, shown=now, until=min(floor.until, now + floor.hold))
+        until = FineInstant(min(floor.until, now + floor.hold))
+        floor = msgspec.structs.replace(floor, shown=FineInstant(now), until=until)
         return msgspec.structs.replace(memory, floor=floor)
     return memory
 
 
 def active_demotion(memory: Boosting, boost: Boost, now: int) -> Demotion | None:
-    """Return the demotion that still holds: neither over, nor of another spec."""
+    """Return the demotion unless it has ended, by time or by a change of spec or annotations."""
     found = memory.demotion
     return None if found is None or now >= found.until or found.digest != boost.digest else found
 
 
-# -- the sentinel ------------------------------------------------------------------------------------------------------------
+# -- reversals -----------------------------------------------------------------------------------------------
 
 
 def takes_back(memory: Boosting, replicas: int, band: Band, most: int = MOST) -> bool:
-    """Tell whether a count is below what is held, beyond the tolerance within which neither the native autoscaler nor we raise it."""
+    """Tell whether a count is below the held floor by more than the tolerance of autoscalers."""
     held = 0 if memory.floor is None else min(memory.floor.replicas, most)
     return held > replicas * band.high
 
@@ -210,20 +211,20 @@ def takes_back(memory: Boosting, replicas: int, band: Band, most: int = MOST) ->
 def judge(
     memory: Boosting, replicas: int, by: str, boost: Boost, band: Band, now: int, *, most: int = MOST
 ) -> tuple[Boosting, Reversal]:
-    """Return the memory after somebody else has lowered the count to `replicas`, and whether that takes back what is held.
+    """Return the memory after `by` has lowered the count to `replicas`, and whether that reverts a raise.
 
-    Within tolerance of the floor nothing is taken back. The native controller's first write after a raise is excused while its status
-    shows that it decided on the old count: after a conflict it writes what it had decided before.
+    `by` is a field manager. The first write of the HPA controller after a raise is excused while its status
+    shows the old count, because it may be a retry of an older decision.
     """
     floor = memory.floor
     if floor is None or not takes_back(memory, replicas, band, most):
         return memory, Reversal()
     if by in NATIVE and now >= floor.until - CLOCKS_AGREE:
-        return memory, Reversal()  # it has read the end of the floor by another clock
+        return memory, Reversal()  # By the clock of the pod that answered it, the floor had ended.
     if by in NATIVE and not floor.excused and floor.shown is None and boost.shown < min(floor.replicas, most):
         floor = msgspec.structs.replace(floor, excused=True, stands=False)
         return msgspec.structs.replace(memory, floor=floor), Reversal()
-    reversals = (*(at for at in memory.reversals if at > now - REVERSALS_WITHIN), now)
+    reversals = (*(at for at in memory.reversals if at > now - REVERSALS_WITHIN), FineInstant(now))
     if len(reversals) < 2:
         floor = msgspec.structs.replace(floor, stands=False)
         return msgspec.structs.replace(memory, floor=floor, reversals=reversals), Reversal(counted=True)
@@ -233,30 +234,33 @@ def judge(
 
 
 def reversal_event(by: str, before: int, after: int, *, demotes: bool) -> Event:
-    """Return the event that tells of a raise that was taken back, and what to do about it."""
-    what = f"{by} set the replicas from {before} to {after}, below what was raised here"
+    """Return the event about a reversal, with what to do about it."""
+    what = f"{by} set the replicas from {before} to {after}, below the floor of a raise"
     remedy = _remedy(by)
     if demotes:
-        text = f"{what}, for the second time in 5 minutes: for an hour, or until spec or annotations change, this autoscaler is only advised. {remedy}"
-        return Event("Warning", DEMOTED, text)
+        until = "for an hour, or until spec or annotations change, this autoscaler is only advised"
+        return Event("Warning", DEMOTED, f"{what}, for the second time in 5 minutes: {until}. {remedy}")
     return Event("Warning", REVERSED, f"{what}. {remedy}")
 
 
 def _remedy(by: str) -> str:
     if by in NATIVE:
-        return "Check that the autoscaler reads the metric fastpath_replicas, and that no other one has the same target."
+        return (
+            "Check that the autoscaler reads the metric fastpath_replicas and that no other has its target."
+        )
     return f"Let {by} leave spec.replicas alone, or remove the annotation fastpath.io/mode."
 
 
-# -- advice ------------------------------------------------------------------------------------------------------------------
+# -- advice --------------------------------------------------------------------------------------------------
 
 
 def advise(
     memory: Boosting, recommended: int, replicas: int, boost: Boost, now: int
 ) -> tuple[Boosting, Event | None]:
-    """Return the memory after a decision that was not done, and the event that tells of it.
+    """Return the memory after a decision that was not written, and the event about it, if one is due.
 
-    It is told when advice and reality have differed for more than a period of the native controller, at most once in ten minutes.
+    One is due when the recommendation and spec.replicas have differed for more than a period of the HPA
+    controller, at most once in `SAY_AGAIN`.
     """
     if recommended == replicas:
         return (memory if memory.differs is None else msgspec.structs.replace(memory, differs=None)), None
@@ -265,82 +269,60 @@ def advise(
     if now - since <= boost.period or is_told:
         return (memory if memory.differs == since else msgspec.structs.replace(memory, differs=since)), None
     seconds = (now - since) // SECOND
-    text = f"{recommended} replicas would be right, {replicas} are asked for: so for {seconds} s"
+    text = f"recommends {recommended} replicas, spec has {replicas}, for {seconds}s"
     return msgspec.structs.replace(memory, differs=since, told=now), Event("Normal", ADVICE, text)
 
 
-# -- what is published -------------------------------------------------------------------------------------------------------
+# -- what is published ---------------------------------------------------------------------------------------
 
 
-def entry_of(memory: Boosting, namespace: str, name: str, uid: str, seen: str) -> FloorEntry | None:
-    """Return what is published of an autoscaler, None for nothing. `seen` is its resource version."""
-    floor, demotion = memory.floor, memory.demotion
-    if floor is None and demotion is None and not memory.reversals:
+def published(memory: Boosting, namespace: str, name: str, uid: str, seen: str) -> Floor | None:
+    """Return what is to be published of an HPA, None for nothing. `seen` is its resource version."""
+    if memory.floor is None and memory.demotion is None and not memory.reversals:
         return None
-    entry = FloorEntry(
-        namespace, name, uid, seen=seen, demoted=demotion, reversals=tuple(map(FineInstant, memory.reversals))
-    )
-    if floor is None:
-        return entry
     return msgspec.structs.replace(
-        entry,
-        replicas=floor.replicas,
-        until=FineInstant(floor.until),
-        raised_from=floor.before,
-        raised_at=FineInstant(floor.at),
-        hold=Span(floor.hold),
-        shown=None if floor.shown is None else FineInstant(floor.shown),
-        stands=floor.stands,
-        added=floor.added,
-        target=floor.target,
-        excused=floor.excused,
+        memory.floor or Floor(),
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        seen=seen,
+        demoted=memory.demotion,
+        reversals=memory.reversals,
     )
 
 
-def is_over(entry: FloorEntry, now: int) -> bool:
-    """Tell whether an entry says nothing any more."""
-    is_demoted = entry.demoted is not None and now < entry.demoted.until
-    is_counted = any(at > now - REVERSALS_WITHIN for at in entry.reversals)
-    return not is_demoted and not is_counted and (not entry.replicas or now >= entry.until)
-
-
-def adopt(entry: FloorEntry | None, now: int) -> Boosting:
-    """Return the memory of a new leader from what its predecessor published."""
-    if entry is None:
+def adopt(found: Floor | None, now: int) -> Boosting:
+    """Return the memory of a new leader from what the previous one published, maybe by a wrong clock."""
+    if found is None:
         return NOTHING
     floor = None
-    if entry.replicas and now < entry.until:
-        until = min(entry.until, now + LONGEST)  # whatever the clock of the leader before was
-        before, at = entry.raised_from, min(entry.raised_at, now)
-        floor = Floor(
-            entry.replicas,
-            until,
-            before,
-            at,
-            entry.hold,
-            entry.shown,
-            entry.excused,
-            entry.stands,
-            entry.added,
-            entry.target,
+    if found.replicas and now < found.until:
+        until, raised_at = min(found.until, now + LONGEST), min(found.raised_at, now)
+        raised = msgspec.structs.replace(found, until=FineInstant(until), raised_at=FineInstant(raised_at))
+        floor = msgspec.structs.replace(
+            raised, namespace="", name="", uid="", seen="", demoted=None, reversals=()
         )
-    demoted = entry.demoted
-    if demoted is not None and demoted.until > now + DEMOTED_FOR:
-        demoted = msgspec.structs.replace(demoted, until=FineInstant(now + DEMOTED_FOR))
-    return Boosting(floor, tuple(min(at, now) for at in entry.reversals), demoted)
+    demotion = found.demoted
+    if demotion is not None and demotion.until > now + DEMOTED_FOR:
+        demotion = msgspec.structs.replace(demotion, until=FineInstant(now + DEMOTED_FOR))
+    return Boosting(floor, tuple(FineInstant(min(at, now)) for at in found.reversals), demotion)
 
 
 def shifted(memory: Boosting, by: int) -> Boosting:
-    """Return the memory on a clock that was set forward by so many nanoseconds (back where negative)."""
+    """Return the memory on a clock that was set forward by `by` nanoseconds, back if negative."""
     floor, demotion = memory.floor, memory.demotion
     if floor is not None:
-        shown = None if floor.shown is None else floor.shown + by
-        floor = msgspec.structs.replace(floor, until=floor.until + by, at=floor.at + by, shown=shown)
+        floor = msgspec.structs.replace(
+            floor,
+            until=FineInstant(floor.until + by),
+            raised_at=FineInstant(floor.raised_at + by),
+            shown=None if floor.shown is None else FineInstant(floor.shown + by),
+        )
     if demotion is not None:
         demotion = msgspec.structs.replace(demotion, until=FineInstant(demotion.until + by))
     return Boosting(
         floor,
-        tuple(at + by for at in memory.reversals),
+        tuple(FineInstant(at + by) for at in memory.reversals),
         demotion,
         None if memory.differs is None else memory.differs + by,
         None if memory.told is None else memory.told + by,

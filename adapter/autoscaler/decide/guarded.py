@@ -18,7 +18,7 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, fallback
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.autoscaler import Autoscaler
-from adapter.autoscaler.decide.boost import Boost, Boosting, Floor
+from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
@@ -28,6 +28,7 @@ from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import conditions as statuses
 from adapter.model.autoscaling.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND, Instant, read_instant
 
@@ -148,7 +149,7 @@ def _recall(autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation) -> 
     if floor is not None and floor.stands:
         count: int | None = floor.replicas
         history = histories.with_change(
-            history, floor.added + floor.replicas - floor.before, floor.at, _periods(autoscaler)
+            history, floor.added + floor.replicas - floor.raised_from, floor.raised_at, _periods(autoscaler)
         )
     else:
         count = _count_after(memory.status)

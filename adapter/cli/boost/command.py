@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from adapter.boost import model
 from adapter.cli import command_line
 from adapter.cli.boost import manifest as boostmanifest
 from adapter.cli.boost.patch import Wish
@@ -19,6 +18,7 @@ from adapter.config.flags import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault
+from adapter.model.autoscaling import boost as model
 
 
 @dataclass(frozen=True, kw_only=True)

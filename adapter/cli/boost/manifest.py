@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from adapter.boost.model import MODE_ANNOTATION
 from adapter.cli.boost import patch, round_trip
 from adapter.cli.boost.json_patch import REMOVE, PatchOperation
 from adapter.cli.boost.patch import Wish
@@ -18,6 +17,7 @@ from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscalerdocuments
+from adapter.model.autoscaling.boost import MODE_ANNOTATION
 
 _REWRITTEN = (
     "its document is written as a whole, without comments: the change reaches into an alias or a merge key"

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapter.boost import model
-from adapter.boost.model import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
 from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 from adapter.errors import Fault, InputError
+from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import documents, validation_errors
+from adapter.model.autoscaling.boost import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec, encode_scalar
@@ -114,7 +114,7 @@ def _way(name: str, asked: str) -> tuple[str, tuple[str, ...]]:
 def _hold_notes(tree: dict[str, Any], wish: Wish) -> tuple[str, ...]:
     """Return what is wrong in the annotations that stay."""
     annotations = tree["metadata"].get("annotations") or {}
-    return model.wishes_of(annotations | {MODE_ANNOTATION: wish.mode}).faults if wish.mode else ()
+    return model.read_annotations(annotations | {MODE_ANNOTATION: wish.mode}).faults if wish.mode else ()
 
 
 def _annotate(annotations: dict[str, Any] | None, mode: str) -> PatchOperation | None:
@@ -163,7 +163,7 @@ def _is_right(name: str, metric: MetricSpec, way: str) -> bool:
     """Tell whether a handshake holds, and is made as asked for."""
     beside = with_defaults(HorizontalPodAutoscalerSpec()).metrics or ()
     alone = HorizontalPodAutoscalerSpec(metrics=(*beside, metric))
-    return model.handshake_of(name, alone).holds and (not way or metric.type.lower() == way)
+    return model.check_handshake(name, alone).holds and (not way or metric.type.lower() == way)
 
 
 def _drop(metrics: Sequence[MetricSpec]) -> Iterator[PatchOperation]:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from adapter.boost.model import METRIC
 from adapter.cli.check import lint_query
 from adapter.errors import Fault, NamingError, TemplateError
+from adapter.model.autoscaling.boost import METRIC
 from adapter.model.resources import APIResource
 from adapter.rules import trace
 from adapter.rules.compile import Rule, Ruleset

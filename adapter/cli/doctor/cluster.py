@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from adapter.boost import floor
-from adapter.boost.floor import FloorEntry
 from adapter.cli.doctor.codec import ConfigMap, ItemList, LeaseDocument, PodDocument, Service
 from adapter.cli.doctor.facts import Leader, Period, Serving, Unread
 from adapter.errors import KubernetesError
@@ -22,6 +20,8 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.model import apiservices, shards
 from adapter.model.apiservices import Owner, ServiceReference
+from adapter.model.autoscaling import floor
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.clock import Clock
 from adapter.model.durations import parse_go_duration
@@ -145,18 +145,18 @@ class ClusterContext:
             if (shard := _shard_of(each.metadata.name, self._lease_name)) is not None
         )
 
-    async def entry(self, uid: str) -> FloorEntry | Unread | None:
+    async def entry(self, uid: str) -> Floor | Unread | None:
         """Return what Fastpath has published of an autoscaler, None for nothing."""
         entries = await self.once("entries", self._read_entries)
         return entries if isinstance(entries, Unread) else entries.get(uid)
 
-    async def _read_entries(self) -> dict[str, FloorEntry] | Unread:
+    async def _read_entries(self) -> dict[str, Floor] | Unread:
         selector = quote(f"{floor.LABEL}=true")
         path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
-        entries: dict[str, FloorEntry] = {}
+        entries: dict[str, Floor] = {}
         try:
             for each in (await fetch(self._client, path, ItemList[ConfigMap])).items:
-                entries |= floor.decode_entries(each.data)
+                entries |= floor.decode_floors(each.data)
         except (KubernetesError, ValueError) as error:
             return Unread(why(error))
         return entries

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from adapter.boost import model
 from adapter.cli import command_line, kubeconfig
 from adapter.cli.check import inputs, servers
 from adapter.cli.doctor import diagnosis, fast, report
@@ -29,7 +28,8 @@ from adapter.cli.doctor.stage import State
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
 from adapter.errors import InputError, KubernetesError, RunError
-from adapter.kubernetes.cache.hpas import TargetKey
+from adapter.kubernetes.cache.scale_conflicts import TargetKey
+from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
@@ -198,7 +198,7 @@ class Doctor:
 
     async def _boost(self, hpa: HPA, workload: Workload) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
-        wishes = model.wishes_of(meta.annotations)
+        wishes = model.read_annotations(meta.annotations)
         shaken = [each for each in spec.metrics or () if model.is_handshake(each)]
         if not (wishes.mode or wishes.faults or shaken):
             return None
@@ -209,9 +209,9 @@ class Doctor:
             answer = await self._autoscalers.answer(hpa, metric, workload.target)
             floor = MetricFacts(model.METRIC, metric, serving, answer)
         entry = await self._around.entry(meta.uid)
-        handshake = model.handshake_of(meta.name, spec)
+        handshake = model.check_handshake(meta.name, spec)
         owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
-        owner = model.owner_of(owners, meta.labels)
+        owner = model.find_owner(owners, meta.labels)
         return BoostFacts(wishes, handshake, floor, await self._around.leaders(), entry, owner)
 
 

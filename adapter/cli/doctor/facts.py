@@ -6,8 +6,8 @@
 
 from typing import NamedTuple
 
-from adapter.boost.floor import FloorEntry
-from adapter.boost.model import Handshake, Wishes
+from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
+from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec
 from adapter.model.shards import WHOLE, Shard
 
@@ -140,11 +140,11 @@ class BoostFacts(NamedTuple):
     to, "" for none.
     """
 
-    wishes: Wishes
+    wishes: BoostAnnotations
     handshake: Handshake
     floor: MetricFacts | None
     leaders: tuple[Leader, ...] | Unread
-    entry: FloorEntry | Unread | None = None
+    entry: Floor | Unread | None = None
     owner: str = ""
 
 

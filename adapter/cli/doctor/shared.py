@@ -9,10 +9,10 @@ import msgspec
 from adapter.autoscaler.decide import autoscaler, behavior, history
 from adapter.autoscaler.decide.behavior import Rules
 from adapter.autoscaler.decide.observation import Settings
-from adapter.boost import model
-from adapter.boost.model import EXTERNAL, METRIC, OBJECT
 from adapter.cli.doctor.facts import BoostFacts, Facts, Leader, MetricFacts, Unread
 from adapter.cli.doctor.stage import NOTHING, Hop, Improvement, State, Took, seconds
+from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
 from adapter.model.autoscaling.hpa import Condition
@@ -72,7 +72,7 @@ def boost_hop(facts: Facts) -> Hop | None:
         )
     if wishes.mode == BOOST and boost.owner:
         apart = Improvement(f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}")
-        return _hop(State.FAULT, f"it is only advised: {model.owned(boost.owner)}", apart)
+        return _hop(State.FAULT, f"it is only advised: {model.owned_by(boost.owner)}", apart)
     if wishes.mode == BOOST and not boost.handshake.holds:
         again = Improvement("write annotation and handshake again: fastpath boost HPA.yaml")
         return _hop(State.FAULT, f"it is only advised: {boost.handshake.fault}", again)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, guarded
-from adapter.autoscaler.decide.boost import DEMOTED_FOR, LONGEST, NOTHING, Boost, Boosting, Floor, Reversal
+from adapter.autoscaler.decide.boost import DEMOTED_FOR, NOTHING, Boost, Boosting, Reversal
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.guarded import Constraints, Memory
@@ -24,11 +24,11 @@ from adapter.autoscaler.decide.observation import (
     Settings,
     Unavailable,
 )
-from adapter.boost import model as handshaking
-from adapter.boost.floor import Demotion, FloorEntry
+from adapter.model.autoscaling import boost as handshaking
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
-from adapter.model.timestamps import SECOND, FineInstant
+from adapter.model.timestamps import SECOND, FineInstant, Span
 from tests.support.scaling import (
     NOW,
     autoscaler,
@@ -44,7 +44,20 @@ BAND = Band(0.9, 1.1)
 ON = Boost(BOOST, digest="one")
 ADVISED = Boost(ADVISE, digest="one")
 NATIVE = "kube-controller-manager"
-HELD = Boosting(Floor(8, NOW + LONGEST, 4, NOW, 30 * SECOND))
+
+
+def raised(replicas: int, before: int = 4, *, at: int = NOW, hold: int = 30 * SECOND) -> Floor:
+    """Return the floor of a raise that has just been made."""
+    return Floor(
+        replicas=replicas,
+        until=FineInstant(at + LONGEST),
+        raised_from=before,
+        raised_at=FineInstant(at),
+        hold=Span(hold),
+    )
+
+
+HELD = Boosting(raised(8))
 METRICS = [external_metric(averageValue="1")]
 
 
@@ -90,7 +103,7 @@ DEMOTED = Boosting(demotion=Demotion(FineInstant(NOW + SECOND), "argocd", "one")
         pytest.param(
             seen(4, 8), ON._replace(fault="no handshake"), NOTHING, "no handshake", id="no handshake"
         ),
-        pytest.param(seen(4, 8), ON._replace(ambiguous=True), NOTHING, "selector ambiguous", id="ambiguous"),
+        pytest.param(seen(4, 8), ON._replace(ambiguous=True), NOTHING, "AmbiguousSelector", id="ambiguous"),
         pytest.param(seen(4, 8), ON, DEMOTED, "argocd took back", id="demoted"),
         pytest.param(seen(18, 23, exist=22), ON, NOTHING, "within tolerance of 22", id="a rollout's surge"),
         pytest.param(seen(10, 14, exist=20), ON, NOTHING, "within tolerance of 20", id="fewer than exist"),
@@ -112,7 +125,7 @@ def test_a_shrink_is_the_autoscalers() -> None:
     made = decide(seen(8, 4), behavior=QUICK)
 
     assert (made.rescale, made.replicas, made.status.desired_replicas) == (False, 8, 4)
-    assert "lowers nothing" in made.trace[-1].text()
+    assert "never scales down" in made.trace[-1].text()
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -197,7 +210,7 @@ def test_others_on_the_target_end_it() -> None:
 def test_how_long_it_is_held(boost: Boost, spans: list[int | None], hold: int) -> None:
     floor = boosting.begin(NOTHING, 4, 8, boost, spans, NOW).floor
 
-    assert floor == Floor(8, NOW + LONGEST, 4, NOW, hold * SECOND)
+    assert floor == raised(8, hold=hold * SECOND)
 
 
 def test_it_ends_its_hold_after_it_was_shown() -> None:
@@ -231,7 +244,7 @@ def test_a_further_raise_begins_anew() -> None:
     shown = boosting.follow(HELD, ON._replace(shown=8), NOW + SECOND)
     floor = boosting.begin(shown, 8, 16, ON, [], NOW + 2 * SECOND).floor
 
-    assert floor == Floor(16, NOW + 2 * SECOND + LONGEST, 8, NOW + 2 * SECOND, 30 * SECOND)
+    assert floor == raised(16, before=8, at=NOW + 2 * SECOND)
 
 
 # -- who takes it back -------------------------------------------------------------------------------------------------------
@@ -243,7 +256,7 @@ def test_a_raise_takes_nothing_back(replicas: int) -> None:
 
 
 def test_within_tolerance_nothing_is_taken_back() -> None:
-    held = Boosting(Floor(20, NOW + LONGEST, 4, NOW, 30 * SECOND))
+    held = Boosting(raised(20))
 
     assert boosting.judge(held, 19, "kubectl", ON, BAND, NOW) == (held, Reversal())
     assert boosting.judge(held, 18, "kubectl", ON, BAND, NOW)[1].counted
@@ -368,7 +381,7 @@ def test_advice_is_told_when_it_has_differed_for_a_period() -> None:
     assert event is not None
     assert (event.type, event.message) == (
         "Normal",
-        "9 replicas would be right, 4 are asked for: so for 16 s",
+        "recommends 9 replicas, spec has 4, for 16s",
     )
     memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 615 * SECOND)
     assert event is None
@@ -410,22 +423,22 @@ def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
 
 # -- what is published -------------------------------------------------------------------------------------------------------
 
-TIMES = st.integers(NOW, NOW + LONGEST)
-PAST = st.integers(NOW - LONGEST, NOW)
+TIMES = st.integers(NOW, NOW + LONGEST).map(FineInstant)
+PAST = st.integers(NOW - LONGEST, NOW).map(FineInstant)
 FLOORS = st.builds(
     Floor,
     replicas=st.integers(1, 1000),
-    until=st.integers(NOW + 1, NOW + LONGEST),
-    before=st.integers(1, 1000),
-    at=PAST,
-    hold=st.integers(SECOND, LONGEST),
+    until=st.integers(NOW + 1, NOW + LONGEST).map(FineInstant),
+    raised_from=st.integers(1, 1000),
+    raised_at=PAST,
+    hold=st.integers(SECOND, LONGEST).map(Span),
     shown=st.none() | PAST,
     excused=st.booleans(),
     stands=st.booleans(),
     added=st.integers(0, 1000),
     target=st.text(),
 )
-DEMOTIONS = st.builds(Demotion, until=TIMES.map(FineInstant), by=st.text(), digest=st.text())
+DEMOTIONS = st.builds(Demotion, until=TIMES, by=st.text(), digest=st.text())
 MEMORIES = st.builds(
     Boosting,
     floor=st.none() | FLOORS,
@@ -436,7 +449,7 @@ MEMORIES = st.builds(
 
 @given(MEMORIES)
 def test_a_new_leader_knows_what_was_published(memory: Boosting) -> None:
-    entry = boosting.entry_of(memory, "shop", "web", "uid-1", "12")
+    entry = boosting.published(memory, "shop", "web", "uid-1", "12")
 
     assert boosting.adopt(entry, NOW) == memory
     if entry is not None:
@@ -444,7 +457,7 @@ def test_a_new_leader_knows_what_was_published(memory: Boosting) -> None:
 
 
 def test_a_floor_that_is_over_is_not_adopted() -> None:
-    assert boosting.adopt(FloorEntry(replicas=8, until=FineInstant(NOW)), NOW) == NOTHING
+    assert boosting.adopt(Floor(replicas=8, until=FineInstant(NOW)), NOW) == NOTHING
 
 
 @given(MEMORIES, st.integers(-3600 * SECOND, 3600 * SECOND))
@@ -562,25 +575,9 @@ def test_at_rest_it_decides_as_without(kind: str, amount: int, surge: int, after
     assert counts(spec, [kind], [Sync(15, {kind: amount}, surge)], 20, place) == [after]
 
 
-@pytest.mark.parametrize(
-    ("entry", "is_over"),
-    [
-        (FloorEntry(), True),
-        (FloorEntry(replicas=8, until=FineInstant(NOW)), True),
-        (FloorEntry(replicas=8, until=FineInstant(NOW + 1)), False),
-        (FloorEntry(reversals=(FineInstant(NOW - 300 * SECOND),)), True),
-        (FloorEntry(reversals=(FineInstant(NOW - 300 * SECOND + 1),)), False),
-        (FloorEntry(demoted=Demotion(FineInstant(NOW))), True),
-        (FloorEntry(demoted=Demotion(FineInstant(NOW + 1))), False),
-    ],
-)
-def test_an_entry_that_says_nothing_any_more(entry: FloorEntry, *, is_over: bool) -> None:
-    assert boosting.is_over(entry, NOW) is is_over
-
-
 def test_what_a_wrong_clock_published_ends_in_time() -> None:
     hours = FineInstant(NOW + 7200 * SECOND)
-    memory = boosting.adopt(FloorEntry(replicas=8, until=hours, demoted=Demotion(hours, "argocd")), NOW)
+    memory = boosting.adopt(Floor(replicas=8, until=hours, demoted=Demotion(hours, "argocd")), NOW)
 
     assert memory.floor is not None
     assert memory.demotion is not None
@@ -603,7 +600,7 @@ def test_a_floor_is_no_more_than_may_be_today() -> None:
 
 
 def test_what_is_within_tolerance_has_shown_it() -> None:
-    held = Boosting(Floor(20, NOW + LONGEST, 4, NOW, 30 * SECOND))
+    held = Boosting(raised(20))
     for count, is_shown in ((18, False), (19, True), (21, True)):
         floor = boosting.follow(held, ON._replace(shown=count), NOW, band=BAND).floor
         assert floor is not None

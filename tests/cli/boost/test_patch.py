@@ -3,10 +3,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.boost import model
 from adapter.cli.boost import json_patch, patch
 from adapter.cli.boost.patch import Wish
 from adapter.errors import InputError
+from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
 from adapter.sandbox.apiserver.storage import patches
@@ -198,7 +198,7 @@ def test_the_handshake_is_the_one_that_counts() -> None:
         made = _made(_hpa([QUEUE]), Wish("boost", way))
         boosted = model.read_boosted(msgspec.convert(made, HPA, dec_hook=decode_scalar))
         assert boosted is not None
-        assert (boosted.wishes.mode, boosted.handshake.holds) == ("Boost", True)
+        assert (boosted.annotations.mode, boosted.handshake.holds) == ("Boost", True)
         assert len(boosted.autoscaler.spec.metrics or ()) == 1
 
 

@@ -6,8 +6,6 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.behavior import Policy, Rules
-from adapter.boost import model
-from adapter.boost.floor import Demotion, FloorEntry
 from adapter.cli import main
 from adapter.cli.doctor import diagnosis as finding
 from adapter.cli.doctor import report, shared
@@ -31,6 +29,8 @@ from adapter.cli.doctor.facts import (
 from adapter.cli.doctor.options import COMMAND
 from adapter.cli.doctor.stage import Hop, State, seconds
 from adapter.errors import InputError
+from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scalar
 from adapter.model.timestamps import SECOND, FineInstant
 
@@ -101,8 +101,8 @@ def boosted(*metrics: MetricFacts, **changes: Any) -> Facts:
     """Return a boosted autoscaler with which all is well; `changes` are of its Boost."""
     document = hpa(LOAD, HANDSHAKE, mode="boost")
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, AnswerFacts(1, 0.01))
-    shaken = model.handshake_of("web", document.spec)
-    boost = BoostFacts(model.wishes_of(document.metadata.annotations), shaken, floor, LEADERS)
+    shaken = model.check_handshake("web", document.spec)
+    boost = BoostFacts(model.read_annotations(document.metadata.annotations), shaken, floor, LEADERS)
     return facts(*metrics, hpa=document, boost=boost._replace(**changes))
 
 
@@ -383,7 +383,7 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
 
 def test_the_handshake_stays_when_the_annotation_goes() -> None:
     document = hpa(LOAD, HANDSHAKE)
-    plain = model.wishes_of(None)
+    plain = model.read_annotations(None)
     quiet = finding.examine(boosted(wishes=plain)._replace(hpa=document))
     assert hop(quiet, "boost").state is State.WARNING
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, GONE)
@@ -401,7 +401,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
             id="handshake",
         ),
         pytest.param(
-            {"wishes": model.wishes_of({"fastpath.io/mode": "bost"})},
+            {"wishes": model.read_annotations({"fastpath.io/mode": "bost"})},
             State.FAULT,
             'annotation fastpath.io/mode: "bost": expected advise or boost',
             id="annotation",
@@ -434,13 +434,13 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
             id="leases forbidden",
         ),
         pytest.param(
-            {"entry": FloorEntry(demoted=Demotion(FineInstant(NOW + 60 * SECOND), "argocd"))},
+            {"entry": Floor(demoted=Demotion(FineInstant(NOW + 60 * SECOND), "argocd"))},
             State.WARNING,
             "only advised until 1970-01-12T13:47:40Z: argocd took raises back",
             id="demoted",
         ),
         pytest.param(
-            {"entry": FloorEntry(demoted=Demotion(FineInstant(NOW - SECOND), "argocd"))},
+            {"entry": Floor(demoted=Demotion(FineInstant(NOW - SECOND), "argocd"))},
             State.OK,
             "the handshake is right and answers; no raise is held",
             id="demoted once",
@@ -500,7 +500,7 @@ def test_a_custom_api_of_somebody_else() -> None:
 
 
 def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
-    wishes = model.wishes_of({"fastpath.io/mode": "boost", "fastpath.io/hold": "2h"})
+    wishes = model.read_annotations({"fastpath.io/mode": "boost", "fastpath.io/hold": "2h"})
     found = finding.examine(boosted(wishes=wishes))
     assert "fastpath.io/hold" in found.diagnosis
     assert found.change == "fix the annotation"
@@ -508,7 +508,7 @@ def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
 
 def test_advice_is_no_boost() -> None:
     advised = hpa(LOAD, mode="advise")
-    wishes = model.wishes_of(advised.metadata.annotations)
+    wishes = model.read_annotations(advised.metadata.annotations)
     found = finding.examine(boosted(wishes=wishes, floor=None)._replace(hpa=advised))
     assert hop(found, "boost").text == "advised: Fastpath says what it would do and writes nothing"
     assert times(found, "decision") == (7.5, 15.0)

@@ -14,12 +14,12 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.boost.floor import Demotion, FloorEntry, encode_entry
 from adapter.cli import main
 from adapter.cli.doctor.cluster import option_of
 from adapter.cli.doctor.codec import PodDocument
 from adapter.cli.doctor.read import starts_of
 from adapter.cli.doctor.sources import selectors_of
+from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
@@ -521,10 +521,10 @@ async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
     made = cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
     uid = made["metadata"]["uid"]
     until = FineInstant(round((time.time() + 600) * SECOND))  # noqa: TID251  # the command compares with the real clock
-    entry = FloorEntry("shop", "web", uid, demoted=Demotion(until, "kustomize-controller"))
+    entry = Floor("shop", "web", uid, demoted=Demotion(until, "kustomize-controller"))
     metadata = {"name": "fastpath-floors", "namespace": "fastpath", "labels": {"fastpath.io/floors": "true"}}
     cluster.create(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: encode_entry(entry)}}
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: encode_floor(entry)}}
     )
     assert (
         "kustomize-controller took raises back"

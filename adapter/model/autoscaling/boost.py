@@ -1,8 +1,9 @@
-"""HorizontalPodAutoscalers that ask for help: the annotations, the handshake, and what is decided for them.
+"""HorizontalPodAutoscalers that ask to be boosted: annotations, handshake, and what decisions are made for.
 
-Here: what the annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` say, the metric by which an autoscaler reads the floor of a
-raise, and the autoscaler without it, which is what decisions are made for. Not here: the floor itself (`floors`), what is raised when
-(`autoscaler.decide.boost`). Law: the handshake counts only if everything in it is right; the metric never is an input of a decision of ours.
+The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting. The handshake is the metric by
+which the HPA reads the floor of a raise; it counts only if every field of it is right, because a wrong one
+would scale the target by the floor. Decisions are made for the HPA without its handshake: the floor is never
+an input of a decision.
 """
 
 import contextlib
@@ -44,19 +45,19 @@ HOLD_ANNOTATION = "fastpath.io/hold"
 ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION)
 
 WORDS = {"advise": ADVISE, "boost": BOOST}
-"""What the annotation may say, and the mode that it is."""
+"""The values of the mode annotation."""
 
 METRIC = fastpath_autoscaler.FLOOR_METRIC
-"""The floor as a metric, external or of the autoscaler itself."""
+"""The metric of the floor: an external metric, or one of the HPA object."""
 
 LABEL = "autoscaler"
-"""Which autoscaler's floor an external metric asks for."""
+"""The label that names the HPA in the selector of the external metric."""
 
 LONGEST_NAME = 63
-"""Of a label's value. An autoscaler with a longer name reads its floor as a metric of itself."""
+"""The limit of a label value. An HPA with a longer name has to read its floor as an object metric."""
 
 HOLDS = (Span(SECOND), Span(600 * SECOND))
-"""The shortest and the longest `fastpath.io/hold`; the longest is also the end of every floor."""
+"""The shortest and the longest `fastpath.io/hold`; no floor lasts longer than the longest."""
 
 EXTERNAL, OBJECT = "external", "object"
 
@@ -64,11 +65,11 @@ _OWNING_LABELS = {
     "scaledobject.keda.sh/name": "the ScaledObject",
     "autoscaling.crane.io/effective-hpa-name": "the EffectiveHorizontalPodAutoscaler",
 }
-"""Labels by which other autoscaling projects mark the HorizontalPodAutoscalers that they make."""
+"""Labels by which other projects mark the HPAs that they manage."""
 
 
-class Wishes(NamedTuple):
-    """What the annotations of a HorizontalPodAutoscaler say: `mode` is "" where nothing is asked of us; `hold` None where it is open."""
+class BoostAnnotations(NamedTuple):
+    """The annotations of an HPA. `mode` is "" without a valid mode, `hold` None without a valid hold."""
 
     mode: str
     hold: Span | None
@@ -76,27 +77,27 @@ class Wishes(NamedTuple):
 
 
 class Handshake(NamedTuple):
-    """Whether an autoscaler reads its floor; where it does not, `fault` is what is wrong in a sentence."""
+    """Whether an HPA reads its floor; if not, `fault` says why."""
 
     holds: bool
     fault: str = ""
 
 
-class Boosted(NamedTuple):
-    """A HorizontalPodAutoscaler that is advised or boosted.
+class BoostedHPA(NamedTuple):
+    """An HPA that is advised or boosted.
 
-    `autoscaler` is what is decided for: its spec without the handshake, by the behavior algorithm, with a mode. `digest` tells one state
-    of spec and annotations from another.
+    Decisions are made for `autoscaler`: the spec without the handshake, with the behavior algorithm and a
+    mode. `digest` changes with spec and annotations.
     """
 
     autoscaler: FastPathAutoscaler
-    wishes: Wishes
+    annotations: BoostAnnotations
     handshake: Handshake
     digest: str
 
 
-def wishes_of(annotations: Mapping[str, str] | None) -> Wishes:
-    """Return what annotations ask for. A mode that is none asks for nothing and is a fault; a hold that is none is a fault and open."""
+def read_annotations(annotations: Mapping[str, str] | None) -> BoostAnnotations:
+    """Read the annotations of an HPA. An invalid value is a fault, and counts as absent."""
     found = annotations or {}
     faults = []
     word, text = found.get(MODE_ANNOTATION), found.get(HOLD_ANNOTATION)
@@ -112,11 +113,11 @@ def wishes_of(annotations: Mapping[str, str] | None) -> Wishes:
             bounds = f"a duration from {write_span(least)} to {write_span(greatest)}"
             faults.append(f"annotation {HOLD_ANNOTATION}: {quote(text)}: expected {bounds}, such as 45s")
             hold = None
-    return Wishes(mode, hold, tuple(faults))
+    return BoostAnnotations(mode, hold, tuple(faults))
 
 
-def owner_of(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:
-    """Return which object of another autoscaling project an autoscaler belongs to, "" for none: its owner, or who has labelled it.
+def find_owner(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:
+    """Return the object of another autoscaling project that manages an HPA, "" for none.
 
     `owners` are API version, kind and name of each owner reference.
     """
@@ -130,47 +131,45 @@ def owner_of(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] |
     return ""
 
 
-def owned(owner: str) -> str:
-    """Return why an autoscaler that belongs to `owner` is only advised."""
+def owned_by(owner: str) -> str:
+    """Return why an HPA that `owner` manages is only advised."""
     return f"it belongs to {owner}, which writes its spec"
 
 
 def is_handshake(metric: MetricSpec) -> bool:
-    """Tell whether a metric of a spec is meant to be the handshake, right or wrong: by its name."""
+    """Tell by its name whether a metric is meant as the handshake, right or wrong."""
     return fastpath_autoscaler.floor_source(metric) != ""
 
 
-def handshake_of(name: str, spec: HorizontalPodAutoscalerSpec) -> Handshake:
-    """Return whether the spec of the autoscaler `name` has its handshake."""
+def check_handshake(name: str, spec: HorizontalPodAutoscalerSpec) -> Handshake:
     found = [each for each in spec.metrics or () if is_handshake(each)]
     if not found:
-        return Handshake(False, f"spec.metrics has no {METRIC}: nothing would hold what is raised")
+        return Handshake(False, f"spec.metrics has no {METRIC}: nothing would hold a raise")
     faults = [fault for each in found if (fault := _fault(name, each))]
     if faults:
         return Handshake(False, faults[0])
     if len(found) == len(spec.metrics or ()):
-        return Handshake(False, f"spec.metrics has nothing but {METRIC}: there is nothing to decide from")
+        return Handshake(False, f"spec.metrics has only {METRIC}: there is nothing to decide from")
     return Handshake(True)
 
 
 def _fault(name: str, metric: MetricSpec) -> str:
-    """Return what is wrong with a handshake, "" for nothing."""
     if metric.external is not None and metric.type == "External":
         selector, target = metric.external.metric.selector, metric.external.target
         if len(name) > LONGEST_NAME:
             return (
-                f"a label has no value of more than {LONGEST_NAME} characters, as the autoscaler's name has: "
-                f"the metric {METRIC} has to be one of the autoscaler itself"
+                f"the name of the autoscaler has more than {LONGEST_NAME} characters, as labels have at most: "
+                f"the metric {METRIC} has to be of type Object"
             )
         if selector != APISelector({LABEL: name}):
-            return f"the selector of the metric {METRIC} has to be matchLabels with {LABEL}: {name} and nothing else"
+            return f"the selector of the metric {METRIC} has to be matchLabels with only {LABEL}: {name}"
     elif metric.object is not None and metric.type == "Object":
         described, target = metric.object.described_object, metric.object.target
         group = described.api_version.partition("/")[0]
         if (group, described.kind, described.name) != ("autoscaling", HPA_KIND, name):
-            return f"the metric {METRIC} has to describe the autoscaler itself: {HPA_API_VERSION} {HPA_KIND} {name}"
+            return f"describedObject of the metric {METRIC} has to be {HPA_API_VERSION} {HPA_KIND} {name}"
         if metric.object.metric.selector is not None:
-            return f"the metric {METRIC} of the autoscaler itself takes no selector"
+            return f"the metric {METRIC} of type Object takes no selector"
     else:
         return f"the metric {METRIC} has to be of type External or Object"
     value = target.average_value
@@ -183,7 +182,7 @@ _ONE = read_quantity("1")
 
 
 def handshake(name: str, way: str) -> MetricSpec:
-    """Return the metric by which the autoscaler `name` reads its floor: EXTERNAL or OBJECT."""
+    """Return the metric by which the HPA `name` reads its floor; `way` is EXTERNAL or OBJECT."""
     target = MetricTarget("AverageValue", average_value=_ONE)
     if way == EXTERNAL:
         metric = MetricIdentifier(METRIC, APISelector({LABEL: name}))
@@ -193,18 +192,17 @@ def handshake(name: str, way: str) -> MetricSpec:
 
 
 def without_handshake(metrics: tuple[MetricSpec, ...] | None) -> tuple[MetricSpec, ...] | None:
-    """Return metrics without the handshake, right or wrong."""
     return metrics and tuple(each for each in metrics if not is_handshake(each))
 
 
-def read_boosted(hpa: HorizontalPodAutoscaler) -> Boosted | None:
-    """Return a HorizontalPodAutoscaler as it is decided for, None where its annotations ask for nothing (a wrong mode included).
+def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
+    """Return an HPA as decisions are made for it, None without a valid mode annotation.
 
-    Its status is left out: decisions remember their own. An autoscaler of nothing but the handshake has no metric.
+    The status is left out, because decisions remember their own.
     """
     meta, spec = hpa.metadata, hpa.spec
-    wishes = wishes_of(meta.annotations if isinstance(meta, Metadata) else None)
-    if not wishes.mode:
+    asked = read_annotations(meta.annotations if isinstance(meta, Metadata) else None)
+    if not asked.mode:
         return None
     assert isinstance(meta, Metadata)
     plain = FastPathAutoscalerSpec(
@@ -213,13 +211,13 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> Boosted | None:
         spec.max_replicas,
         without_handshake(spec.metrics),
         spec.behavior,
-        mode=wishes.mode,
+        mode=asked.mode,
     )
     autoscaler = FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, plain)
-    return Boosted(autoscaler, wishes, handshake_of(meta.name, spec), digest_of(spec, wishes))
+    return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest_of(spec, asked))
 
 
-def digest_of(spec: HorizontalPodAutoscalerSpec, wishes: Wishes) -> str:
-    """Return a text that is another whenever the spec or what is asked of us is another."""
+def digest_of(spec: HorizontalPodAutoscalerSpec, asked: BoostAnnotations) -> str:
+    """Return a digest of the spec and of the values of the annotations."""
     plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
-    return hashlib.blake2b(plain + repr(wishes[:2]).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(plain + repr(asked[:2]).encode(), digest_size=8).hexdigest()

@@ -11,9 +11,10 @@ import pytest
 
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache import hpas
-from adapter.kubernetes.cache.hpas import Autoscalers, Rivals, TargetKey
+from adapter.kubernetes.cache import hpa_cache
+from adapter.kubernetes.cache.hpa_cache import AutoscalerCache
 from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts, TargetKey
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -79,9 +80,9 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def watching(
     cluster: Cluster, changed: Callable[[str, str], None] = lambda *_: None, namespaces: Sequence[str] = ("",)
-) -> AsyncIterator[Autoscalers]:
+) -> AsyncIterator[AutoscalerCache]:
     async with surrounded(cluster) as around:
-        found = Autoscalers(around, changed, namespaces)
+        found = AutoscalerCache(around, changed, namespaces)
         async with running(found.run()):
             yield found
 
@@ -89,9 +90,9 @@ async def watching(
 @contextlib.asynccontextmanager
 async def opposing(
     cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None, *, objects: bool = False
-) -> AsyncIterator[Rivals]:
+) -> AsyncIterator[ScaleConflicts]:
     async with surrounded(cluster) as around:
-        rivals = Rivals(around, changed, objects=objects)
+        rivals = ScaleConflicts(around, changed, objects=objects)
         async with running(rivals.run()):
             yield rivals
 
@@ -175,7 +176,7 @@ async def test_autoscalers_of_some_namespaces() -> None:
 
 
 def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> None:
-    form = ObjectCodec(msgspec.Raw, hpas._keep_autoscaler)
+    form = ObjectCodec(msgspec.Raw, hpa_cache._keep_autoscaler)
     metric = {"metric": {"name": "http_requests"}, "target": {"type": "AverageValue", "averageValue": "500m"}}
     texts = [
         msgspec.json.encode(document(f"web-{number}", metrics=[{"type": "Pods", "pods": metric}]))
@@ -241,14 +242,14 @@ async def test_what_is_kept_of_an_hpa() -> None:
         cluster.create(hpa("b"))
         async with opposing(cluster) as rivals:
             await until(lambda: rivals.synced)
-            (first, second) = rivals.hpas()
+            (first, second) = rivals.hpas
             assert (first.namespace, first.name) == ("default", "a")
             assert first.target == CrossVersionObjectReference("Deployment", "web", "apps/v1")
             assert first.asked is not None
             assert first.asked.boosted.autoscaler.spec.mode == "Boost"
             assert "spec.metrics has no fastpath_replicas" in first.asked.fault
             assert second.asked is None
-            assert rivals.find("default", "a") == first
+            assert rivals.hpas.find("default", "a") == first
             assert rivals.status()[0].objects == 2
 
 
@@ -283,7 +284,7 @@ async def test_an_object_stands_in_the_way_of_one_in_a_file() -> None:
 
 async def test_the_kind_of_objects_need_not_be_there() -> None:
     async with Cluster() as cluster, surrounded(cluster) as around:
-        rivals = Rivals(around, objects=True)
+        rivals = ScaleConflicts(around, objects=True)
         async with running(rivals.run()):
             rivals.put(ours("web"))
             await until(lambda: rivals.of(ours("web")) == ())

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.boost import model
-from adapter.boost.model import EXTERNAL, HOLD_ANNOTATION, MODE_ANNOTATION, OBJECT, Wishes
+from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling.boost import (
+    EXTERNAL,
+    HOLD_ANNOTATION,
+    MODE_ANNOTATION,
+    OBJECT,
+    BoostAnnotations,
+)
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec, decode_scalar
 from adapter.model.timestamps import SECOND, Span
@@ -56,27 +62,27 @@ def itself(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("annotations", "wishes"),
     [
-        (None, Wishes("", None)),
-        ({"other/mode": "boost"}, Wishes("", None)),
-        ({MODE_ANNOTATION: "advise"}, Wishes(ADVISE, None)),
-        ({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "45s"}, Wishes(BOOST, Span(45 * SECOND))),
-        ({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "10m"}, Wishes(BOOST, Span(600 * SECOND))),
-        ({HOLD_ANNOTATION: "45s"}, Wishes("", Span(45 * SECOND))),
+        (None, BoostAnnotations("", None)),
+        ({"other/mode": "boost"}, BoostAnnotations("", None)),
+        ({MODE_ANNOTATION: "advise"}, BoostAnnotations(ADVISE, None)),
+        ({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "45s"}, BoostAnnotations(BOOST, Span(45 * SECOND))),
+        ({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "10m"}, BoostAnnotations(BOOST, Span(600 * SECOND))),
+        ({HOLD_ANNOTATION: "45s"}, BoostAnnotations("", Span(45 * SECOND))),
     ],
 )
-def test_annotations(annotations: dict[str, str] | None, wishes: Wishes) -> None:
-    assert model.wishes_of(annotations) == wishes
+def test_annotations(annotations: dict[str, str] | None, wishes: BoostAnnotations) -> None:
+    assert model.read_annotations(annotations) == wishes
 
 
 def test_a_mode_that_is_none() -> None:
-    mode, _, faults = model.wishes_of({MODE_ANNOTATION: "Boost"})
+    mode, _, faults = model.read_annotations({MODE_ANNOTATION: "Boost"})
 
     assert (mode, faults) == ("", ('annotation fastpath.io/mode: "Boost": expected advise or boost',))
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0s", "999ms", "10m1s", "-30s", "30"])
 def test_a_hold_that_is_none(text: str) -> None:
-    _, hold, faults = model.wishes_of({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: text})
+    _, hold, faults = model.read_annotations({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: text})
 
     expected = "expected a duration from 1s to 10m0s, such as 45s"
     assert (hold, faults) == (None, (f'annotation fastpath.io/hold: "{text}": {expected}',))
@@ -88,7 +94,7 @@ def test_the_handshake_that_we_write_is_right(way: str, place: int) -> None:
     metrics: list[Any] = [CPU]
     metrics.insert(place, model.handshake("web", way))
 
-    assert model.handshake_of("web", hpa(*metrics).spec).holds
+    assert model.check_handshake("web", hpa(*metrics).spec).holds
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_the_handshake_that_we_write_is_right(way: str, place: int) -> None:
     ],
 )
 def test_right_however_written(document: dict[str, Any]) -> None:
-    assert model.handshake_of("web", hpa(document, CPU).spec).holds
+    assert model.check_handshake("web", hpa(document, CPU).spec).holds
 
 
 @pytest.mark.parametrize(
@@ -139,9 +145,12 @@ def test_right_however_written(document: dict[str, Any]) -> None:
         (external(target={"type": "AverageValue"}), "target"),
         (
             itself(describedObject={"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}),
-            "describe",
+            "describedObject",
         ),
-        (itself(describedObject={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}), "describe"),
+        (
+            itself(describedObject={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}),
+            "describedObject",
+        ),
         (
             itself(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"a": "b"}}}),
             "takes no selector",
@@ -161,26 +170,26 @@ def test_right_however_written(document: dict[str, Any]) -> None:
     ],
 )
 def test_a_handshake_that_is_wrong_does_not_count(document: dict[str, Any], fault: str) -> None:
-    found = model.handshake_of("web", hpa(CPU, document).spec)
+    found = model.check_handshake("web", hpa(CPU, document).spec)
 
     assert not found.holds
     assert fault in found.fault
 
 
 def test_no_handshake() -> None:
-    assert "spec.metrics has no fastpath_replicas" in model.handshake_of("web", hpa(CPU).spec).fault
-    assert not model.handshake_of("web", hpa().spec).holds
+    assert "spec.metrics has no fastpath_replicas" in model.check_handshake("web", hpa(CPU).spec).fault
+    assert not model.check_handshake("web", hpa().spec).holds
 
 
 def test_nothing_but_the_handshake() -> None:
-    assert "nothing to decide from" in model.handshake_of("web", hpa(external()).spec).fault
+    assert "nothing to decide from" in model.check_handshake("web", hpa(external()).spec).fault
 
 
 def test_one_right_one_wrong() -> None:
     """The wrong one multiplies the floor, whatever the right one says: the autoscaler takes the greatest."""
     wrong = external(target={"type": "AverageValue", "averageValue": "2"})
 
-    assert not model.handshake_of("web", hpa(CPU, wrong, external()).spec).holds
+    assert not model.check_handshake("web", hpa(CPU, wrong, external()).spec).holds
 
 
 def test_what_is_decided_for() -> None:
@@ -229,7 +238,7 @@ def test_every_change_has_another_digest() -> None:
 
 @given(st.dictionaries(st.sampled_from([MODE_ANNOTATION, HOLD_ANNOTATION]), st.text()))
 def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
-    mode, hold, faults = model.wishes_of(annotations)
+    mode, hold, faults = model.read_annotations(annotations)
 
     assert mode in {"", ADVISE, BOOST}
     assert len(faults) == (MODE_ANNOTATION in annotations and not mode) + (
@@ -249,18 +258,20 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
     ],
 )
 def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
-    assert model.owner_of(owners, labels) == owner
+    assert model.find_owner(owners, labels) == owner
 
 
 def test_what_an_owner_means() -> None:
-    assert model.owned("the ScaledObject web") == "it belongs to the ScaledObject web, which writes its spec"
+    assert (
+        model.owned_by("the ScaledObject web") == "it belongs to the ScaledObject web, which writes its spec"
+    )
 
 
 def test_a_name_that_is_no_value_of_a_label() -> None:
     """The native controller finds such a selector invalid: it would never read the floor, and never shrink."""
     name = "w" * 64
-    found = model.handshake_of(name, hpa(CPU, model.handshake(name, EXTERNAL)).spec)
+    found = model.check_handshake(name, hpa(CPU, model.handshake(name, EXTERNAL)).spec)
     assert not found.holds
-    assert found.fault.startswith("a label has no value of more than 63 characters")
-    assert model.handshake_of(name, hpa(CPU, model.handshake(name, OBJECT)).spec).holds
-    assert model.handshake_of(name[1:], hpa(CPU, model.handshake(name[1:], EXTERNAL)).spec).holds
+    assert found.fault.startswith("the name of the autoscaler has more than 63 characters")
+    assert model.check_handshake(name, hpa(CPU, model.handshake(name, OBJECT)).spec).holds
+    assert model.check_handshake(name[1:], hpa(CPU, model.handshake(name[1:], EXTERNAL)).spec).holds

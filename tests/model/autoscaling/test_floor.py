@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.boost import floor as floors
-from adapter.boost.floor import Demotion, FloorEntry
+from adapter.model.autoscaling import floor as floors
+from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
-ENTRY = FloorEntry(
+ENTRY = Floor(
     "shop", "web", "uid-1", 8, FineInstant(100 * SECOND), 4, FineInstant(7), seen="12", hold=Span(SECOND)
 )
 
@@ -22,11 +22,11 @@ ENTRY = FloorEntry(
         (ENTRY, 99 * SECOND, 10, 8),
         (ENTRY, 100 * SECOND, 10, 0),
         (ENTRY, 99 * SECOND, 5, 5),
-        (FloorEntry(demoted=Demotion()), 0, 10, 0),
+        (Floor(demoted=Demotion()), 0, 10, 0),
     ],
     ids=["none", "held", "over", "no more than may be", "demoted"],
 )
-def test_the_number(entry: FloorEntry | None, now: int, most: int, floor: int) -> None:
+def test_the_number(entry: Floor | None, now: int, most: int, floor: int) -> None:
     assert floors.floor_of(entry, now, most) == floor
 
 
@@ -34,22 +34,22 @@ def test_the_number(entry: FloorEntry | None, now: int, most: int, floor: int) -
     "entry",
     [
         ENTRY,
-        FloorEntry("a", "b", "c", shown=FineInstant(5), reversals=(FineInstant(3),)),
-        FloorEntry("a", "b", "c", demoted=Demotion(FineInstant(1), "argocd", "abc")),
+        Floor("a", "b", "c", shown=FineInstant(5), reversals=(FineInstant(3),)),
+        Floor("a", "b", "c", demoted=Demotion(FineInstant(1), "argocd", "abc")),
     ],
 )
-def test_there_and_back(entry: FloorEntry) -> None:
-    assert floors.decode_entries({"c": floors.encode_entry(entry)}) == {"c": entry}
+def test_there_and_back(entry: Floor) -> None:
+    assert floors.decode_floors({"c": floors.encode_floor(entry)}) == {"c": entry}
 
 
 @pytest.mark.parametrize("text", ["", "{", "8", '{"replicas": "many"}', '{"until": "soon"}'])
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="not a floor"):
-        floors.decode_entry(text)
+        floors.decode_floor(text)
 
 
 def test_no_data() -> None:
-    assert floors.decode_entries(None) == {}
+    assert floors.decode_floors(None) == {}
 
 
 def test_names() -> None:
@@ -100,3 +100,22 @@ def test_no_floor_of_a_right_clock_is_cut(held: int, late: int, seconds: int) ->
     assert floors.floor_of(floors.as_known_for(entry, seconds * SECOND), now, 10) == floors.floor_of(
         entry, now, 10
     )
+
+
+NOW = 1_700_000_000 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_over"),
+    [
+        (Floor(), True),
+        (Floor(replicas=8, until=FineInstant(NOW)), True),
+        (Floor(replicas=8, until=FineInstant(NOW + 1)), False),
+        (Floor(reversals=(FineInstant(NOW - 300 * SECOND),)), True),
+        (Floor(reversals=(FineInstant(NOW - 300 * SECOND + 1),)), False),
+        (Floor(demoted=Demotion(FineInstant(NOW))), True),
+        (Floor(demoted=Demotion(FineInstant(NOW + 1))), False),
+    ],
+)
+def test_an_entry_that_says_nothing_any_more(entry: Floor, *, is_over: bool) -> None:
+    assert floors.is_over(entry, NOW) is is_over

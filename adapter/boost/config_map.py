@@ -1,0 +1,171 @@
+"""Stores the floors of one shard in a ConfigMap, each time against the version that was read.
+
+Every write replaces the resource version that it was made from, and makes a new one even if it changes no
+floor (annotation `WRITTEN_FROM`). So a write that is still under way, of a previous leader or of our own, can
+never land on top of a later one. A write without a response may still land as long as its version is the
+stored one; another write follows it, even if it changes nothing, because after that it cannot.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes import api_errors, client
+from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.write.client import Writer, is_overloaded, may_have_been_applied
+from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.model.autoscaling.floor import LABEL
+
+AGAIN = 5
+"""How often a write is repeated, from what is stored by then, before it fails."""
+
+FETCH_SECONDS = 5.0
+
+WRITTEN_FROM = "fastpath.io/written-from"
+"""The annotation with the resource version from which the ConfigMap was written."""
+
+
+class StoredFloors(NamedTuple):
+    """A ConfigMap as it is stored."""
+
+    name: str
+    version: str
+    texts: Mapping[str, str]
+
+
+class _FloorMetadata(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _FloorDocument(msgspec.Struct, frozen=True, gc=False):
+    metadata: _FloorMetadata = _FloorMetadata()
+    data: dict[str, str] | None = None
+
+
+def _keep(document: _FloorDocument) -> StoredFloors:
+    return StoredFloors(document.metadata.name, document.metadata.resource_version, document.data or {})
+
+
+CODEC = ObjectCodec(_FloorDocument, _keep)
+
+
+class ConfigMapState(NamedTuple):
+    """The ConfigMap as it is stored, without its managed fields; `version` is "" if it does not exist."""
+
+    version: str
+    texts: Mapping[str, str]
+    document: Mapping[str, Any]
+
+
+Change = Callable[[Mapping[str, str]], tuple[Mapping[str, str], bool]]
+"""Returns the entries to store, made from those that are stored. True replaces a ConfigMap with equal entries
+too.
+"""
+
+
+class FloorConfigMap:
+    """The ConfigMap `name`, written as the leader of one term."""
+
+    def __init__(self, writer: Writer, namespace: str, name: str) -> None:
+        self.name = f"{namespace}/{name}"
+        self._unsure: str | None = None  # the version from which a write without a response was made
+        self._writer = writer
+        self._new = {"name": name, "namespace": namespace}
+        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._path = f"{self._collection}/{name}"
+        self._stored: ConfigMapState | None = None
+
+    def forget(self) -> None:
+        """Read the ConfigMap before the next update, because another client may have written it."""
+        self._stored = None
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether a write without a response may still land."""
+        return self._unsure is not None
+
+    async def update(self, make: Change) -> bool:
+        """Store what `make` returns; tell whether that took a write.
+
+        `make` is called when the write may be sent, and again with what is stored by then after a conflict, a
+        429, or a connection that was closed during the write.
+        """
+        left = AGAIN
+        while True:
+            stored = self._stored or await self._fetch()
+            await self._writer.acquire(WriteKind.FLOOR)
+            texts, force = make(stored.texts)
+            is_forced = (force and bool(stored.version)) or self._unsure is not None
+            if not is_forced and not self._differs(stored, texts):
+                self._stored = stored
+                return False
+            try:
+                self._stored = await self._send(stored, texts)
+            except errors.KubernetesError as error:
+                self._stored = None
+                if may_have_been_applied(error):
+                    self._unsure = stored.version
+                if not left or not _may_help(error, stored):
+                    raise
+            else:
+                self._unsure = None
+                return True
+            left -= 1
+
+    @staticmethod
+    def _differs(stored: ConfigMapState, texts: Mapping[str, str]) -> bool:
+        if not stored.version:
+            return bool(texts)
+        labels = stored.document["metadata"].get("labels") or {}
+        return texts != stored.texts or labels.get(LABEL) != "true"
+
+    async def _fetch(self) -> ConfigMapState:
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                answer = await self._writer.client.get(self._path)
+        except TimeoutError as error:
+            message = f"cannot get the ConfigMap {self.name}: no answer within {FETCH_SECONDS:g} s"
+            raise errors.KubernetesError(0, "Timeout", message) from error
+        except errors.KubernetesError as error:
+            if error.status != 404:
+                raise
+            stored = ConfigMapState("", {}, {})
+        else:
+            stored = self._decode(answer)
+        if self._unsure != stored.version:
+            self._unsure = None  # the write has landed, or never will
+        return stored
+
+    async def _send(self, stored: ConfigMapState, texts: Mapping[str, str]) -> ConfigMapState:
+        metadata = dict(stored.document.get("metadata") or self._new)
+        metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: "true"}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), WRITTEN_FROM: stored.version}
+        head = {"apiVersion": "v1", "kind": "ConfigMap"}
+        content = msgspec.json.encode({**head, **stored.document, "metadata": metadata, "data": texts})
+        if stored.version:
+            answer = await self._writer.send(WriteKind.FLOOR, "PUT", self._path, content)
+        else:
+            answer = await self._writer.send(WriteKind.FLOOR, "POST", self._collection, content)
+        return self._decode(answer)
+
+    def _decode(self, answer: client.ResponseBody) -> ConfigMapState:
+        try:
+            found = CODEC.decode(answer.content)
+            if not found.version:
+                raise ValueError("it has no resourceVersion")  # noqa: TRY301 - as unreadable
+            document = msgspec.json.decode(answer.content, type=dict[str, Any])
+        except ValueError as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8
+            message = f"cannot read the ConfigMap {self.name}: {error}"
+            raise errors.KubernetesError(0, "Decode", message) from error
+        document["metadata"].pop("managedFields", None)
+        return ConfigMapState(found.version, found.texts, document)
+
+
+def _may_help(error: errors.KubernetesError, stored: ConfigMapState) -> bool:
+    """Tell whether a write may succeed if it is made from what is stored by now."""
+    is_gone = error.status == 404 and bool(stored.version)
+    return is_gone or error.status == 409 or is_overloaded(error) or error.reason == api_errors.RESET

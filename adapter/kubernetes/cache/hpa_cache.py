@@ -1,0 +1,282 @@
+"""Caches of FastPathAutoscalers, and of HPAs with what their annotations ask for.
+
+An object that cannot be decoded is cached with its faults, so that it is reported and does not keep others
+from being read. Which autoscalers have the same target is in `scale_conflicts`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from adapter import errors
+from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.store import NamedObject, NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.codec import ObjectCodec
+from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling.boost import BoostedHPA
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.hpa import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus,
+    Struct,
+    decode_scalar,
+)
+from adapter.model.resources import BUILTIN, APIResource
+
+T = TypeVar("T", bound=NamedObject)
+
+_VERBS = frozenset({"get", "list", "watch"})
+_GROUP, _, _VERSION = fastpath_autoscaler.API_VERSION.partition("/")
+_KIND, _PLURAL = fastpath_autoscaler.KIND, fastpath_autoscaler.PLURAL
+FASTPATH = APIResource(_GROUP, _VERSION, _PLURAL, _KIND.lower(), _KIND, True, _VERBS, True)
+_found = BUILTIN.lookup("horizontalpodautoscalers")
+assert _found is not None
+_HPA: APIResource = _found
+
+
+class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
+    """A FastPathAutoscaler as stored. If it cannot be decoded, `autoscaler` is None and `faults` say why."""
+
+    namespace: str
+    name: str
+    resource_version: str
+    autoscaler: FastPathAutoscaler | None
+    faults: tuple[errors.Fault, ...] = ()
+
+
+class BoostRequest(msgspec.Struct, frozen=True):
+    """What an HPA that asks to be advised or boosted shows.
+
+    `shown` is the count that its status confirms, `ambiguous` its AmbiguousSelector condition, `owner` the
+    object of another autoscaling project that manages it, "" for none.
+    """
+
+    boosted: BoostedHPA
+    shown: int
+    ambiguous: bool
+    owner: str
+
+    @property
+    def fault(self) -> str:
+        """Why the HPA is only advised, "" if it may be boosted."""
+        if self.owner:
+            return model.owned_by(self.owner)
+        faults = (*self.boosted.annotations.faults, self.boosted.handshake.fault)
+        return next((fault for fault in faults if fault), "")
+
+
+class WatchedHPA(msgspec.Struct, frozen=True):
+    """What is cached of an HPA. Without a valid mode annotation `asked` is None, and `faults` say why."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    target: CrossVersionObjectReference
+    faults: tuple[str, ...] = ()
+    asked: BoostRequest | None = None
+
+
+class _OwnerReference(Struct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class _HPAMetadata(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    annotations: Mapping[str, str] | None = None
+    labels: Mapping[str, str] | None = None
+    owner_references: tuple[_OwnerReference, ...] | None = None
+
+
+class _ObjectHead(Struct, frozen=True):
+    metadata: _HPAMetadata = _HPAMetadata()
+
+
+class _HPASpec(Struct, frozen=True):
+    scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
+
+
+class _HPAHead(Struct, frozen=True):
+    metadata: _HPAMetadata = _HPAMetadata()
+    spec: _HPASpec = _HPASpec()
+
+
+class _WholeHPA(Struct, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
+    status: HorizontalPodAutoscalerStatus | None = None
+
+
+_OBJECT_HEAD = msgspec.json.Decoder(_ObjectHead)
+_HPA_HEAD = msgspec.json.Decoder(_HPAHead)
+_WHOLE_HPA = msgspec.json.Decoder(_WholeHPA, dec_hook=decode_scalar)
+
+
+def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
+    meta = _OBJECT_HEAD.decode(raw).metadata
+    try:
+        autoscaler = documents.decode_object(raw)
+    except errors.InputError as error:
+        return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, None, error.faults)
+    return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
+
+
+def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
+    found = _HPA_HEAD.decode(raw)
+    meta, target = found.metadata, found.spec.scale_target_ref
+    plain = WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, target)
+    if not meta.annotations or not any(key in meta.annotations for key in model.ANNOTATIONS):
+        return plain
+    try:
+        whole = _WHOLE_HPA.decode(raw)
+    except msgspec.ValidationError as error:
+        return replace(plain, faults=(f"cannot be read: {error}",))
+    boosted = model.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
+    if boosted is None:
+        return replace(plain, faults=model.read_annotations(meta.annotations).faults)
+    if whole.spec.metrics and not boosted.autoscaler.spec.metrics:
+        # Nothing but the handshake: the default metric, which an empty list means, was not asked for.
+        return replace(plain, faults=(boosted.handshake.fault,))
+    status = whole.status or HorizontalPodAutoscalerStatus()
+    ambiguous = any(each.reason == "AmbiguousSelector" for each in status.conditions or ())
+    # After its own scale-down the status still has the old currentReplicas, which confirms nothing.
+    shown = min(status.current_replicas, status.desired_replicas)
+    asked = BoostRequest(boosted, shown, ambiguous, _owner_of(meta))
+    return replace(plain, asked=asked)
+
+
+def _owner_of(meta: _HPAMetadata) -> str:
+    owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
+    return model.find_owner(owners, meta.labels)
+
+
+def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:
+    return one.resource_version == other.resource_version
+
+
+def same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
+    """Tell whether nothing but the resource version differs, which changes with each status."""
+    return replace(one, resource_version="") == replace(other, resource_version="")
+
+
+class ReflectedCache(Generic[T]):
+    """A cache with one reflector for each namespace."""
+
+    _reflectors: list[Reflector[T]]
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first lists are in. A list that is refused never is."""
+        return all(reflector.synced for reflector in self._reflectors)
+
+    def status(self) -> tuple[ReflectorStatus, ...]:
+        return tuple(reflector.status() for reflector in self._reflectors)
+
+
+class AutoscalerCache(ReflectedCache[ReadAutoscaler]):
+    """All FastPathAutoscalers, or those of `namespaces`, while `run` runs.
+
+    `changed` is called with namespace and name for each one that was added, changed or deleted, after the
+    first list is in.
+    """
+
+    def __init__(
+        self,
+        context: ReflectorContext,
+        changed: Callable[[str, str], None],
+        namespaces: Sequence[str] = ("",),
+    ) -> None:
+        codec = ObjectCodec(msgspec.Raw, _keep_autoscaler)
+        self._objects: TypedStore[ReadAutoscaler] = TypedStore(self._note, self._listed, _same_autoscaler)
+        self._changed = changed
+        self._told = False
+        self._reflectors = reflectors(codec, FASTPATH, context, self._objects, namespaces)
+
+    def __iter__(self) -> Iterator[ReadAutoscaler]:
+        """Iterate over all, those with faults included."""
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def find(self, namespace: str, name: str) -> ReadAutoscaler | None:
+        return self._objects.find(namespace, name)
+
+    def _note(self, namespace: str, name: str) -> None:
+        if self._told:
+            self._changed(namespace, name)
+
+    def _listed(self) -> Iterator[None]:
+        if not self._told and self.synced:
+            self._told = True
+            yield from in_steps(tuple(self._objects), lambda each: self._changed(each.namespace, each.name))
+
+
+class HPACache(ReflectedCache[WatchedHPA]):
+    """All HPAs, or those of `namespaces`, while `run` runs. `listed` is called after each list."""
+
+    def __init__(
+        self,
+        context: ReflectorContext,
+        namespaces: Sequence[str] = ("",),
+        listed: Callable[[], Iterator[None]] = lambda: iter(()),
+    ) -> None:
+        codec = ObjectCodec(msgspec.Raw, keep_hpa)
+        self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
+        self._objects: TypedStore[WatchedHPA] = TypedStore(self._note, listed, same_hpa)
+        self._reflectors = reflectors(codec, _HPA, context, self._objects, namespaces)
+
+    def __iter__(self) -> Iterator[WatchedHPA]:
+        return iter(self._objects)
+
+    def find(self, namespace: str, name: str) -> WatchedHPA | None:
+        return self._objects.find(namespace, name)
+
+    def follow(self, changed: Callable[[WatchedHPA | None, str, str], None]) -> None:
+        """Call `changed` for each change with the HPA (None if it is gone), its namespace and its name."""
+        self._followers.append(changed)
+
+    def _note(self, namespace: str, name: str) -> None:
+        found = self._objects.find(namespace, name)
+        for changed in self._followers:
+            changed(found, namespace, name)
+
+
+def reflectors(
+    codec: ObjectCodec[T],
+    resource: APIResource,
+    context: ReflectorContext,
+    objects: TypedStore[T],
+    namespaces: Sequence[str],
+    *,
+    optional: bool = False,
+) -> list[Reflector[T]]:
+    return [
+        Reflector(
+            ListWatch(context.client, codec, resource, namespace, optional=optional),
+            NamespaceView(objects, namespace),
+            context,
+            f"{resource.group_resource} in {namespace} (scaler)"
+            if namespace
+            else f"{resource.group_resource} (scaler)",
+        )
+        for namespace in namespaces
+    ]
