@@ -10,14 +10,12 @@ import abc
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
 from adapter.kubernetes.cache.hpa_cache import AutoscalerCache
 from adapter.kubernetes.cache.list_watch import ReflectorContext
@@ -109,7 +107,7 @@ class AutoscalerFiles:
                 try:
                     yield autoscalerdocuments.read_document(tree, self._namespace)
                 except InputError as error:
-                    faults += (located(fault, place, document, source) for fault in error.faults)
+                    faults += (documents.located(fault, place, document, source) for fault in error.faults)
         if not count:
             faults.append(Fault("", "", _EXPECTED, source))
         if faults:
@@ -127,12 +125,6 @@ class AutoscalerFiles:
                 else:
                     first[name] = path
                     yield autoscaler
-
-
-def located(fault: Fault, place: str, document: YAMLDocument, source: str) -> Fault:
-    """Return a fault of an object with file and line; `place` is its path with a final dot, or ""."""
-    path = f"{place}{fault.path}"
-    return replace(fault, path=path, source=source, line=document.line_of(path))
 
 
 class AutoscalerSource(abc.ABC):

@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from adapter.autoscaler.autoscaler_sources import located
 from adapter.cli import command_line
 from adapter.config.flags import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
@@ -94,7 +93,7 @@ def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool
             try:
                 converted = conversion.to_native(tree) if back else conversion.to_fastpath(tree)
             except InputError as error:
-                faults += (located(fault, place, document, source.name) for fault in error.faults)
+                faults += (documents.located(fault, place, document, source.name) for fault in error.faults)
                 continue
             for note in converted.notes:
                 print(f"{line}: {note}", file=sys.stderr)

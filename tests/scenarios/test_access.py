@@ -410,7 +410,7 @@ async def test_cache_times_are_flags(tmp_path: Path, cluster: Cluster, prometheu
 @pytest.mark.parametrize("flag", ["authentication", "authorization"])
 async def test_a_kubeconfig_that_is_not_there(tmp_path: Path, cluster: Cluster, flag: str) -> None:
     argument = f"--{flag}-kubeconfig={tmp_path / 'none'}"
-    with pytest.raises(InputError, match=f"--{flag}-kubeconfig: .*a kubeconfig file: there is no such file"):
+    with pytest.raises(InputError, match=f"--{flag}-kubeconfig: .*a kubeconfig file; there is no such file"):
         async with support.running(tmp_path, cluster, "http://127.0.0.1:1", argument):
             pass
 

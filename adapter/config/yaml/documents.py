@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import yaml
@@ -187,3 +188,9 @@ def _fraction(written: str) -> object:
         return float(written.replace("_", ""))
     except ValueError:  # in sixties
         return written
+
+
+def located(fault: Fault, place: str, document: YAMLDocument, source: str) -> Fault:
+    """Return a fault of an object with file and line; `place` is its path with a final dot, or ""."""
+    path = f"{place}{fault.path}"
+    return replace(fault, path=path, source=source, line=document.line_of(path))
