@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 
 class FollowedTarget(Protocol):
-    """A scale target that is kept in a cache; met by `kubernetes.cache.scale_targets.Followed`."""
+    """A scale target that is kept in a cache; met by `kubernetes.cache.scale_targets.TargetSubscription`."""
 
     def find(self) -> ScaleTarget | Unfound:
         """Return the target as last seen."""
@@ -48,7 +48,7 @@ class FollowedTarget(Protocol):
 
 
 class TargetCache(Protocol):
-    """The scale targets; met by `kubernetes.cache.scale_targets.Targets`."""
+    """The scale targets; met by `kubernetes.cache.scale_targets.ScaleTargets`."""
 
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
@@ -58,7 +58,7 @@ class TargetCache(Protocol):
 
 
 class FollowedPods(Protocol):
-    """The pods that an autoscaler selects; met by `kubernetes.cache.pods.Following`."""
+    """The pods that an autoscaler selects; met by `kubernetes.cache.pods.PodSubscription`."""
 
     @property
     def pods(self) -> Sequence[PodFacts]:

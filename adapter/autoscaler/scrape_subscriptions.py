@@ -21,7 +21,7 @@ _PERIOD = 1.0
 
 
 class FollowedScrapedPods(Protocol):
-    """The pods of a selector; met by `kubernetes.cache.pods.Following`."""
+    """The pods of a selector; met by `kubernetes.cache.pods.PodSubscription`."""
 
     @property
     def pods(self) -> Iterable[ScrapedPod]:
@@ -34,7 +34,7 @@ class FollowedScrapedPods(Protocol):
 
 
 class ScrapedPodCache(Protocol):
-    """The pods of the cluster; met by `kubernetes.cache.pods.PodWatch`."""
+    """The pods of the cluster; met by `kubernetes.cache.pods.PodCache`."""
 
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]

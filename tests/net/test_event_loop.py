@@ -72,7 +72,7 @@ def test_a_socket_that_failed_knows_that_it_is_closed(how: str) -> None:
 
 
 def test_the_workaround_is_still_needed() -> None:
-    """When this fails the library has learnt it, and `eventloop` can go."""
+    """When this fails the library has learnt it, and `adapter.net.event_loop` can go."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         given, descriptor = runner.run(fail("reset"))
     assert given.detach() == descriptor

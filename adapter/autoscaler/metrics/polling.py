@@ -170,7 +170,7 @@ class Poller:
     # -- when ------------------------------------------------------------------------------------------------
 
     def _plan(self, feed: Feed) -> None:
-        """Make a feed wait for the query budget from `feed.due` on."""
+        """Make a feed wait for the query budget from its `due` on."""
         heapq.heappush(self._calendar, (feed.due, next(self._numbers), feed))
         self._wake.set()
 

@@ -1,7 +1,7 @@
 """What resource rules would do, told without a cluster.
 
 An example query of each, whether it merges, and what looks wrong. For people: `fastpath check` prints it, as
-`sketch` and `lint` for other rules. Nothing of a live answer is computed here.
+`rules.preview` and `lint` for other rules. Nothing of a live answer is computed here.
 """
 
 from collections.abc import Iterator

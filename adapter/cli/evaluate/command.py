@@ -1,7 +1,7 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-`autoscaler.decide.decision` decides, `autoscaler.decide.document` reads the input, `result` shows what came
-of it.
+`autoscaler.decide.evaluate` reads the input, `autoscaler.decide.decision` decides, and `result` shows the
+outcome.
 """
 
 import io

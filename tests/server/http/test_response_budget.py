@@ -39,7 +39,7 @@ BIG = 1.5 * MIB
 
 @dataclass(eq=False)
 class Caller:
-    """Meets `answerbudget.Taker`."""
+    """Meets `response_budget.ResponseConnection`."""
 
     address: str = "a"
     is_certified: bool = False
