@@ -103,7 +103,7 @@ def test_docstrings_and_comments_name_modules_that_exist() -> None:
 
 
 def test_a_name_that_leads_nowhere_is_found() -> None:
-    assert unknown_names("`http.handel` and `api.paths`", "server.auth") == ["http.handel"]
+    assert unknown_names("`http.handle` and `api.paths`", "server.auth") == ["http.handle"]
     assert unknown_names("`adapter.rules.sketch`, `spec.mode`") == ["rules.sketch"]
 
 

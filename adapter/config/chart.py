@@ -117,7 +117,7 @@ def is_chart_values(text: str) -> bool:
 
 
 def rules_from_chart(text: str, source: str) -> Parsed:
-    """Read the rules that the chart would write for these values. Never raises, like `rules_file.parse_rules`."""
+    """Read the rules that the chart writes for these values. Never raises, like `rules_file.parse_rules`."""
     try:
         values = _Values(text, source)
     except errors.InputError as error:
