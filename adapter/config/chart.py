@@ -1,7 +1,7 @@
 """The rules section of the prometheus-community/prometheus-adapter chart's values, turned into what the chart renders.
 
 Here: recognising values, the chart's six default rules, and its way of joining the sections. Not here: the other values
-of the chart (they become flags and manifests), the meaning of a rule (`rules_file`).
+of the chart (they become flags and manifests), the meaning of a rule (`rulesfile`).
 
 Law: the result is what Helm would have put into the ConfigMap: values are read as Helm reads them (a null deletes a
 default, a section counts by Go's truth of templates, mapping keys come out sorted, booleans and integers in their plain
@@ -117,7 +117,7 @@ def is_chart_values(text: str) -> bool:
 
 
 def rules_from_chart(text: str, source: str) -> Parsed:
-    """Read the rules that the chart writes for these values. Never raises, like `rules_file.parse_rules`."""
+    """Read the rules that the chart would write for these values. Never raises, as `rulesfile.parse_rules`."""
     try:
         values = _Values(text, source)
     except errors.InputError as error:

@@ -1,6 +1,6 @@
 """Strict decoding of a node tree into fields, by the rules of the parser that upstream uses (yaml.v2, strict mode).
 
-Here: shapes as values, and the walk that fills them. Not here: what the keys of a rules file are (`rules_file`).
+Here: shapes as values, and the walk that fills them. Not here: what the keys of a rules file are (`rulesfile`).
 
 Law: unknown keys, keys given twice and wrong shapes are faults, all of them collected; null is the zero value. Merge keys
 are applied where they stand: they overwrite what came before, what follows overwrites them, nested mappings are filled

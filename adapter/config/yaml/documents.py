@@ -1,7 +1,7 @@
 """YAML text with several documents to plain values: mappings, lists, text, numbers, booleans and null, as JSON would have them.
 
 For documents of Kubernetes objects. Times without quotes stay text, and so does whatever else JSON has no form for. Reading, and the
-limits against hostile input, are `reader`'s.
+limits against hostile input, are `yamltree`'s.
 
 Law: any text ends in values or in an `InputError`; a key given twice is a fault, merge keys are applied and never win.
 """

@@ -2,7 +2,7 @@
 
 Nodes and not Python values, because a text field takes a number or a boolean as its literal text (`as: 123`, `as: yes`),
 and because every fault names its line. Here: reading, the limits against hostile input, naming of nodes in messages.
-Not here: which keys exist (`rules_file`), how a tree becomes fields (`decode`).
+Not here: which keys exist (`rulesfile`), how a tree becomes fields (`decode`).
 
 Law: the reader is YAML 1.1 as libyaml reads it (upstream's parser is a port of it), first document only; any text ends in
 a tree or in an `InputError`, never in another exception.

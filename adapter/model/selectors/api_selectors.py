@@ -1,7 +1,7 @@
 """Label selectors as API objects carry them: ``matchLabels`` and ``matchExpressions``.
 
-Here are their shape, their way to a `LabelSelector`, and Go's printed form, which stands in metric descriptions and error
-texts. Parsing of selector text is `label_selectors`'. The law is ``metav1.LabelSelector``.
+They are compiled to a `LabelSelector`, and printed as in Go for metric descriptions and error messages.
+Mirrors ``metav1.LabelSelector``.
 """
 
 import json
