@@ -1,23 +1,23 @@
-"""Every error of Fastpath, in one tree. Nothing but the sandbox, which shares no code, defines other exceptions.
+"""Every error of Fastpath, in one tree. Only the sandbox, which shares no code, has exceptions of its own.
 
 FastpathError
-├── InputError                 what a person gave is wrong: faults with place, value and what was expected; exit status 2
+├── InputError                 user input is wrong: faults with place, value and expectation; exit status 2
 ├── RunError                   a command could not do its work; exit status 1
-├── TemplateError              a query or label template failed while it was rendered
-├── NamingError                a rule has no label for a resource that was asked for
+├── TemplateError              a query or label template failed to render
+├── NamingError                a rule has no label for a requested resource
 ├── UnsupportedSelectorError   a selector requirement that PromQL cannot express
-├── NotSeparableError          why the questions of a rule may not be merged; never leaves rules.separable
-├── UnscrapableError           why a query cannot be evaluated from the series of one pod; becomes a fault of the rule
-├── ExpositionError            a body that a pod shows is not in the exposition format
-│   └── ExposureLimitError     a body that a pod shows has more series or longer labels than are kept
-├── NotLeadingError           a write that must not be made: the lease may belong to somebody else by now
-├── UntrustedError             why a peer's certificate is not believed; never leaves the server package
+├── NotSeparableError          why the queries of a rule may not be merged; internal to rules.separable
+├── UnscrapableError           why the series of one pod cannot answer a query; becomes a fault of the rule
+├── ExpositionError            the body that a pod serves is not in the exposition format
+│   └── ExposureLimitError     the body that a pod serves has too many series or too long labels
+├── NotLeadingError            a write that must not be sent: another process may hold the lease
+├── UntrustedError             why a peer's certificate is not trusted; internal to the server package
 ├── SourceError                a source of values or objects could not be read; never shown to API callers
-│   ├── PrometheusError        Prometheus: unreachable, slow, refused, or answered what is not an answer
-│   ├── ScrapeError            a pod: unreachable, slow, too much, or not an exposition
+│   ├── PrometheusError        Prometheus: unreachable, slow, refused, or sent an invalid response
+│   ├── ScrapeError            a pod: unreachable, slow, too large, or not an exposition
 │   ├── KubernetesError        the Kubernetes API server: its status and reason
-│   └── NotSyncedError         a cache that has not seen its first list yet: "not known", never "not found"
-└── StatusError                what an API caller is told: HTTP status, reason, message, details
+│   └── NotSyncedError         a cache without its first list: "not known", never "not found"
+└── StatusError                the response to an API caller: HTTP status, reason, message, details
     ├── BadRequestError        400
     ├── UnauthorizedError      401
     ├── ForbiddenError         403
@@ -44,10 +44,11 @@ class FastpathError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong in what a person gave.
+    """One mistake in user input.
 
-    `path` is the place inside the document (``rules[3].name.matches``) or the flag, `value` what stands there (already
-    shortened for printing), `expected` one sentence without the final stop, `source` the file, `line` counted from 1, 0 when unknown.
+    `path` is the place inside the document (``rules[3].name.matches``) or the flag, `value` the text there
+    (already shortened for printing), `expected` one sentence without the final stop, `source` the file, and
+    `line` counts from 1, 0 if unknown.
     """
 
     path: str
@@ -63,7 +64,7 @@ class Fault:
 
 
 class InputError(FastpathError):
-    """What a person gave cannot be used; carries every fault found, not only the first."""
+    """User input cannot be used; carries all faults, not only the first."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -71,7 +72,7 @@ class InputError(FastpathError):
 
 
 class RunError(FastpathError):
-    """A command understood what was asked and could not do it."""
+    """A command with valid input could not do its work."""
 
 
 class TemplateError(FastpathError):
@@ -83,7 +84,7 @@ class NamingError(FastpathError):
 
 
 class UnsupportedSelectorError(FastpathError):
-    """A requirement that PromQL cannot express (``<``, ``>``); nothing is asked then."""
+    """A requirement that PromQL cannot express (``<``, ``>``); no query is sent."""
 
 
 class NotSeparableError(FastpathError):
@@ -91,19 +92,19 @@ class NotSeparableError(FastpathError):
 
 
 class UntrustedError(FastpathError):
-    """A certificate that no authority vouches for. The text is for logs; callers are told nothing."""
+    """A certificate that no trusted authority signed. The text is for logs and is never sent to callers."""
 
 
 class NotLeadingError(FastpathError):
-    """A write was asked for by a process that cannot be sure to hold the lease; nothing was sent."""
+    """The process cannot be sure to hold the lease, so the write was not sent."""
 
 
 class ExpositionError(FastpathError):
-    """A body, or the part of it that is read, is not in the exposition format; the sentence names the line."""
+    """The part of a body that is read is not in the exposition format; the sentence names the line."""
 
 
 class ExposureLimitError(ExpositionError):
-    """A body, or what is kept of a pod with it, exceeds a limit; the sentence names the limit."""
+    """A body, or the memory of a pod with it, exceeds a limit; the sentence names the limit."""
 
 
 class UnscrapableError(FastpathError):
@@ -115,16 +116,17 @@ class SourceError(FastpathError):
 
 
 class PrometheusError(SourceError):
-    """Prometheus did not answer a query, or not in a way that can be used.
+    """Prometheus did not answer a query, or its response cannot be used.
 
     `kind` is one of ``unreachable``, ``timeout``, ``status`` (an HTTP status that is not an answer),
     ``query`` (Prometheus refused the query: bad_data, execution), ``decode`` (the body is not the JSON of an
     answer), ``type`` (a result that is neither vector nor scalar; `result_type` says which), ``size`` (larger
-    than allowed), ``partial`` (the answer came with a warning), ``busy`` (it was not asked, because too many
-    questions wait for it) and ``worker`` (the process that reads series lists ended before its time).
+    than allowed), ``partial`` (the answer came with a warning), ``busy`` (the query was not
+    sent, because too many are pending) and ``worker`` (the process that reads series lists ended early).
 
-    `url` is what was asked, without user, password and query parameters; "" where the failure is not one of the server. It is
-    part of the text, which goes to logs and the command line and never to callers of the API.
+    `url` is the URL of the request without user, password and query parameters, "" if the server did not
+    cause the failure. It is part of the text, which goes to logs and the command line and never to callers of
+    the API.
     """
 
     def __init__(self, kind: str, message: str, result_type: str = "", url: str = "") -> None:
@@ -141,9 +143,9 @@ class PrometheusError(SourceError):
 class KubernetesError(SourceError):
     """The Kubernetes API server refused or could not be reached (`status` 0).
 
-    `retry_after` is after how many seconds it says to ask again, None where it does not say. `said` is what it wrote itself, "" for
-    nothing; `plain` says that this is bare text and no Status. `sent_twice` is of a write: it was sent again when its connection broke, so
-    that a conflict may be with itself.
+    `retry_after` is its Retry-After header in seconds, None without one. `said` is the message of its
+    response, "" without one; `plain` marks a message that is bare text instead of a Status. `sent_twice`
+    marks a write that was sent again because its connection broke: a conflict may be with itself.
     """
 
     said = ""
@@ -160,10 +162,11 @@ class KubernetesError(SourceError):
 class ScrapeError(SourceError):
     """A pod could not be scraped.
 
-    `kind` is one of ``unreachable``, ``timeout``, ``status`` (an answer other than 200; redirects are not followed), ``size``
-    (more bytes or lines than allowed), ``decode`` (a body that is not an exposition), ``series`` (more series, or longer labels,
-    than are kept of a pod), ``budget`` (the bytes that all pods, or those of a namespace, may take are used up) and
-    ``credentials`` (the rule's token or authorities cannot be read).
+    `kind` is one of ``unreachable``, ``timeout``, ``status`` (a status other than 200; redirects are not
+    followed), ``size`` (more bytes or lines than allowed), ``decode`` (a body that is not an exposition),
+    ``series`` (more series, or longer labels, than a pod may have), ``budget`` (the pods of all namespaces,
+    or of one, take more memory than allowed) and ``credentials`` (the rule's token or authorities cannot be
+    read).
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -176,7 +179,7 @@ class NotSyncedError(SourceError):
 
 
 class StatusError(FastpathError):
-    """What an API caller is told, as a Kubernetes Status object."""
+    """The response to an API caller, as a Kubernetes Status object."""
 
     code = 500
     reason = ""
@@ -195,7 +198,7 @@ class BadRequestError(StatusError):
 
 
 class UnauthorizedError(StatusError):
-    """401: credentials that are no good. Always the same text: why is nobody's business but the operator's."""
+    """401: invalid credentials. The text never says why; the log does."""
 
     code = 401
     reason = "Unauthorized"
@@ -233,7 +236,7 @@ class NotAcceptableError(StatusError):
 
 
 class RequestTooLargeError(StatusError):
-    """413: a GET with a body worth the name."""
+    """413: a GET with a body."""
 
     code = 413
     reason = "RequestEntityTooLarge"
@@ -248,25 +251,25 @@ class Cause(NamedTuple):
 
 
 class InvalidError(StatusError):
-    """422: parameters that are well-formed and may not be so; in the API machinery's form, with all causes."""
+    """422: parameters that are well-formed but invalid; in the API machinery's form, with all causes."""
 
     code = 422
     reason = "Invalid"
 
     def __init__(self, group: str, kind: str, causes: Sequence[Cause]) -> None:
         sentences = [f"{cause.field}: {cause.message}" for cause in causes]
-        said = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+        message = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
         listed = [cause._asdict() for cause in causes]
         super().__init__(
-            f'{kind}.{group} "" is invalid: {said}', {"group": group, "kind": kind, "causes": listed}
+            f'{kind}.{group} "" is invalid: {message}', {"group": group, "kind": kind, "causes": listed}
         )
 
 
 class TooManyRequestsError(StatusError):
-    """429: as much is under way already as may be; the caller may come again in a second.
+    """429: a concurrency limit is reached; the caller may retry in a second.
 
-    `limit` is what there is too much of: ``questions``, ``callers`` (who wait for a review), ``reviews``, ``queries`` or
-    ``answers`` (memory of those under way).
+    `limit` names it: ``questions`` (requests), ``callers`` (that wait for a review), ``reviews``, ``queries``
+    or ``answers`` (memory of pending responses).
     """
 
     code = 429
@@ -291,14 +294,14 @@ class PlainError(StatusError):
 
 
 class UnavailableError(StatusError):
-    """503: not ready to answer this yet. Never with a Retry-After: client-go would sleep on it."""
+    """503: not ready to answer yet. Never with a Retry-After, because client-go would wait that long."""
 
     code = 503
     reason = "ServiceUnavailable"
 
 
 class TimeoutStatusError(StatusError):
-    """504: the answer took too long."""
+    """504: the response took too long."""
 
     code = 504
     reason = "Timeout"

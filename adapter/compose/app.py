@@ -1,6 +1,7 @@
-"""The composition root: builds every object, and owns every task.
+"""The composition root: builds every object and owns every task.
 
-`run` is one process from start to orderly end. Nothing is decided here; what is built, and in which order it starts and stops, is.
+`run` serves the metrics APIs and `run_scaler` only scales; each is one process from start to shutdown. This
+module determines what is built and in which order it starts and stops. All decisions are made elsewhere.
 """
 
 import asyncio
@@ -11,10 +12,10 @@ from typing import Any
 
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.compose import providers
-from adapter.compose import security as gates
 from adapter.compose.clock import SystemClock
-from adapter.compose.providers import Base, Sources
-from adapter.compose.scaler import Parts, Scaler
+from adapter.compose.providers import Providers, Runtime
+from adapter.compose.scaler import Scaler
+from adapter.compose.security import Security, open_certificate, open_security
 from adapter.config import checks
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
@@ -39,7 +40,7 @@ from adapter.server.probes import ProbeListener
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
-# How often the event loop is asked how late it wakes, in seconds.
+# Seconds between two measurements of the lag of the event loop.
 _LAG_PERIOD = 0.1
 
 
@@ -51,26 +52,27 @@ async def run(
     started: Callable[[MetricsServer], None] = lambda _: None,
     clock: Clock | None = None,
 ) -> None:
-    """Serve until `stop` is set, then end in order; `started` is called once the listener is up.
+    """Serve until `stop` is set, then shut down in order; `started` is called once the server listens.
 
-    Raises InputError for settings and files that cannot be used, OSError where the address cannot be had.
+    Raises InputError for settings and files that cannot be used, OSError if the address cannot be bound.
     """
     clock = clock or SystemClock()
     monitoring = Monitoring(version)
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
-        gate = await gates.open_gate(options, clock, monitoring, faults, stack)
-        certificate = gates.open_certificate(options, clock, gate.trust, monitoring)
-        base = await providers.open_base(options, clock, monitoring, faults, stack)
-        # autoscalers in files may lie in namespaces that are all the scaler may read; then it keeps pods of its own
-        pods = PodCache(base.watching) if options.scaler and not options.autoscalers else None
-        served = providers.open_sources(base, pods)
+        security = await open_security(options, clock, monitoring, problems, stack)
+        certificate = open_certificate(options, clock, security.trust, monitoring)
+        runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
+        # With autoscalers in files the scaler may be allowed to read their namespaces only: it then has its
+        # own cache of pods.
+        pods = PodCache(runtime.watching) if options.scaler and not options.autoscalers else None
+        served = providers.open_providers(runtime, pods)
         scaler = None
         if options.scaler:
-            scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider, pods)
+            scaler = _open_scaler(options, runtime, served.provider, lambda _: served.resource_provider, pods)
         known = None if scaler is None or scaler.floors is None else (scaler.rivals.hpas, scaler.floors)
-        floors = providers.open_floors(options, base, known)
+        floors = providers.open_floors(options, runtime, known)
         if floors is not None:
             floor_metric = FloorProvider(floors.find_autoscaler, floors.view, clock)
             served.provider.register(FLOOR_METRIC, floor_metric)
@@ -78,25 +80,25 @@ async def run(
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
-            pod_kind, node_kind = map(base.resources.current().find, (PODS, NODES))
+            pod_kind, node_kind = map(runtime.resources.current().find, (PODS, NODES))
             if config.rules and pod_kind is not None:
                 served.objects.start([pod_kind])
             if config.resource_rules is not None and pod_kind is not None and node_kind is not None:
                 (served.objects if served.running is None else served.running).start([pod_kind])
                 served.objects.start([node_kind])
 
-        rules = providers.open_rules(options, base, files, parsed, adopted)
-        access_log = _open_access_log(options, clock, monitoring, faults, stack)
+        rules = providers.open_rules(options, runtime, files, parsed, adopted)
+        access_log = _open_access_log(options, clock, monitoring, problems, stack)
         shutdown = Shutdown()
         health = Health(
-            readyz=_readiness(shutdown, lambda: server.listening, gate, base, served, rules, floors)
+            readyz=_readiness(shutdown, lambda: server.listening, security, runtime, served, rules, floors)
         )
         server = MetricsServer(
             Handler(
                 served.provider,
                 documents,
                 health,
-                gate.access,
+                security.access,
                 own_metrics=monitoring,
                 clock=clock,
                 resource_provider=served.resource_provider,
@@ -105,7 +107,7 @@ async def run(
             ),
             certificate,
             shutdown,
-            judge=gate.access.judge,
+            judge=security.access.judge,
             host=options.bind_address,
             port=options.secure_port,
             shutdown_delay=options.shutdown_delay,
@@ -117,13 +119,13 @@ async def run(
         if scaler is not None:
             await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
-            **_common_work(base, served.provider, rules),
-            "serving certificate": certificate.follow(faults),
+            **_common_work(runtime, served.provider, rules),
+            "serving certificate": certificate.follow(problems),
             "object cache": served.objects.run(),
             **({} if served.running is None else {"running pods": served.running.run()}),
-            **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},
+            **{f"trust {number}": source.run() for number, source in enumerate(security.sources)},
             **({"access log": access_log.run()} if access_log is not None else {}),
-            **({} if scaler is None else {"scrapes": base.scraped.run()}),
+            **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
             **({} if floors is None else floors.tasks),
         }
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(server), close=server.stop)
@@ -139,29 +141,31 @@ async def run_scaler(
 ) -> None:
     """Scale until `stop` is set, and serve no metrics API; otherwise as `run`.
 
-    Nothing here needs a right beyond the namespaces of the autoscalers, where these stand in files.
+    With autoscalers in files, it needs permissions in the namespaces of these autoscalers only.
     """
     clock = clock or SystemClock()
     monitoring = Monitoring(version)
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
-        base = await providers.open_base(options, clock, monitoring, faults, stack)
-        provider = providers.open_provider(base, ObjectLister(base.watching))
+        runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
+        provider = providers.open_provider(runtime, ObjectLister(runtime.watching))
 
         def usages_of(pods: PodCache) -> ResourceProvider:
-            return providers.open_usages(base, RunningPods(pods), RunningPods(pods))
+            return providers.open_usages(runtime, RunningPods(pods), RunningPods(pods))
 
-        scaler = _open_scaler(options, base, provider, usages_of)
-        rules = providers.open_rules(options, base, files, parsed)
+        scaler = _open_scaler(options, runtime, provider, usages_of)
+        rules = providers.open_rules(options, runtime, files, parsed)
         shutdown = Shutdown()
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
         await _open_probes(options, health, stack)
         pages = await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
-            **_common_work(base, provider, rules),
-            "scrapes": base.scraped.run(),
-            **await _open_scaler_metrics(options, base, provider, health, scaler, shutdown, version, stack),
+            **_common_work(runtime, provider, rules),
+            "scrapes": runtime.scraped.run(),
+            **await _open_scaler_metrics(
+                options, runtime, provider, health, scaler, shutdown, version, stack
+            ),
         }
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(pages), close=pages.stop)
 
@@ -169,14 +173,14 @@ async def run_scaler(
 _Work = Coroutine[Any, Any, None]
 
 
-def _common_work(base: Base, provider: Provider, rules: RuleSource) -> dict[str, _Work]:
+def _common_work(runtime: Runtime, provider: Provider, rules: RuleSource) -> dict[str, _Work]:
     """Return, by name, the tasks that adapter and scaler have in common."""
     return {
-        "API discovery": base.resources.run(),
+        "API discovery": runtime.resources.run(),
         "rules": rules.run(),
-        "relist": base.relister.run(),
+        "relist": runtime.relister.run(),
         "faults": provider.run(),
-        "event-loop lag": _watch_lag(base.monitoring),
+        "event-loop lag": _watch_lag(runtime.monitoring),
     }
 
 
@@ -191,8 +195,9 @@ async def _run_until(
 ) -> None:
     """Run all tasks until `stop` is set, or one of them fails.
 
-    Then end in order: readiness, the scaler, the listener that `close` ends, the rest. Readiness does not wait for the
-    scaler, which may take seconds to release its lease: endpoints are removed meanwhile.
+    Then shut down in order: readiness, the scaler, the listener that `close` ends, the rest. Readiness ends
+    before the scaler, which may take seconds to release its lease, so that the process is removed from the
+    endpoints meanwhile.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -201,9 +206,8 @@ async def _run_until(
             started()
             await stop.wait()
             shutdown.begin()
-            if (
-                scaling is not None
-            ):  # before the listener: another replica can scale while the last requests are answered
+            if scaling is not None:
+                # before the listener, so that another replica can scale while the last requests are answered
                 scaling.cancel()
                 await asyncio.wait([scaling])
             await close()
@@ -214,7 +218,7 @@ async def _run_until(
 
 
 async def _scale(scaler: Scaler) -> None:
-    """Run the scaler. Its election ends first when this is cancelled, while caches and connections are still there."""
+    """Run the scaler; on cancellation end the election first, while caches and connections still work."""
     caches, leading = scaler.tasks()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(coroutine, name=name) for name, coroutine in caches.items()]
@@ -226,7 +230,7 @@ async def _scale(scaler: Scaler) -> None:
 
 
 def _sole(failure: BaseException) -> BaseException:
-    """Return what failed where just one thing did: a group of one says no more than its member."""
+    """Return the only member of an exception group, or the group if it has several."""
     while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
         failure = failure.exceptions[0]
     return failure
@@ -234,31 +238,19 @@ def _sole(failure: BaseException) -> BaseException:
 
 def _open_scaler(
     options: Options,
-    base: Base,
+    runtime: Runtime,
     provider: Provider,
     usages_of: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
 ) -> Scaler:
-    parts = Parts(
-        base.client,
-        base.watching,
-        base.resources,
-        ScalerProvider(provider.resolver, provider.sampler, base.clock, base.met),
-        usages_of,
-        base.scraped,
-        base.clock,
-        base.monitoring,
-        base.faults,
-        random.random,
-        pods,
-    )
-    return Scaler(options, parts)
+    values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.met)
+    return Scaler(options, runtime, values, usages_of, random=random.random, pods=pods)
 
 
 async def _open_local_pages(
     options: Options, health: Health, monitoring: Monitoring, scaler: Scaler, stack: AsyncExitStack
 ) -> LocalPages:
-    """Return the pages on the machine's own address, which `stack` closes."""
+    """Serve the pages on the loopback address until `stack` ends."""
     pages = LocalPages(options.local_address, health, monitoring, scaler.show)
     await pages.start()
     stack.push_async_callback(pages.stop)
@@ -266,7 +258,7 @@ async def _open_local_pages(
 
 
 async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) -> None:
-    """Answer kubelet's probes, where that is asked for, until `stack` ends."""
+    """Answer the kubelet's probes until `stack` ends, if an address is configured for them."""
     address = checks.split_bind_address(options.health_probe_bind_address)
     if address is not None:
         listener = ProbeListener(*address, health)
@@ -276,7 +268,7 @@ async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) 
 
 async def _open_scaler_metrics(
     options: Options,
-    base: Base,
+    runtime: Runtime,
     provider: Provider,
     health: Health,
     scaler: Scaler,
@@ -284,48 +276,48 @@ async def _open_scaler_metrics(
     version: str,
     stack: AsyncExitStack,
 ) -> dict[str, _Work]:
-    """Serve self-metrics and journal over HTTPS, where that is asked for, until `stack` ends; return what has to run.
+    """Serve self-metrics and journal over HTTPS until `stack` ends, if configured; return its tasks by name.
 
-    It is the server of the metrics APIs with no API group, so callers are authenticated and authorized alike.
+    It is the server of the metrics APIs with no API group, so it authenticates and authorizes callers alike.
     """
     address = checks.split_bind_address(options.metrics_bind_address)
     if address is None:
         return {}
-    gate = await gates.open_gate(options, base.clock, base.monitoring, base.faults, stack)
+    security = await open_security(options, runtime.clock, runtime.monitoring, runtime.problems, stack)
     handler = Handler(
         provider,
         Documents(provider, (), version),
         health,
-        gate.access,
-        own_metrics=base.monitoring,
-        clock=base.clock,
+        security.access,
+        own_metrics=runtime.monitoring,
+        clock=runtime.clock,
         show_autoscaler=scaler.show,
     )
-    certificate = gates.open_certificate(options, base.clock, gate.trust, base.monitoring)
+    certificate = open_certificate(options, runtime.clock, security.trust, runtime.monitoring)
     server = MetricsServer(
-        handler, certificate, shutdown, judge=gate.access.judge, host=address[0], port=address[1]
+        handler, certificate, shutdown, judge=security.access.judge, host=address[0], port=address[1]
     )
     await server.start()
     stack.push_async_callback(server.stop)
     return {
-        "serving certificate": certificate.follow(base.faults),
-        **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},
+        "serving certificate": certificate.follow(runtime.problems),
+        **{f"trust {number}": source.run() for number, source in enumerate(security.sources)},
     }
 
 
 def _open_access_log(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
+    options: Options, clock: Clock, monitoring: Monitoring, problems: ProblemLog, stack: AsyncExitStack
 ) -> AccessLog | None:
-    """Return the access log if one is asked for; `stack` writes its last lines."""
+    """Return the access log if one is configured; `stack` writes its last lines."""
     if not options.access_log:
         return None
-    log = AccessLog(accesslog.open_sink(options.access_log), clock, monitoring, faults)
+    log = AccessLog(accesslog.open_sink(options.access_log), clock, monitoring, problems)
     stack.push_async_callback(log.close)
     return log
 
 
 def _groups(options: Options, config: RulesConfig) -> set[str]:
-    """Return the API groups to serve: those asked for, and those that rules need."""
+    """Return the API groups to serve: those of the options, and those that rules need."""
     needed = {
         CUSTOM_GROUP: bool(config.rules) or options.serves_floors,
         EXTERNAL_GROUP: bool(config.external_rules) or options.serves_floors,
@@ -337,20 +329,26 @@ def _groups(options: Options, config: RulesConfig) -> set[str]:
 def _readiness(
     shutdown: Shutdown,
     listening: Callable[[], bool],
-    gate: gates.Gate,
-    base: Base,
-    served: Sources,
+    security: Security,
+    runtime: Runtime,
+    served: Providers,
     rules: RuleSource,
-    floors: providers.Floors | None,
+    floors: providers.FloorCaches | None,
 ) -> list[Check]:
-    """Return the checks of readyz. The informational ones show a state and never fail it: an unready adapter harms the whole cluster."""
+    """Return the checks of readyz.
+
+    The informational ones show a state and never fail it: an unready adapter harms the whole cluster.
+    """
 
     def active(*names: str) -> str | None:
-        return "; ".join(text for (fault, _), text in base.faults.active().items() if fault in names) or None
+        return (
+            "; ".join(text for (fault, _), text in runtime.problems.active().items() if fault in names)
+            or None
+        )
 
     def caches() -> str | None:
         try:
-            base.resources.current()
+            runtime.resources.current()
         except NotSyncedError as error:
             return str(error)
         running = () if served.running is None else served.running.unsynced()
@@ -359,12 +357,12 @@ def _readiness(
 
     return [
         Check("listener", lambda: None if listening() else "not listening"),
-        Check("trust", gate.find_fault),
+        Check("trust", security.find_fault),
         shutdown.check,
         Check("caches-synced", caches),
         Check(
             "discovery-attempted",
-            lambda: None if base.relister.attempted.is_set() else "series were not asked for yet",
+            lambda: None if runtime.relister.attempted.is_set() else "series were not asked for yet",
         ),
         Check("prometheus", lambda: active("prometheus"), informational=True),
         Check("queries", lambda: active("query", "render"), informational=True),
@@ -382,7 +380,7 @@ def _readiness(
 
 
 async def _watch_lag(monitoring: Monitoring) -> None:
-    """Measure for ever how much later than asked the event loop wakes a timer."""
+    """Measure until cancelled how much later than requested the event loop wakes a timer."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + _LAG_PERIOD

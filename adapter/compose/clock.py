@@ -1,15 +1,15 @@
-"""The machine's clock. Nothing else in the package reads it; all other code takes a `Clock`."""
+"""The system clock. Only this module reads it; all other code takes a `Clock`."""
 
 import time
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def wall(self) -> float:
         """Return seconds since the epoch."""
-        return time.time()  # noqa: TID251 - the one place
+        return time.time()  # noqa: TID251 - the only place
 
     def monotonic(self) -> float:
         """Return seconds of the monotonic clock."""
-        return time.monotonic()  # noqa: TID251 - the one place
+        return time.monotonic()  # noqa: TID251 - the only place

@@ -1,6 +1,6 @@
-"""The composition of what values come from: the API server, Prometheus, pods, and the providers on top of them.
+"""Builds the connections to the API server and Prometheus, the caches, and the providers on top of them.
 
-A part of the composition root, by itself because the adapter and the scaler alone stand on it alike: nothing here decides anything.
+A part of the composition root that `run` and `run_scaler` share.
 """
 
 import random
@@ -42,8 +42,8 @@ from adapter.telemetry.problems import ProblemLog, SourceProblems
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """What stands under all sources: the API server, Prometheus, who keeps their answers, and what all of them share."""
+class Runtime:
+    """What all parts of a process share: connections, caches, clock, metrics and problems."""
 
     client: kubernetes.KubernetesClient
     watching: ReflectorContext
@@ -55,14 +55,14 @@ class Base:
     scraped: ScrapedValues
     clock: Clock
     monitoring: Monitoring
-    faults: ProblemLog
+    problems: ProblemLog
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """What answers the metrics APIs: the cluster's objects, and the providers that join them with values.
+class Providers:
+    """What answers the metrics APIs: the listers of objects, and the providers that join objects with values.
 
-    `running` lists the pods whose phase is Running; None where the scaler's cache of pods answers for these, as for all pods.
+    `running` lists the pods whose phase is Running. It is None if the scaler's cache of pods is used instead.
     """
 
     objects: ObjectLister
@@ -72,7 +72,10 @@ class Sources:
 
 
 def read_rules(options: Options) -> tuple[RulesFiles, Parsed]:
-    """Return the files and what they say; InputError when they cannot be used, with `--strict-config` for any fault."""
+    """Return the rules files and their content.
+
+    Raises InputError if they cannot be used, with `--strict-config` for any fault.
+    """
     files = RulesFiles(options.config)
     parsed = files.read()
     age = check_max_age(options, parsed.config)
@@ -82,34 +85,34 @@ def read_rules(options: Options) -> tuple[RulesFiles, Parsed]:
     return files, parsed
 
 
-async def open_base(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
-) -> Base:
-    """Connect to both servers and build what stands on the connections; `stack` closes it all."""
+async def open_runtime(
+    options: Options, clock: Clock, monitoring: Monitoring, problems: ProblemLog, stack: AsyncExitStack
+) -> Runtime:
+    """Connect to the API server and Prometheus and build what uses the connections; `stack` closes it all."""
     kubeconfig = Path(options.lister_kubeconfig) if options.lister_kubeconfig else None
-    configuration = await credentials.load_configuration(kubeconfig, clock, faults)
+    configuration = await credentials.load_configuration(kubeconfig, clock, problems)
     client = await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
     settings = prometheus_settings(options)
-    prometheus = await PrometheusClient.open(settings, clock, monitoring, faults)
+    prometheus = await PrometheusClient.open(settings, clock, monitoring, problems)
     stack.push_async_callback(prometheus.close)
     cache = await stack.enter_async_context(
         QueryCache(prometheus, clock, monitoring, timeout=options.prometheus_timeout)
     )
-    resources = CatalogueSource(client, clock, faults)
-    surroundings = ReflectorContext(client, clock, monitoring, faults, random.random)
+    resources = CatalogueSource(client, clock, problems)
+    context = ReflectorContext(client, clock, monitoring, problems, random.random)
     relister = Relister(
-        SeriesLister(prometheus.origin, monitoring, faults, max_bytes=options.discovery_max_bytes),
+        SeriesLister(prometheus.origin, monitoring, problems, max_bytes=options.discovery_max_bytes),
         clock,
         monitoring,
-        faults,
+        problems,
         interval=options.metrics_relist_interval,
         max_age=options.look_back,
         reserved=RESERVED if options.serves_floors else frozenset(),
     )
     freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
-    met = SourceProblems(clock, faults)
+    met = SourceProblems(clock, problems)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
-    scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults, networks=networks))
+    scraper = await stack.enter_async_context(Scraper(clock, monitoring, problems, networks=networks))
     scraped = ScrapedValues(
         scraper,
         relister,
@@ -119,68 +122,69 @@ async def open_base(
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
-    return Base(
-        client, surroundings, cache, resources, relister, met, freshness, scraped, clock, monitoring, faults
+    return Runtime(
+        client, context, cache, resources, relister, met, freshness, scraped, clock, monitoring, problems
     )
 
 
-def open_sources(base: Base, pods: PodCache | None) -> Sources:
-    """Build what answers the metrics APIs; `pods` is the cache of all pods that the scaler keeps anyway."""
-    objects = ObjectLister(base.watching, pods=pods)
+def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
+    """Build what answers the metrics APIs; `pods` is the scaler's cache of all pods, if there is one."""
+    objects = ObjectLister(runtime.watching, pods=pods)
     if pods is not None:
-        return Sources(
-            objects, None, open_provider(base, objects), open_usages(base, RunningPods(pods), objects)
+        return Providers(
+            objects, None, open_provider(runtime, objects), open_usages(runtime, RunningPods(pods), objects)
         )
-    running = ObjectLister(base.watching, fields="status.phase=Running")
-    return Sources(objects, running, open_provider(base, objects), open_usages(base, running, objects))
-
-
-def open_provider(base: Base, objects: ObjectLister) -> Provider:
-    """Build what answers questions about custom and external metrics."""
-    return Provider(
-        base.resources,
-        objects,
-        base.cache,
-        base.relister,
-        base.clock,
-        base.monitoring,
-        base.met,
-        freshness=base.freshness,
-        scraped=base.scraped,
+    running = ObjectLister(runtime.watching, fields="status.phase=Running")
+    return Providers(
+        objects, running, open_provider(runtime, objects), open_usages(runtime, running, objects)
     )
 
 
-def open_usages(base: Base, running: DescribedObjects, objects: DescribedObjects) -> ResourceProvider:
-    """Build what answers questions about cpu and memory, of pods from `running` and of nodes from `objects`."""
+def open_provider(runtime: Runtime, objects: ObjectLister) -> Provider:
+    return Provider(
+        runtime.resources,
+        objects,
+        runtime.cache,
+        runtime.relister,
+        runtime.clock,
+        runtime.monitoring,
+        runtime.met,
+        freshness=runtime.freshness,
+        scraped=runtime.scraped,
+    )
+
+
+def open_usages(runtime: Runtime, running: DescribedObjects, objects: DescribedObjects) -> ResourceProvider:
+    """Build the provider of cpu and memory, for the pods of `running` and the nodes of `objects`."""
     return ResourceProvider(
-        base.resources,
+        runtime.resources,
         running,
         objects,
-        base.cache,
-        base.relister,
-        base.clock,
-        base.monitoring,
-        base.met,
-        freshness=base.freshness,
+        runtime.cache,
+        runtime.relister,
+        runtime.clock,
+        runtime.monitoring,
+        runtime.met,
+        freshness=runtime.freshness,
     )
 
 
 def open_rules(
     options: Options,
-    base: Base,
+    runtime: Runtime,
     files: RulesFiles,
     parsed: Parsed,
     adopted: Callable[[RulesConfig], None] = lambda _: None,
 ) -> RuleSource:
-    """Build what keeps the rules in force up to date; `adopted` is told of each configuration that takes effect."""
+    """Build the source that reloads the rules; it calls `adopted` with each configuration that it adopts."""
     return RuleSource(
         files,
         parsed,
-        base.resources,
-        base.relister,
-        base.clock,
-        base.monitoring,
-        base.faults,
+        runtime.resources,
+        runtime.relister,
+        runtime.clock,
+        runtime.monitoring,
+        runtime.problems,
         strict=options.strict_config,
         check=lambda config: check_max_age(options, config),
         adopted=adopted,
@@ -208,35 +212,45 @@ def prometheus_settings(options: PrometheusOptions) -> PrometheusSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
-    """What answers for floors: the cluster's autoscalers and what is published. `tasks` are those that nobody else runs."""
+class FloorCaches:
+    """The autoscalers and the published floors that the floor metric is served from.
+
+    `tasks` are those that the scaler does not run already.
+    """
 
     hpas: HPACache
     view: FloorView
     tasks: Mapping[str, Coroutine[Any, Any, None]]
 
     def find_autoscaler(self, namespace: str, name: str) -> ObservedHPA | None:
-        """Return a HorizontalPodAutoscaler as it is answered for; NotSyncedError before the first list."""
+        """Return what is known of a HorizontalPodAutoscaler; NotSyncedError before the first list."""
         if not self.hpas.synced:
             raise NotSyncedError("the first list of horizontalpodautoscalers is not in")
-        found = self.hpas.find(namespace, name)
-        if found is None:
+        hpa = self.hpas.find(namespace, name)
+        if hpa is None:
             return None
-        asked = found.asked
+        asked = hpa.asked
         if asked is None:
-            return ObservedHPA(found.uid, found.resource_version, 0, boosts=False)
+            return ObservedHPA(hpa.uid, hpa.resource_version, 0, boosts=False)
         spec = asked.boosted.autoscaler.spec
         return ObservedHPA(
-            found.uid, found.resource_version, spec.max_replicas, spec.mode == BOOST and not asked.fault
+            hpa.uid, hpa.resource_version, spec.max_replicas, spec.mode == BOOST and not asked.fault
         )
 
 
-def open_floors(options: Options, base: Base, known: tuple[HPACache, FloorView] | None) -> Floors | None:
-    """Return what answers for floors, None where nobody does: what the scaler has (`known`), or caches of its own."""
+def open_floors(
+    options: Options, runtime: Runtime, known: tuple[HPACache, FloorView] | None
+) -> FloorCaches | None:
+    """Return what serves the floor metric, None if this process does not serve it.
+
+    `known` are the caches of the scaler; without them new ones are made.
+    """
     if not options.serves_floors:
         return None
     if known is not None:
-        return Floors(*known, {})
-    view = FloorView(base.client, base.clock, credentials.find_namespace() or "default", base.faults)
-    hpas = HPACache(base.watching)
-    return Floors(hpas, view, {"floors": view.run(), "autoscalers": hpas.run()})
+        return FloorCaches(*known, {})
+    view = FloorView(
+        runtime.client, runtime.clock, credentials.find_namespace() or "default", runtime.problems
+    )
+    hpas = HPACache(runtime.watching)
+    return FloorCaches(hpas, view, {"floors": view.run(), "autoscalers": hpas.run()})

@@ -1,6 +1,6 @@
-"""The composition of the gate: what the server shows and whom it believes, who reviews callers, and where all that is read.
+"""Builds the serving certificate, the trust in client certificates, and authentication and authorization.
 
-A part of the composition root, by itself because it is one idea: nothing here decides anything about a caller.
+A part of the composition root: decisions about callers are made in `adapter.server.auth`.
 """
 
 import functools
@@ -31,20 +31,20 @@ from adapter.server.tls import serving_certificate
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
-# OpenSSL's security level refuses TLS 1.0 and 1.1 anyway; asking for them gets 1.2.
+# TLS 1.0 and 1.1 become 1.2: OpenSSL's security level refuses them anyway.
 _MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """Who decides about callers, what they believe, and where that is read."""
+class Security:
+    """What decides about callers, the authorities that it trusts, and the sources of these."""
 
     access: Admission
     trust: TrustStore
     sources: Sequence[ConfigMapTrustSource | FileTrustSource]
 
     def find_fault(self) -> str | None:
-        """Return why callers cannot be judged yet, None when they can."""
+        """Return why callers cannot be authenticated yet, None if they can."""
         fault = self.trust.find_fault()
         why = "; ".join(
             source.error
@@ -54,13 +54,13 @@ class Gate:
         return f"{fault}: {why}" if fault and why else fault
 
 
-async def open_gate(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
-) -> Gate:
-    """Connect to the API servers that review callers, and build what decides about callers; `stack` closes it all."""
+async def open_security(
+    options: Options, clock: Clock, monitoring: Monitoring, problems: ProblemLog, stack: AsyncExitStack
+) -> Security:
+    """Connect to the API servers that review callers, and build what decides; `stack` closes it all."""
 
     async def connect(kubeconfig: str, flag: str) -> kubernetes.KubernetesClient:
-        configuration = await _load_configuration(kubeconfig, flag, options, clock, faults)
+        configuration = await _load_configuration(kubeconfig, flag, options, clock, problems)
         client = await kubernetes.connect(configuration, random=random.random, flag=flag)
         return await stack.enter_async_context(client)
 
@@ -78,7 +78,7 @@ async def open_gate(
         )
     )
     trust = TrustStore(
-        faults,
+        problems,
         lookup=not options.authentication_skip_lookup,
         proxy_file=bool(options.requestheader_client_ca_file),
         clients_file=bool(options.client_ca_file),
@@ -91,21 +91,21 @@ async def open_gate(
         (options.client_ca_file, "--client-ca-file", trust.adopt_clients_file),
     ):
         if path:
-            sources.append(FileTrustSource(path, flag, adopt, faults))
+            sources.append(FileTrustSource(path, flag, adopt, problems))
     if trust.needs_lookup:
         sources.append(
-            ConfigMapTrustSource(authentication, trust.adopt_config_map, faults, random=random.random)
+            ConfigMapTrustSource(authentication, trust.adopt_config_map, problems, random=random.random)
         )
     access = Admission(
         Authenticator(
             trust,
-            ReviewClient(authentication, clock, monitoring, faults),
+            ReviewClient(authentication, clock, monitoring, problems),
             clock,
             monitoring,
             token_ttl=options.authentication_token_webhook_cache_ttl,
         ),
         Authorizer(
-            ReviewClient(authorization, clock, monitoring, faults),
+            ReviewClient(authorization, clock, monitoring, problems),
             clock,
             monitoring,
             allowed_ttl=options.authorization_webhook_cache_authorized_ttl,
@@ -115,26 +115,27 @@ async def open_gate(
         anonymous=options.anonymous_auth,
     )
     stack.push_async_callback(access.close)
-    return Gate(access, trust, sources)
+    return Security(access, trust, sources)
 
 
 def open_certificate(
     options: Options, clock: Clock, trust: TrustStore, monitoring: Monitoring
 ) -> serving_certificate.ServingCertificate:
-    """Return the pair given, or the self-signed one of `--cert-dir`, and beside it those for further server names.
+    """Return the configured certificate, or a self-signed one of `--cert-dir`.
 
-    From then on it asks clients for certificates of whatever authorities `trust` comes to hold.
+    It carries the certificates of `--tls-sni-cert-key` for further server names. The server asks clients for
+    certificates of the authorities that `trust` holds, as these change.
     """
     minimum = _MIN_VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
     ciphers = openssl_cipher_list(options.tls_cipher_suites)
     build = functools.partial(serving_certificate.build_context, minimum=minimum, ciphers=ciphers)
     named = []
-    for each in options.tls_sni_cert_keys:
-        pair = serving_certificate.CertificatePair(Path(each.certificate), Path(each.key))
+    for entry in options.tls_sni_cert_keys:
+        pair = serving_certificate.CertificatePair(Path(entry.certificate), Path(entry.key))
         certificate = serving_certificate.ServingCertificate(
             pair, build, ask_clients=trust.asks_for_certificates
         )
-        named.append((each.names or serving_certificate.names_of(pair), certificate))
+        named.append((entry.names or serving_certificate.names_of(pair), certificate))
     if options.tls_cert_file:
         own = serving_certificate.CertificatePair(
             Path(options.tls_cert_file), Path(options.tls_private_key_file)
@@ -157,20 +158,23 @@ def open_certificate(
 
 
 async def _load_configuration(
-    kubeconfig: str, flag: str, options: Options, clock: Clock, faults: ProblemLog
+    kubeconfig: str, flag: str, options: Options, clock: Clock, problems: ProblemLog
 ) -> Configuration:
-    """Return how to reach the API server for reviews: by the flag's file, the pod's service account, or the lister's file."""
+    """Return how to reach the API server for reviews.
+
+    In this order: the kubeconfig of the flag, the pod's service account, the kubeconfig of the lister.
+    """
     if kubeconfig:
-        return await credentials.load_configuration(Path(kubeconfig), clock, faults, flag=flag)
+        return await credentials.load_configuration(Path(kubeconfig), clock, problems, flag=flag)
     try:
-        return await credentials.load_configuration(None, clock, faults, flag=flag)
+        return await credentials.load_configuration(None, clock, problems, flag=flag)
     except InputError as error:
         if not options.lister_kubeconfig:
-            raise InputError([_nobody_to_ask(flag)]) from error
-    return await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)
+            raise InputError([_no_api_server(flag)]) from error
+    return await credentials.load_configuration(Path(options.lister_kubeconfig), clock, problems)
 
 
-def _nobody_to_ask(flag: str) -> Fault:
+def _no_api_server(flag: str) -> Fault:
     expected = (
         "expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod of the cluster: "
         "an API server has to say who callers are and what they may do"

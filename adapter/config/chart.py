@@ -1,11 +1,12 @@
-"""The rules section of the prometheus-community/prometheus-adapter chart's values, turned into what the chart renders.
+"""Chart values: the rules section of the prometheus-adapter Helm chart, turned into what the chart renders.
 
-Here: recognising values, the chart's six default rules, and its way of joining the sections. Not here: the other values
-of the chart (they become flags and manifests), the meaning of a rule (`rulesfile`).
+It recognises values, adds the chart's six default rules and joins the sections as the chart does. The other
+values become flags and manifests elsewhere.
 
-Law: the result is what Helm would have put into the ConfigMap: values are read as Helm reads them (a null deletes a
-default, a section counts by Go's truth of templates, mapping keys come out sorted, booleans and integers in their plain
-spelling; a fraction stays as written), while faults carry the paths of the values file (``rules.custom[2].name``).
+The result is what Helm would write into the ConfigMap, so values are read as by Helm: a null deletes a
+default, a section counts by the truth of Go's templates, mapping keys are sorted, booleans and integers get
+their plain spelling, and a fraction stays as written. Faults carry the paths of the values file
+(``rules.custom[2].name``).
 """
 
 import re
@@ -66,7 +67,7 @@ CHART_KEYS = frozenset(
 """The chart's top-level values other than `rules`, over the versions that are in use."""
 
 _SUBCHART = "prometheus-adapter"
-"""The key under which a chart that depends on this one gives its values."""
+"""The key of these values in a chart that depends on this one."""
 
 _CONFIG_KEYS = {"rules": "custom", "externalRules": "external", "resourceRules": "resource"}
 
@@ -78,7 +79,7 @@ _RULE_LIKE: Mapping[str, type[yaml.Node] | tuple[type[yaml.Node], ...]] = {
     "resource": yaml.MappingNode,
     "resourceRules": yaml.MappingNode,
 }
-"""What looks like rules wherever it stands."""
+"""Keys, with their types, that look like rules anywhere."""
 
 _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
 _INT_TAG = "tag:yaml.org,2002:int"
@@ -100,14 +101,14 @@ _DEFAULTS: tuple[tuple[str, str, str, str], ...] = (
     (_OTHER, ".*_seconds_total", "^(.*)_total$", _OTHER_RATE),
     (_OTHER, "", "^(.*)_seconds_total$", _OTHER_RATE),
 )
-"""The six rules of `rules.default`: series query, what no name may match, what the name matches, metrics query."""
+"""The six rules of `rules.default`: series query, `isNot` filter, `name.matches`, metrics query."""
 
 
 def is_chart_values(text: str) -> bool:
-    """Say whether a document is chart values rather than a rules file; unreadable text is no values.
+    """Return whether a document is chart values and not a rules file; False for unreadable text.
 
-    Values have `rules` as a mapping, or only keys of the `rules` section, or some key of the chart and none that only a
-    rules file has; or they stand under the key that a parent chart gives them.
+    Values have `rules` as a mapping, or only keys of the `rules` section, or a key of the chart and none that
+    only a rules file has. They may be nested under their key in a parent chart.
     """
     try:
         root = reader.compose(text, "")
@@ -117,7 +118,7 @@ def is_chart_values(text: str) -> bool:
 
 
 def rules_from_chart(text: str, source: str) -> Parsed:
-    """Read the rules that the chart would write for these values. Never raises, as `rulesfile.parse_rules`."""
+    """Read the rules that the chart would write for these values. Never raises."""
     try:
         values = _Values(text, source)
     except errors.InputError as error:
@@ -127,9 +128,9 @@ def rules_from_chart(text: str, source: str) -> Parsed:
 
 
 def render_config(text: str, source: str = "") -> str:
-    """Return the rules file that the chart would write for these values, "" when they say nothing.
+    """Return the rules file that the chart would write for these values, "" if they are empty.
 
-    Raises InputError when the values cannot be rendered; rules with faults inside are rendered as they are.
+    Raises InputError if the values cannot be rendered; rules with faults inside are rendered as they are.
     """
     sections = _Values(text, source).sections()
     entries: list[tuple[yaml.Node, yaml.Node]] = []
@@ -147,7 +148,7 @@ def render_config(text: str, source: str = "") -> str:
 
 
 class _Values:
-    """The rules section of one values file. Raises InputError when the chart would not render it."""
+    """The rules section of one values file. Raises InputError if the chart would not render it."""
 
     def __init__(self, text: str, source: str) -> None:
         self.source = source
@@ -157,13 +158,19 @@ class _Values:
         top = _as_helm_reads(root, "", source, noted) if root is not None else None
         located = _locate(top) if top is not None else None
         if located is None:
-            expected = "expected the chart's values: a mapping `rules` of default, custom, external, resource, existing"
+            expected = (
+                "expected the chart's values: "
+                "a mapping `rules` of default, custom, external, resource, existing"
+            )
             raise errors.InputError(
                 [errors.Fault("", "", expected, source, reader.line_of(top) if top else 0)]
             )
         self.path, parent, section = located
         if section is not None and not isinstance(section, yaml.MappingNode):
-            expected = "expected a mapping of default, custom, external, resource, existing: the chart fails without it"
+            expected = (
+                "expected a mapping of default, custom, external, resource, existing: "
+                "the chart fails without it"
+            )
             raise errors.InputError([self._fault(self.path, section, expected)])
         self.line = reader.line_of(section) if section is not None else 0
         self.given = _entries(section) if section is not None else {}
@@ -172,7 +179,7 @@ class _Values:
         self._check()
 
     def sections(self) -> Sections:
-        """Return what the chart renders: default rules, then custom ones; external and resource rules if not empty."""
+        """Return what the chart renders: default and custom rules, and the other rules if not empty."""
         rules = self._default()
         rules += self._list("custom")
         resource = self.given.get("resource")
@@ -199,7 +206,7 @@ class _Values:
         return [(reader.join(place, index), entry) for index, entry in enumerate(node.value)]
 
     def _check(self) -> None:
-        """Refuse what Helm or the adapter behind it would refuse; note what Helm passes over in silence."""
+        """Refuse what Helm or prometheus-adapter refuses; report what Helm silently ignores."""
         fatal = []
         for key, node in self.given.items():
             place = reader.join(self.path, key)
@@ -208,7 +215,10 @@ class _Values:
                 advice = f"write {meant}" if meant else f"the section has {', '.join(SECTIONS)}"
                 self.faults.append(self._fault(place, node, f"the chart does not read this key: {advice}"))
             elif key == "existing" and _truth(node):
-                expected = "the chart uses the rules of this ConfigMap and nothing of this file: give its content instead"
+                expected = (
+                    "the chart uses the rules of this ConfigMap and nothing of this file: "
+                    "give its content instead"
+                )
                 fatal.append(self._fault(place, node, expected))
             elif key in {"custom", "external"} and _truth(node) and not isinstance(node, yaml.SequenceNode):
                 fatal.append(self._fault(place, node, "expected a list of rules"))
@@ -216,7 +226,7 @@ class _Values:
             raise errors.InputError(fatal)
 
     def _look_around(self, parent: Mapping[str, yaml.Node]) -> None:
-        """Name rules that stand beside or below the wrong key: Helm drops them without a word."""
+        """Report rules beside or below the wrong key, which Helm silently drops."""
         prefix = self.path.removesuffix("rules")
         places = [(prefix, parent)]
         below = parent.get("prometheus")
@@ -226,7 +236,10 @@ class _Values:
             for key, node in entries.items():
                 wanted = _RULE_LIKE.get(key)
                 if wanted and isinstance(node, wanted) and node is not parent.get("rules"):
-                    expected = f"the chart does not read this key here: rules belong in {self.path}, check the indentation"
+                    expected = (
+                        f"the chart does not read this key here: rules belong in {self.path}, "
+                        "check the indentation"
+                    )
                     self.faults.append(self._fault(place + key, node, expected))
 
     def _fault(self, path: str, node: yaml.Node, expected: str) -> errors.Fault:
@@ -234,7 +247,10 @@ class _Values:
 
 
 def _locate(top: yaml.Node) -> tuple[str, Mapping[str, yaml.Node], yaml.Node | None] | None:
-    """Return path, surrounding mapping and node of the rules section (None: only defaults); None when these are no values."""
+    """Return path, parent mapping and node of the rules section, None if the document is no chart values.
+
+    The node is None if there are only default rules.
+    """
     if not isinstance(top, yaml.MappingNode):
         return None
     given = _entries(top)
@@ -261,7 +277,7 @@ def _entries(node: yaml.MappingNode) -> dict[str, yaml.Node]:
 
 
 def _truth(node: yaml.Node) -> bool:
-    """Say what Go's templates make of a value in `if`: false, 0, null and everything empty are false."""
+    """Return the truth of a value in Go's templates: false, 0, null and all empty values are false."""
     if not isinstance(node, yaml.ScalarNode):
         return bool(node.value)
     if node.tag == reader.TEXT:
@@ -270,9 +286,10 @@ def _truth(node: yaml.Node) -> bool:
 
 
 def _as_helm_reads(node: yaml.Node, path: str, source: str, noted: list[errors.Fault]) -> yaml.Node:
-    """Return a copy with merge keys applied, keys sorted and scalars respelled; `noted` grows with what Helm hides or refuses.
+    """Return a copy with merge keys applied, keys sorted and scalars respelled.
 
-    A merge key is applied where it stands and replaces whole values, unlike in the strict decoding of a rules file.
+    Faults that Helm hides or refuses are added to `noted`. A merge key is applied in its position and
+    replaces whole values, unlike in the strict decoding of a rules file.
     """
     if isinstance(node, yaml.SequenceNode):
         copies = [
@@ -281,9 +298,9 @@ def _as_helm_reads(node: yaml.Node, path: str, source: str, noted: list[errors.F
         ]
         return yaml.SequenceNode(node.tag, copies, node.start_mark, node.end_mark)
     if isinstance(node, yaml.MappingNode):
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        _collect(node, path, source, noted, found)
-        pairs = [found[key] for key in sorted(found)]
+        entries: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        _collect(node, path, source, noted, entries)
+        pairs = [entries[key] for key in sorted(entries)]
         return yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark)
     return _respelled(node)
 
@@ -293,7 +310,7 @@ def _collect(
     path: str,
     source: str,
     noted: list[errors.Fault],
-    found: dict[str, tuple[yaml.Node, yaml.Node]],
+    entries: dict[str, tuple[yaml.Node, yaml.Node]],
 ) -> None:
     own: set[str] = set()
     for key, value in node.value:
@@ -301,7 +318,7 @@ def _collect(
             merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
             for mapping in reversed(merged):
                 if isinstance(mapping, yaml.MappingNode):
-                    _collect(mapping, path, source, noted, found)
+                    _collect(mapping, path, source, noted, entries)
                 else:
                     expected, line = (
                         "expected a mapping or a list of mappings to merge",
@@ -318,11 +335,11 @@ def _collect(
             expected = "this key is given twice; Helm would silently use the last"
             noted.append(errors.Fault(place, reader.shown(value), expected, source, reader.line_of(key)))
         own.add(text)
-        found[text] = spelled, _as_helm_reads(value, place, source, noted)
+        entries[text] = spelled, _as_helm_reads(value, place, source, noted)
 
 
 def _respelled(node: yaml.Node) -> yaml.Node:
-    """Return a scalar as it looks after a trip through JSON; other nodes (a list as a key) as they are."""
+    """Return a scalar in the spelling of JSON; other nodes (a list as a key) as they are."""
     if not isinstance(node, yaml.ScalarNode):
         return node
     tag, text = node.tag, str(node.value)
@@ -339,7 +356,7 @@ def _respelled(node: yaml.Node) -> yaml.Node:
 
 
 def _decimal(text: str) -> str:
-    """Return an integer of YAML 1.1 in decimal; one leading zero means octal. Very long ones stay as written."""
+    """Return an integer of YAML 1.1 in decimal; a leading zero means octal. Very long ones stay."""
     digits = text.replace("_", "").lstrip("+")
     if len(digits) > 19:
         return text

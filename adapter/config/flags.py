@@ -89,11 +89,11 @@ T = TypeVar("T", bound=CommandOptions)
 def flags_of(options: type[CommandOptions]) -> dict[str, Flag]:
     """Return the flags that set the fields of a class of options, by name, in the order of the fields."""
     table = {}
-    for each in dataclasses.fields(options):
-        flag: Flag | None = each.metadata.get(_FLAG)
+    for entry in dataclasses.fields(options):
+        flag: Flag | None = entry.metadata.get(_FLAG)
         if flag is not None:
-            name = flag.name or each.name.replace("_", "-")
-            table[name] = dataclasses.replace(flag, name=name, field=each.name)
+            name = flag.name or entry.name.replace("_", "-")
+            table[name] = dataclasses.replace(flag, name=name, field=entry.name)
     return table
 
 
@@ -142,7 +142,7 @@ class Command(Generic[T]):
         values, faults = _read(use for use in uses if use)
         faults = [*line.faults, *faults]
         name = next(
-            (each.name for each in dataclasses.fields(self.options) if _ARGUMENTS in each.metadata), ""
+            (entry.name for entry in dataclasses.fields(self.options) if _ARGUMENTS in entry.metadata), ""
         )
         given = frozenset(values)
         if name:

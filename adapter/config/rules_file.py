@@ -1,11 +1,11 @@
-"""The rules file: prometheus-adapter's configuration format, read as strictly as upstream reads it, with our few extra keys.
+"""The rules file: prometheus-adapter's configuration format, read as strictly as upstream, with extra keys.
 
-Here: the format as frozen values, its shapes, and the checks that need nothing but the file. Not here: whether templates
-and regular expressions compile and which metrics a rule gives (`adapter.rules`), reading files (the caller), chart values
-(`chart`).
+The format as frozen values, its shapes, and the checks that need only the file. Whether templates and regular
+expressions compile, and which metrics a rule gives, is decided in `adapter.rules`.
 
-Law: all faults at once, each with its path, line and what is allowed. A fault inside one rule leaves out that rule; a fault
-around the rules makes the file unusable. An empty file is a configuration without rules.
+All faults of a file are reported at once, each with its path, its line and what is allowed. A fault inside a
+rule excludes that rule; a fault around the rules makes the file unusable. An empty file is a configuration
+without rules.
 """
 
 import enum
@@ -24,14 +24,14 @@ from adapter.model import durations
 
 
 class OnNaN(enum.Enum):
-    """What becomes of a sample that has no value: it is left out, or NaN is 0 as in prometheus-adapter."""
+    """How a sample without a value is treated: left out, or NaN becomes 0 as in prometheus-adapter."""
 
     DROP = "drop"
     ZERO = "zero"
 
 
 class OnWarnings(enum.Enum):
-    """What becomes of an answer that came with a warning: a failed query, or the answer it is in prometheus-adapter."""
+    """How a response with a warning is treated: as a failed query, or accepted as in prometheus-adapter."""
 
     FAIL = "fail"
     ACCEPT = "accept"
@@ -47,7 +47,7 @@ class SeriesFilter:
 
 @dataclass(frozen=True, slots=True)
 class OverrideConfig:
-    """One entry of `resources.overrides`: the label and the resource it names, as written (any case, singular or plural)."""
+    """One entry of `resources.overrides`: a label, and its resource in any case, singular or plural."""
 
     label: str
     group: str
@@ -65,12 +65,12 @@ class ResourcesConfig:
 
 @dataclass(frozen=True, slots=True)
 class RuleConfig:
-    """One entry of `rules` or `externalRules`. Durations are seconds, None where the file says nothing.
+    """One entry of `rules` or `externalRules`. Durations are seconds, None if not in the file.
 
-    `path`, `source` and `line` say where it stands. `ttl`: how long an answer is used again; `max_age`: how
-    old an answer may be when Prometheus cannot be asked; `max_sample_age`: how old a sample itself may be;
-    `scrape`: how pods are read themselves. `on_nan` is None where the file says nothing: a custom metric then
-    leaves the object out, an external metric is an error.
+    `path`, `source` and `line` are its position. `ttl`: how long an answer is cached; `max_age`: how old an
+    answer may be while Prometheus fails; `max_sample_age`: how old a sample may be; `scrape`: how the pods
+    themselves are scraped. Without `on_nan` a custom metric leaves the object out, and an external metric is
+    an error.
     """
 
     path: str
@@ -92,7 +92,7 @@ class RuleConfig:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRuleConfig:
-    """How one resource metric (cpu or memory) is asked for."""
+    """The queries of one resource metric (cpu or memory)."""
 
     container_query: str = ""
     node_query: str = ""
@@ -115,7 +115,7 @@ class ResourceRulesConfig:
 
 @dataclass(frozen=True, slots=True)
 class RulesConfig:
-    """What one or several files say. `resource_rules` is None when absent, which differs from present and empty."""
+    """The rules of one or several files. `resource_rules` is None if absent, which differs from empty."""
 
     rules: tuple[RuleConfig, ...] = ()
     external_rules: tuple[RuleConfig, ...] = ()
@@ -124,9 +124,9 @@ class RulesConfig:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The rules that are usable, the faults of those that are not, and the faults that make the whole file unusable.
+    """The usable rules, the faults of the others, and the faults that make the whole file unusable.
 
-    `readable` has the unusable rules too, as far as they could be read: whoever reports faults looks for more of them there.
+    `readable` has the unusable rules too, as far as they could be read, for further checks of a report.
     """
 
     config: RulesConfig
@@ -136,7 +136,7 @@ class Parsed:
 
 
 class Sections(NamedTuple):
-    """The parts of a document that hold rules, each entry with the path it has in what the person wrote."""
+    """The parts of a document that hold rules, each entry with its path in the user's file."""
 
     rules: Sequence[tuple[str, yaml.Node]] = ()
     external_rules: Sequence[tuple[str, yaml.Node]] = ()
@@ -227,11 +227,11 @@ VOCABULARY: Mapping[str, str] = {
     "onWarnings": "in a rule, beside seriesQuery, or in resourceRules",
     **dict.fromkeys(_FILE.fields, "at the top of the file"),
 }
-"""Where each key of the format belongs, for keys found under another parent."""
+"""Where each key of the format belongs, for keys under another parent."""
 
 
 class _Bounds(NamedTuple):
-    """Least and greatest sensible value of a duration, in seconds, and why in the words of a fault."""
+    """Least and greatest value of a duration, in seconds."""
 
     least: float
     greatest: float
@@ -242,11 +242,14 @@ BOUNDS: Mapping[str, _Bounds] = {
     "maxAge": _Bounds(0.1, 3600),
     "maxSampleAge": _Bounds(0.1, 86_400),
 }
-"""What our own durations may be. Kubernetes asks every 15 s, Prometheus looks back 5 min; a day covers daily batch jobs."""
+"""Limits of our own durations.
+
+Kubernetes asks every 15 s, Prometheus looks back 5 min; a day covers daily jobs.
+"""
 
 
 def parse_rules(text: str, source: str) -> Parsed:
-    """Read a rules file. `source` names it in faults. Never raises: what cannot be read is in `fatal`."""
+    """Read a rules file. `source` names it in faults. Never raises: errors are in `fatal`."""
     try:
         root = reader.compose(text, source)
     except errors.InputError as error:
@@ -274,13 +277,16 @@ def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[
         return [(reader.join(path, index), entry) for index, entry in enumerate(node.value)]
     expected = "expected a list of rules"
     if isinstance(node, yaml.MappingNode):
-        expected = f"expected a list of rules; a mapping of default, custom, external is the Helm chart's values: {_CONVERT}"
+        expected = (
+            "expected a list of rules; a mapping of default, custom, external is the Helm chart's values: "
+            f"{_CONVERT}"
+        )
     decoder.fault(path, reader.shown(node), expected, reader.line_of(node))
     return []
 
 
 def build(sections: Sections, source: str) -> Parsed:
-    """Read the entries of a document whose outer shape is sound; the faults of an entry leave out that entry only."""
+    """Read the entries of a document with a valid outer shape; a fault excludes only its entry."""
     faults: list[errors.Fault] = []
     rules, all_rules = _rules(sections.rules, source, faults)
     external_rules, all_external_rules = _rules(sections.external_rules, source, faults)
@@ -336,11 +342,11 @@ def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
 
 
 def _filter(fields: Fields, decoder: Decoder) -> SeriesFilter:
-    found = SeriesFilter(fields.text("is"), fields.text("isNot"))
-    if not fields.broken and bool(found.is_) == bool(found.is_not):
-        value = "both is and isNot" if found.is_ else "neither is nor isNot"
+    entry = SeriesFilter(fields.text("is"), fields.text("isNot"))
+    if not fields.broken and bool(entry.is_) == bool(entry.is_not):
+        value = "both is and isNot" if entry.is_ else "neither is nor isNot"
         decoder.fault(fields.path, value, "expected exactly one of is and isNot, not empty", fields.line)
-    return found
+    return entry
 
 
 def _resources(fields: Fields, decoder: Decoder) -> ResourcesConfig:
@@ -388,14 +394,14 @@ def _resource_rule(fields: Fields, decoder: Decoder) -> ResourceRuleConfig:
 def _choice(
     fields: Fields, key: str, choices: type[_Choice], default: _Default, decoder: Decoder
 ) -> _Choice | _Default:
-    """Return which of a few words stands at a key, `default` where there is none."""
+    """Return the choice at a key, `default` without the key."""
     written = fields.scalars.get(key)
     if written is None:
         return default
     try:
         return choices(written.text)
     except ValueError:
-        _refuse(fields, key, written, f"expected {' or '.join(each.value for each in choices)}", decoder)
+        _refuse(fields, key, written, f"expected {' or '.join(choice.value for choice in choices)}", decoder)
         return default
 
 
@@ -423,20 +429,21 @@ def _refuse(fields: Fields, key: str, written: Scalar, expected: str, decoder: D
 
 
 def merge(configs: Sequence[RulesConfig]) -> tuple[RulesConfig, tuple[errors.Fault, ...]]:
-    """Join the rules of several files in their order, so that a later file's rule wins over an earlier one's.
+    """Join the rules of several files in their order; those of a later file take precedence.
 
-    `resourceRules` can be given once: the first stays, each further one is a fault that names where the first stands.
+    `resourceRules` may be given once: the first is kept, and each further one is a fault that names the
+    first.
     """
     resource_rules: ResourceRulesConfig | None = None
     faults = []
-    for found in (config.resource_rules for config in configs if config.resource_rules):
+    for candidate in (config.resource_rules for config in configs if config.resource_rules):
         if resource_rules is None:
-            resource_rules = found
+            resource_rules = candidate
             continue
         expected = (
             f"given already in {resource_rules.source}:{resource_rules.line}: expected in one file only"
         )
-        faults.append(errors.Fault(found.path, "", expected, found.source, found.line))
+        faults.append(errors.Fault(candidate.path, "", expected, candidate.source, candidate.line))
     joined = RulesConfig(
         tuple(rule for config in configs for rule in config.rules),
         tuple(rule for config in configs for rule in config.external_rules),

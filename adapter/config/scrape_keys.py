@@ -1,9 +1,8 @@
-"""The `scrape` key of a rule: that the pods' own endpoints are read, which, how often, with what credentials, within what limits.
+"""The `scrape` key of a rule: how the pods' own endpoints are scraped, and within which limits.
 
-Here: the settings as a frozen value and their checks. Not here: whether the rule's query can be evaluated for one pod by itself
-(`rules.scrape.pod_query`), reading of files that it names (`clients`).
-
-Law: nothing that can be abused is on by default: no credentials, no pods in the node's network, bounded bytes, lines and time.
+The settings as a frozen value, and their checks. Whether the query of the rule can be evaluated for one pod
+alone is decided in `rules.scrape.pod_query`. Nothing that can be abused is on by default: no credentials, no
+pods in the node's network, and bounded bytes, lines and time.
 """
 
 import ipaddress
@@ -19,13 +18,13 @@ from adapter.config.yaml.decode import Decoder, Fields, Leaf, Shape
 from adapter.model import durations
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where a pod finds its own identity, which is never shown to another pod."""
+"""Where a pod finds its own identity, which is never sent to another pod."""
 
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINES = 50_000
 MAX_SERIES = 2000
-"""What a body may be unless the rule says otherwise."""
+"""Default limits of a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class EndpointTLS:
-    """How a pod's certificate is checked: by the authorities of a file ("" for the system's), for a name ("" for the address)."""
+    """How a pod's certificate is checked: CA file ("" for the system's), server name ("" for the address)."""
 
     ca_file: str = ""
     server_name: str = ""
@@ -47,10 +46,10 @@ class EndpointTLS:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a scrape is made with. Two rules with equal access share the scrapes of a pod.
+    """How a pod is scraped. Rules with equal access share the scrapes of a pod.
 
-    `port` is a number or the name of a container port. Durations are seconds, sizes bytes after unzipping; `max_series` counts the
-    series that are wanted.
+    `port` is a number or the name of a container port. Durations are seconds, sizes bytes after unzipping;
+    `max_series` counts the series that rules use.
     """
 
     port: str
@@ -68,7 +67,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class ScrapeConfig:
-    """The `scrape` key: `window` is what a counter's rate is taken over, seconds."""
+    """The `scrape` key: `window` is the range of a counter's rate, in seconds."""
 
     access: Access
     window: float = 5.0
@@ -91,10 +90,10 @@ COUNTS: Mapping[str, Bounds] = {
     "maxLines": Bounds(10, 1_000_000),
     "maxSeries": Bounds(1, 10_000),
 }
-"""No more than a few pods may need of what all scraped pods share; see docs/reference/limits.md."""
+"""Bounds that leave room for other pods in the memory that all share; see docs/reference/limits.md."""
 
 LONGEST_TIMEOUT = 10.0
-"""The default of `timeout` where the interval is longer, as Prometheus has it; seconds."""
+"""The default of `timeout` if the interval is longer, as in Prometheus; seconds."""
 
 WINDOW_INTERVALS = 5
 """The default of `window`, in intervals."""
@@ -132,7 +131,7 @@ VOCABULARY: Mapping[str, str] = {
     **dict.fromkeys(CREDENTIALS.fields, "in scrape.credentials"),
     **dict.fromkeys(TLS.fields, "in scrape.tls"),
 }
-"""Where each key belongs. `window` is also a key of resourceRules, which the caller knows of."""
+"""Where each key belongs. The caller adds `window`, which is also a key of resourceRules."""
 
 
 def read(fields: Fields, decoder: Decoder) -> ScrapeConfig | None:
@@ -218,10 +217,10 @@ def _credentials(fields: Fields, decoder: Decoder) -> Credentials | None:
 
 
 def is_own_identity(path: str) -> bool:
-    """Whether a path lies where the pod's own service account token is mounted, as far as the text tells."""
+    """Return whether a path is below the mount of the pod's own service account token, by its text."""
     normal = posixpath.normpath(path)
     own = (SERVICE_ACCOUNT, SERVICE_ACCOUNT.removeprefix("/var"))  # /var/run is a link to /run
-    return any(normal == each or normal.startswith(f"{each}/") for each in own)
+    return any(normal == folder or normal.startswith(f"{folder}/") for folder in own)
 
 
 def _namespaces(fields: Fields, decoder: Decoder) -> frozenset[str]:
@@ -233,12 +232,12 @@ def _namespaces(fields: Fields, decoder: Decoder) -> frozenset[str]:
         return frozenset()
     entries = node.value if isinstance(node, yaml.SequenceNode) else []
     names = [reader.text_of(entry) for entry in entries if isinstance(entry, yaml.ScalarNode)]
-    found = frozenset(name for name in names if name is not None and _is_name(name))
-    if not found or len(found) != len(entries):
+    valid = frozenset(name for name in names if name is not None and _is_name(name))
+    if not valid or len(valid) != len(entries):
         decoder.fault(
             place, reader.shown(node), f"{expected}, each once and by its name", reader.line_of(node)
         )
-    return found
+    return valid
 
 
 def _is_name(text: str) -> bool:
@@ -261,7 +260,7 @@ def _tls(fields: Fields, decoder: Decoder) -> EndpointTLS | None:
 
 
 def _is_host(text: str) -> bool:
-    """Whether a text is a name or an address that TLS can ask for: with any other a scrape is no failure but a defect."""
+    """Return whether TLS accepts a server name; with any other a scrape raises an unexpected error."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -307,7 +306,7 @@ def _number(
 
 
 def _refuse(fields: Fields, key: str, decoder: Decoder, expected: str) -> None:
-    """Note what is wrong with a text, or that it is missing."""
+    """Report a fault of a text, or that it is missing."""
     place = reader.join(fields.path, key)
     written = fields.scalars.get(key)
     if written is None:

@@ -1,7 +1,6 @@
-"""Who serves the metrics APIs of a cluster: its APIServices, read and judged.
+"""The APIServices of the metrics APIs: what each says, and whether it is ours to replace.
 
-Here: which group and version has which APIService, what one says, whose it is, and whether we may take it. Not here: fetching
-them (`kubernetes.apiservices`). Law: an APIService is cluster-wide, so one that is not ours is never taken by accident.
+An APIService is cluster-wide, so one that belongs to another server is never replaced by accident.
 """
 
 import enum
@@ -13,11 +12,11 @@ VERSIONS: Mapping[str, tuple[str, ...]] = {
     "external.metrics.k8s.io": ("v1beta1",),
     "metrics.k8s.io": ("v1beta1",),
 }
-"""The versions that are registered of each group."""
+"""The versions of each group that are registered."""
 
 
 def names_of(groups: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the groups' APIServices, ``<version>.<group>``; `groups` are keys of `VERSIONS`."""
+    """Return the names of the APIServices, ``<version>.<group>``; `groups` are keys of `VERSIONS`."""
     return tuple(f"{version}.{group}" for group in groups for version in VERSIONS[group])
 
 
@@ -29,12 +28,11 @@ class ServiceReference(NamedTuple):
     port: int = 443
 
     def __str__(self) -> str:
-        """Return namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 class Trust(enum.Enum):
-    """How the API server checks the serving certificate; the value is how it is said."""
+    """How the API server checks the serving certificate; the values are the words of messages."""
 
     BUNDLE = "certificate checked with caBundle"
     SYSTEM = "certificate checked with the API server's system roots (no caBundle)"
@@ -42,10 +40,13 @@ class Trust(enum.Enum):
 
 
 class Registration(NamedTuple):
-    """What an APIService says. `service` None: kube-apiserver itself serves it, as it does custom resources.
+    """What an APIService says.
 
-    `available` is the condition's status ("True", "False", "Unknown" and "" where there is none), with its reason. `labels`
-    are its own over those of its Service; `release` is the Helm release it came with, as namespace/name.
+    Without `service`, kube-apiserver itself serves it, as it does custom resources.
+
+    `available` is the status of the condition ("True", "False", "Unknown", and "" without the condition) and
+    `reason` its reason. `labels` are its own over those of its Service. `release` is its Helm release as
+    namespace/name.
     """
 
     service: ServiceReference | None
@@ -57,15 +58,15 @@ class Registration(NamedTuple):
 
 
 class Owner(enum.Enum):
-    """Whose an APIService is."""
+    """Which server an APIService belongs to."""
 
-    NOBODY = "free"
+    FREE = "free"
     OURS = "ours"
     FOREIGN = "foreign"
 
 
 class Finding(NamedTuple):
-    """One APIService: what it is now, in words, and where it is foreign why it is not ours to take and what to do."""
+    """One APIService: its state as a sentence, and for a foreign one the advice what to do."""
 
     name: str
     owner: Owner
@@ -89,56 +90,61 @@ _KNOWN: Mapping[str, str] = {
     "custom-metrics-apiserver": "an older prometheus-adapter",
     "metrics-server": "metrics-server",
 }
-"""Who is known by a part of the Service's name or of a label; the first that fits."""
+"""Known servers by a part of the name of the Service or of a label; the first match wins."""
 
 _GONE = {"ServiceNotFound", "EndpointsNotFound", "MissingEndpoints"}
-"""Reasons of the condition Available that say that nobody is there to serve."""
+"""Reasons of the condition Available for an APIService without a running server."""
 
 
-def judge(name: str, found: Registration | None, ours: ServiceReference) -> Finding:
-    """Return whose the APIService `name` is; `found` None says that it does not exist."""
-    if found is None:
-        return Finding(name, Owner.NOBODY, "free")
-    if found.service is None:
+def judge(name: str, registration: Registration | None, ours: ServiceReference) -> Finding:
+    """Return which server the APIService `name` belongs to; `registration` is None if it does not exist."""
+    if registration is None:
+        return Finding(name, Owner.FREE, "free")
+    if registration.service is None:
         state = "served by the API server itself, from a CustomResourceDefinition"
         advice = f"delete the CustomResourceDefinitions of its group, or leave it out: {_leave_out(name)}"
         return Finding(name, Owner.FOREIGN, state, advice)
-    where = f"Service {found.service}:{found.service.port}"
-    facts = f"{where}, {_availability(found)}, {found.trust.value}"
-    if (found.service.namespace, found.service.name) == (ours.namespace, ours.name):
+    where = f"Service {registration.service}:{registration.service.port}"
+    facts = f"{where}, {_availability(registration)}, {registration.trust.value}"
+    if (registration.service.namespace, registration.service.name) == (ours.namespace, ours.name):
         return Finding(name, Owner.OURS, f"ours ({facts})")
-    release = f", Helm release {found.release}" if found.release else ""
-    who = _identify(found)
-    return Finding(name, Owner.FOREIGN, f"{who} ({facts}{release})", _advice(name, who, found))
+    release = f", Helm release {registration.release}" if registration.release else ""
+    server = _identify(registration)
+    return Finding(name, Owner.FOREIGN, f"{server} ({facts}{release})", _advice(name, server, registration))
 
 
-def _availability(found: Registration) -> str:
-    if found.available == "True":
+def _availability(registration: Registration) -> str:
+    if registration.available == "True":
         return "available"
-    return f"not available ({found.reason or 'no condition Available yet'})"
+    return f"not available ({registration.reason or 'no condition Available yet'})"
 
 
-def _identify(found: Registration) -> str:
-    """Return the owner's name, as far as Service and labels tell it."""
-    assert found.service is not None
-    for text in (found.service.name, *(found.labels[label] for label in _LABELS if label in found.labels)):
+def _identify(registration: Registration) -> str:
+    """Return the name of the server, as far as Service and labels show it."""
+    assert registration.service is not None
+    for text in (
+        registration.service.name,
+        *(registration.labels[label] for label in _LABELS if label in registration.labels),
+    ):
         for part, owner in _KNOWN.items():
             if part in text.lower():
                 return owner
     return "an unknown server"
 
 
-def _advice(name: str, who: str, found: Registration) -> str:
-    if found.available != "True" and found.reason in _GONE:
-        return f"nothing serves it: if nobody needs it any more, kubectl delete apiservice {name}"
+def _advice(name: str, server: str, registration: Registration) -> str:
+    if registration.available != "True" and registration.reason in _GONE:
+        return f"nothing serves it: if it is not needed any more, kubectl delete apiservice {name}"
     _, _, group = name.partition(".")
-    move = f"move what reads external metrics off {who} first (one server only can have the group)"
-    if who == _KNOWN["prometheus-adapter"]:
+    move = f"move what reads external metrics off {server} first (one server only can have the group)"
+    if server == _KNOWN["prometheus-adapter"]:
         move = "switch it over as docs/guides/migrate-from-prometheus-adapter.md says in step 4"
     steps = {
-        "custom.metrics.k8s.io": "run both side by side and switch over as docs/guides/migrate-from-prometheus-adapter.md says",
+        "custom.metrics.k8s.io": "run both side by side and switch over as "
+        "docs/guides/migrate-from-prometheus-adapter.md says",
         "external.metrics.k8s.io": move,
-        "metrics.k8s.io": f"keep {who}, which is all that CPU and memory need, unless it is to be replaced",
+        "metrics.k8s.io": f"keep {server}, which is all that CPU and memory need, "
+        "unless it is to be replaced",
     }
     return f"{steps[group]}; or leave it out: {_leave_out(name)}"
 

@@ -1,7 +1,7 @@
-"""Durations as people write them in flags and files: Go's form (``1h30m``, ``1.5s``) and Prometheus' form (``1d12h``).
+"""Durations in flags and files: Go's form (``1h30m``, ``1.5s``) and Prometheus' form (``1d12h``).
 
-Texts become seconds and back. Both forms count in 64-bit units below the surface, nanoseconds and milliseconds, so that
-what upstream refuses as too long is refused here. The law is Go's ``time.ParseDuration`` and ``Duration.String``, and
+Go counts in 64-bit nanoseconds and Prometheus in 64-bit milliseconds, so that a duration which upstream
+refuses as too long is refused here. Mirrors Go's ``time.ParseDuration`` and ``Duration.String``, and
 ``ParseDuration`` of prometheus/common.
 """
 
@@ -38,7 +38,7 @@ _PROMETHEUS = re.compile("".join(f"(?:(?P<{unit}>[0-9]+){unit})?" for unit in _P
 
 
 def parse_go_duration(text: str) -> float:
-    """Return the seconds of a Go duration: an optional sign, then numbers with units ``ns us µs ms s m h``, or ``0``.
+    """Return the seconds of a Go duration: ``0``, or an optional sign and numbers with ``ns us µs ms s m h``.
 
     Raise ValueError with Go's own sentence.
     """
@@ -92,9 +92,10 @@ def format_go_duration(seconds: float) -> str:
 
 
 def parse_prometheus_duration(text: str) -> float:
-    """Return the seconds of a Prometheus duration: units ``y w d h m s ms``, each at most once, in this order, or ``0``.
+    """Return the seconds of a Prometheus duration: ``0``, or numbers with ``y w d h m s ms``.
 
-    A year is 365 days. Raise ValueError with the sentence of prometheus/common.
+    Each unit occurs at most once, in this order. A year is 365 days. Raise ValueError with the sentence of
+    prometheus/common.
     """
     if text == "0":
         return 0.0
@@ -112,13 +113,13 @@ def parse_prometheus_duration(text: str) -> float:
 
 
 def _natural(digits: str) -> int:
-    """Return the number; one too long for 64 bits becomes some other too large one, as `int` refuses very long texts."""
+    """Return the number. Beyond 64 bits any too large number: `int` refuses very long texts."""
     significant = digits.lstrip("0")
     return int(significant or "0") if len(significant) <= _DIGITS_LIMIT else _LIMIT + 1
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """Return the nanoseconds of the digits after the point, computed in floating point with the digits Go keeps."""
+    """Return the nanoseconds of the digits after the point, in floating point with as many digits as Go."""
     numerator, scale = 0, 1.0
     for digit in digits:
         if numerator > (_LIMIT - 1) // 10 or numerator * 10 + int(digit) > _LIMIT:
@@ -136,7 +137,7 @@ def _decimal(count: int, size: int) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return `text` in quotes as package time does, which writes every byte outside printable ASCII as a number."""
+    """Return `text` quoted as package time does: every byte outside printable ASCII becomes a number."""
     quoted = (
         f"\\{chr(byte)}" if byte in b'"\\' else chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
         for byte in text.encode("utf-8", "surrogateescape")

@@ -2,16 +2,17 @@
 
 `level` divides a room so that small demands are met before a large one gets more (max-min fairness).
 
-`Turns` does the same for items that share one budget, such as queries. A first-come, first-served queue gives each
-tenant as much of a budget as it asks for, so the one that asks for most makes all others wait. Here a turn goes to the
-namespace whose last turn is longest ago, within it to the owner whose last turn is longest ago, and takes one item. An
-owner without items is passed over, so no turn is lost. A namespace that asks for less than an equal share gets all it
-asks for, at most one round late, and the others divide the rest equally. The same holds for owners within a namespace.
-A namespace cannot get more by having more owners, nor an owner by having more items. An item with several owners waits
-once for each, and the first turn takes it for all, so sharing never makes an owner wait longer than asking alone would.
+`Turns` does the same for items that share one budget, such as queries. A first-come, first-served queue gives
+each tenant as much of a budget as it asks for, so the one that asks for most makes all others wait. Here a
+turn goes to the namespace whose last turn is longest ago, within it to the owner whose last turn is longest
+ago, and takes one item. An owner without items is passed over, so no turn is lost. A namespace that asks for
+less than an equal share gets all it asks for, at most one round late, and the others divide the rest equally.
+The same holds for owners within a namespace. A namespace cannot get more by having more owners, nor an owner
+by having more items. An item with several owners waits once for each, and the first turn takes it for all, so
+sharing never makes an owner wait longer than asking alone would.
 
-`Ledger` counts bytes within one budget. A namespace has at most a fixed part of it. Where many together exceed the
-budget, the namespace that holds most loses first, and in it the largest holder.
+`Ledger` counts bytes within one budget. A namespace has at most a fixed part of it. Where many together
+exceed the budget, the namespace that holds most loses first, and in it the largest holder.
 """
 
 import itertools
@@ -29,7 +30,8 @@ def level(demands: Collection[float], room: float) -> float:
     """
     if sum(demands) <= room:
         return math.inf
-    # Where the smallest demands are met, the others share the rest evenly; meeting one demand too many lowers the level.
+    # Where the smallest demands are met, the others share the rest evenly; meeting one demand too many lowers
+    # the level.
     met = itertools.accumulate(sorted(demands)[:-1], initial=0.0)
     return max((room - demand) / (len(demands) - count) for count, demand in enumerate(met))
 
@@ -38,13 +40,13 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Turns(Generic[Item]):
-    """The items that wait, each under its owners."""
+    """The pending items, each under its owners."""
 
     def __init__(self) -> None:
         self._namespaces: OrderedDict[str, OrderedDict[Hashable, OrderedDict[Item, None]]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many items wait, each counted once for each of its owners."""
+        """Return the number of pending items, each counted once for each of its owners."""
         return sum(len(items) for owners in self._namespaces.values() for items in owners.values())
 
     def __bool__(self) -> bool:
@@ -58,7 +60,7 @@ class Turns(Generic[Item]):
                     yield namespace, owner, item
 
     def add(self, namespace: str, owner: Hashable, item: Item) -> None:
-        """Have an item wait for a turn of an owner. A namespace or an owner that is new comes last."""
+        """Add an item that waits for a turn of an owner. A new namespace or owner comes last."""
         self._namespaces.setdefault(namespace, OrderedDict()).setdefault(owner, OrderedDict())[item] = None
 
     def discard(self, namespace: str, owner: Hashable, item: Item) -> None:
@@ -76,8 +78,8 @@ class Turns(Generic[Item]):
     def next(self, urgency: Callable[[Item], float] | None = None) -> tuple[str, Hashable, Item]:
         """Return the namespace and the owner whose turn it is, and the owner's most urgent item.
 
-        Without `urgency` that is its oldest. The turn is used: namespace and owner come last from now on. The item stays until it is discarded.
-        LookupError if nothing waits.
+        Without `urgency` that is its oldest item. This uses the turn: the namespace and the owner come last
+        now. The item stays until it is discarded. Raises LookupError if there are no items.
         """
         namespace, owners = _first(self._namespaces)
         owner, items = _first(owners)
@@ -100,7 +102,7 @@ Holder = TypeVar("Holder", bound=Hashable)
 
 
 class Loss(NamedTuple, Generic[Holder]):
-    """A holder that has to give way, and the reason as a sentence."""
+    """A holder to evict, and the reason as a sentence."""
 
     holder: Holder
     reason: str
@@ -118,7 +120,7 @@ class Ledger(Generic[Holder]):
         self.total = 0
 
     def put(self, namespace: str, holder: Holder, size: int) -> None:
-        """Note how many bytes a holder has now; 0 forgets the holder."""
+        """Set the bytes of a holder; 0 removes the holder."""
         held = self._held.setdefault(namespace, {})
         change = size - held.get(holder, 0)
         if size:
@@ -131,7 +133,7 @@ class Ledger(Generic[Holder]):
             del self._held[namespace], self._sums[namespace]
 
     def loss(self, namespace: str) -> Loss[Holder] | None:
-        """Return the holder that has to give way after a change in `namespace`, None while the budget is kept."""
+        """Return the holder to evict after a change in `namespace`, None while all is within the budget."""
         if self._sums.get(namespace, 0) > self._namespace_room:
             return Loss(
                 self._largest(namespace), self._sentence(f"of namespace {namespace}", self._namespace_room)

@@ -1,8 +1,8 @@
 """Numbers and text as Go's ``strconv`` reads and writes them.
 
-Sample values are texts that ``strconv.ParseFloat`` reads. Python's `float` reads more (blanks, digits of other scripts)
-and less (hexadecimal numbers), so it cannot decide what a number is. ``strconv.Quote`` is the spelling of text that
-PromQL matchers, ``%q`` and API messages share.
+Sample values are texts that ``strconv.ParseFloat`` reads. Python's `float` reads more (blanks, digits of
+other scripts) and less (hexadecimal numbers), so it cannot decide what a number is. ``strconv.Quote`` is the
+spelling of text that PromQL matchers, ``%q`` and API messages share.
 """
 
 import math
@@ -20,7 +20,7 @@ _SPECIAL = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE | re.ASCII)
 
 
 def parse_float(text: str) -> float:
-    """Return the number that Go reads from `text`; ValueError for what Go refuses, numbers out of range included.
+    """Return the number that Go reads from `text`; ValueError if Go refuses it, also as out of range.
 
     Underscores may separate digits. NaN has no sign, and infinities have any case.
     """

@@ -1,7 +1,6 @@
-"""Who asks, and what a review says: plain values between authentication, authorization and the API server's reviews.
+"""The identity of a caller and the verdict of an access review, as plain values.
 
-Not here: how a caller proves who it is (`server.auth.authentication`), and what it may do (`server.auth.authorization`). The law is
-``k8s.io/apiserver/pkg/authentication``: names, groups and their completion.
+Mirrors ``k8s.io/apiserver/pkg/authentication``: names, groups and their completion.
 """
 
 import functools
@@ -14,7 +13,7 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 MASTERS = "system:masters"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
-"""The key under `User.extra` that names the credential which was shown."""
+"""The key of `User.extra` that names the credential of the request."""
 
 Extra = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -30,7 +29,7 @@ class User:
 
     @functools.cached_property
     def spec(self) -> dict[str, object]:
-        """Return the caller's part of a SubjectAccessReview's spec; what is empty is left out, as Go does."""
+        """Return the caller's part of the spec of a SubjectAccessReview, without empty fields, as in Go."""
         extra = {key: list(values) for key, values in self.extra}
         spec = {"user": self.name, "uid": self.uid, "groups": list(self.groups), "extra": extra}
         return {name: value for name, value in spec.items() if value}
@@ -42,11 +41,11 @@ class User:
 
 
 ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
-"""Who shows no credentials at all."""
+"""A caller without credentials."""
 
 
 class AccessVerdict(NamedTuple):
-    """What an access review says. `denied` means that nobody else may allow it either; `reason` may be empty."""
+    """The result of an access review. `denied`: no other authorizer may allow it; `reason` may be empty."""
 
     allowed: bool
     denied: bool = False
@@ -59,9 +58,10 @@ def sort_extra(extra: Mapping[str, Iterable[str]]) -> Extra:
 
 
 def complete_groups(user: User) -> User:
-    """Add ``system:authenticated`` to whom an authenticator has named.
+    """Add ``system:authenticated`` to the groups of an authenticated user.
 
-    As upstream, not where that group or ``system:unauthenticated`` is there already, and not for ``system:anonymous``.
+    As upstream, a user that has that group or ``system:unauthenticated`` already, and ``system:anonymous``,
+    stay as they are.
     """
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user

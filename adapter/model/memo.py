@@ -22,20 +22,20 @@ def remember(room: int, weigh: Callable[[K], int]) -> Callable[[Callable[[K], V]
     """
 
     def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
-        kept: LRUCache[K, tuple[V, int]] = LRUCache(room, getsizeof=lambda entry: entry[1])
+        results: LRUCache[K, tuple[V, int]] = LRUCache(room, getsizeof=lambda result: result[1])
 
         @functools.wraps(function)
         def remembered(argument: K) -> V:
-            found = kept.get(argument)
-            if found is not None:
-                return found[0]
+            entry = results.get(argument)
+            if entry is not None:
+                return entry[0]
             result = function(argument)
             weight = weigh(argument)
             if weight <= room // 64:
-                kept[argument] = (result, weight)
+                results[argument] = (result, weight)
             return result
 
-        remembered.kept = kept  # type: ignore[attr-defined]  # for tests
+        remembered.kept = results  # type: ignore[attr-defined]  # for tests
         return remembered
 
     return decorate

@@ -1,7 +1,7 @@
-"""The values that travel from Prometheus to an API caller, and the questions that ask for them.
+"""The values that travel from Prometheus to an API caller, and the requests for them.
 
-What exists once per object is kept out of the garbage collector's sight (`gc=False`): looking through those of 10,000 pods would
-stop the event loop for tens of milliseconds.
+Types with an instance for each object are hidden from the garbage collector (`gc=False`): to traverse those
+of 10,000 pods would stop the event loop for tens of milliseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ class ObjectReference(msgspec.Struct, frozen=True, gc=False):
 
 
 HISTOGRAM: Final = float("nan")
-"""The value of a native histogram sample, which has no single number: this NaN, told from others by identity."""
+"""The value of a native histogram sample, which is no single number: this NaN, compared by identity."""
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
-    """One sample of an instant query: labels (with ``__name__`` if the engine sent it), value, time in epoch seconds.
+    """One sample of an instant query; `time` in epoch seconds.
 
-    The value may be NaN, infinite or `HISTOGRAM`: what that means is decided where samples become metric
-    values.
+    The labels include ``__name__`` if the engine sent it. The value may be NaN, infinite or `HISTOGRAM`: the
+    code that turns samples into metric values decides what that means.
     """
 
     labels: Mapping[str, str]
@@ -90,8 +90,8 @@ class ExternalValue(msgspec.Struct, frozen=True, gc=False):
 class CustomQuestion(NamedTuple):
     """A request to ``custom.metrics.k8s.io``.
 
-    `resource` is spelled as in the path (``pods``, ``deployments.apps``); `namespace` is None for root-scoped requests;
-    `name` is None when all objects that match `objects` are asked for.
+    `resource` is spelled as in the path (``pods``, ``deployments.apps``); `namespace` is None for root-scoped
+    requests; `name` is None in a request for all objects that match `objects`.
     """
 
     resource: str
@@ -113,8 +113,8 @@ class ExternalQuestion(NamedTuple):
 class ResourceQuestion(NamedTuple):
     """A request to ``metrics.k8s.io``.
 
-    `namespace` is None for nodes and for the pods of all namespaces; `name` is None when all objects are asked for that match
-    both `objects`, by their labels, and `fields`.
+    `namespace` is None for nodes and for the pods of all namespaces; `name` is None in a request for all
+    objects that match both `objects`, by their labels, and `fields`.
     """
 
     resource: Literal["pods", "nodes"]
@@ -125,10 +125,10 @@ class ResourceQuestion(NamedTuple):
 
 
 class CustomAnswer(NamedTuple):
-    """Values in the order of the objects, usable without asking again until `fresh_until` (monotonic seconds).
+    """Values in the order of the objects, fresh until `fresh_until` (monotonic seconds).
 
-    `fallbacks` are the names of the objects whose value is not what was to be had: overdue, or another source's, or the last answer of
-    one that fails. Such a value may be grown by and not shrunk by.
+    `fallbacks` names the objects with a substitute value: overdue, from another source, or the last value of
+    a source that fails. Such a value may cause a scale-up but no scale-down.
     """
 
     items: tuple[MetricValue, ...]
@@ -137,14 +137,14 @@ class CustomAnswer(NamedTuple):
 
 
 class ExternalAnswer(NamedTuple):
-    """Values in the order Prometheus sent them, usable without asking again until `fresh_until` (monotonic seconds)."""
+    """Values in the order of the response of Prometheus, fresh until `fresh_until` (monotonic seconds)."""
 
     items: tuple[ExternalValue, ...]
     fresh_until: float
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """What is used of both resources, in thousandths of a core and of a byte. There is no usage of one alone."""
+    """The usage of cpu and memory, in thousandths of a core and of a byte; never of one alone."""
 
     cpu: int
     memory: int
@@ -160,7 +160,8 @@ class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
 class ObjectUsage(msgspec.Struct, frozen=True, gc=False):
     """The usage of a pod or node at `time` (epoch seconds), the earliest of its samples.
 
-    `namespace` is "" for nodes. `usage` is the sum over `containers`, which are sorted by name; a node has none.
+    `namespace` is "" for nodes. `usage` is the sum over `containers`, which are sorted by name; a node has
+    none.
     """
 
     namespace: str
@@ -174,11 +175,11 @@ class ObjectUsage(msgspec.Struct, frozen=True, gc=False):
 class ResourceAnswer(NamedTuple):
     """Objects by namespace, then name; those without a whole usage are left out.
 
-    `window` is the time that a sample covers, in seconds; `made` when the answer was put together (epoch
-    seconds). Usable without asking again until `fresh_until` (monotonic seconds). `stands_in` says that some
-    of it is from before a failure, `partial` that some of it may lack a part of the data. `times` says for
-    each object, by name, when the oldest sample behind its usage was taken (epoch seconds), None where that
-    was not asked for or cannot be.
+    `window` is the time that a sample covers, in seconds; `made` when the answer was built (epoch
+    seconds). Fresh until `fresh_until` (monotonic seconds). `stands_in` says that a part of
+    it is from before a failure, `partial` that data may be missing. `times` says for
+    each object, by name, when the oldest sample behind its usage was taken (epoch seconds), None if that is
+    not available.
     """
 
     items: tuple[ObjectUsage, ...]
@@ -199,11 +200,11 @@ class CustomMetricInfo(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class MetricsProvider(Protocol):
-    """Who answers questions. Errors meant for callers are `errors.StatusError`; all others become a bare 500."""
+    """Answers the requests of callers. A `StatusError` is for them; any other error becomes a bare 500."""
 
     @property
     def generation(self) -> int:
-        """Return a number that changes whenever what there is to ask for has changed."""
+        """Return a number that changes whenever the available metrics change."""
         ...
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
@@ -215,7 +216,7 @@ class MetricsProvider(Protocol):
         ...
 
     def canonical_resource(self, resource: str) -> str | None:
-        """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
+        """Return the ``plural.group`` of a resource that is spelled as in a path, None for an unknown one."""
         ...
 
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:

@@ -10,9 +10,10 @@ _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def milli_from_float(value: float) -> int:
-    """Return thousandths of `value`: multiplied in 64-bit floating point, then truncated toward zero, as upstream does.
+    """Return `value` in thousandths: multiplied in 64-bit floats, then truncated toward zero, as upstream.
 
-    64.1 gives 64099 and 0.0009 gives 0. Raises OverflowError for NaN, infinities and what 64 bits of thousandths cannot hold.
+    64.1 gives 64099 and 0.0009 gives 0. Raises OverflowError for NaN, infinities and values whose thousandths
+    64 bits cannot hold.
     """
     milli = value * 1000
     if not -MILLI_LIMIT < milli < MILLI_LIMIT:  # also false for NaN
@@ -31,14 +32,14 @@ def format_milli(milli: int) -> str:
     while milli % 10 == 0:
         milli //= 10
         exponent += 1
-    kept = exponent - exponent % 3
-    return f"{milli * 10 ** (exponent - kept)}{_SUFFIXES[kept]}"
+    power = exponent - exponent % 3
+    return f"{milli * 10 ** (exponent - power)}{_SUFFIXES[power]}"
 
 
 def format_binary(milli: int) -> str:
-    """Return the canonical text of bytes, given in thousandths, as apimachinery's BinarySI form: `100Mi`, `8Gi`, `2000`.
+    """Return thousandths of bytes as the canonical text of the BinarySI form: `100Mi`, `8Gi`, `2000`.
 
-    Below 1024 bytes, and where they are not whole, that form is the decimal one: `1k`, `1500500m`.
+    Below 1024 bytes, and for a fraction of a byte, that form is the decimal one: `1k`, `1500500m`.
     """
     number, fraction = divmod(milli, 1000)
     if fraction or -1024 < number < 1024:

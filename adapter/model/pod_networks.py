@@ -51,10 +51,10 @@ class PodNetworks:
             if address.scope_id is not None:
                 raise ValueError(f"not the address of a pod: {address} has a zone")
             address = address.ipv4_mapped or address
-        every = (address, *_embedded(address))
-        if any(map(_is_refused, every)):
+        forms = (address, *_embedded(address))
+        if any(map(_is_refused, forms)):
             raise ValueError(f"not the address of a pod: {address}")
-        if any(each.is_loopback for each in every):
+        if any(form.is_loopback for form in forms):
             if not any(network.is_loopback and address in network for network in self.networks):
                 raise ValueError(f"not the address of a pod: {address} is a loopback address")
         elif self.networks and not any(address in network for network in self.networks):
@@ -87,9 +87,9 @@ def _embedded(address: _Address) -> list[ipaddress.IPv4Address]:
     """Return the IPv4 addresses that an IPv6 address stands for where it is translated or tunnelled."""
     if not isinstance(address, ipaddress.IPv6Address):
         return []
-    found = [address.sixtofour] if address.sixtofour is not None else []
+    embedded = [address.sixtofour] if address.sixtofour is not None else []
     if address.teredo is not None:
-        found.append(address.teredo[1])
+        embedded.append(address.teredo[1])
     if address in _NAT64 or (address in _COMPATIBLE and not address.is_loopback):
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return found
+        embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return embedded

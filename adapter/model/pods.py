@@ -1,6 +1,7 @@
-"""Pods as the autoscaler sees them: decoded slim, then flattened once to the facts that decisions read.
+"""Pods as the autoscaler sees them: decoded without unused fields, then flattened to the facts of decisions.
 
-`Pod` is the API object without what nobody here reads; `facts_of` turns it into `PodFacts`. What the facts mean is `autoscaler.decide.readiness`'.
+`Pod` is the API object without the fields that are not read; `facts_of` turns it into `PodFacts`. What the
+facts mean is decided in `autoscaler.decide.readiness`.
 """
 
 from collections.abc import Mapping
@@ -13,17 +14,17 @@ from adapter.model.timestamps import NEVER, Instant
 
 Requests = Mapping[str, Quantity]
 
-_NOTHING: Mapping[str, str] = {}
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class ResourceRequirements(Struct, frozen=True):
-    """What a container or a pod asks for."""
+    """The requests of a container or a pod."""
 
     requests: Requests | None = None
 
 
 class Container(Struct, frozen=True):
-    """A container of a pod; among the init containers a `restart_policy` of Always makes it a sidecar that stays."""
+    """A container of a pod. An init container with the `restart_policy` Always is a sidecar."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -31,8 +32,6 @@ class Container(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """What a pod is made of."""
-
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
     resources: ResourceRequirements | None = None
@@ -40,24 +39,18 @@ class PodSpec(Struct, frozen=True):
 
 
 class PodCondition(Struct, frozen=True):
-    """One condition of a pod."""
-
     type: str = ""
     status: str = ""
     last_transition_time: Instant | None = None
 
 
 class PodStatus(Struct, frozen=True):
-    """How a pod is doing."""
-
     phase: str = ""
     start_time: Instant | None = None
     conditions: tuple[PodCondition, ...] | None = None
 
 
 class PodMeta(Struct, frozen=True):
-    """What a pod is called."""
-
     name: str = ""
     namespace: str = ""
     labels: Mapping[str, str] | None = None
@@ -65,7 +58,7 @@ class PodMeta(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """A pod as the API serves it, without the rest."""
+    """A pod of the API, without the fields that are not read."""
 
     metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
@@ -75,13 +68,13 @@ class Pod(Struct, frozen=True):
 class PodFacts(msgspec.Struct, frozen=True):
     """One pod, flattened.
 
-    `started` is None before the kubelet has seen it. `ready` is the status of its Ready condition, None without one, and
-    `ready_since` when that last changed. `pod_requests` are those of the pod as a whole.
+    `started` is None before the kubelet has seen it. `ready` is the status of its Ready condition, None
+    without one, and `ready_since` when that last changed. `pod_requests` are those of the pod as a whole.
     """
 
     name: str
     phase: str = "Running"
-    labels: Mapping[str, str] = _NOTHING
+    labels: Mapping[str, str] = _NO_LABELS
     deleting: bool = False
     started: int | None = None
     ready: str | None = None
@@ -93,7 +86,7 @@ class PodFacts(msgspec.Struct, frozen=True):
 
     @property
     def running_and_ready(self) -> bool:
-        """Whether it serves, as far as readiness tells; a terminating pod may."""
+        """Whether the pod runs and is ready; a terminating pod may be."""
         return self.phase == "Running" and self.ready == "True"
 
 
@@ -108,7 +101,7 @@ def facts_of(pod: Pod) -> PodFacts:
     return PodFacts(
         meta.name,
         status.phase,
-        meta.labels or _NOTHING,
+        meta.labels or _NO_LABELS,
         meta.deletion_timestamp is not None,
         status.start_time,
         ready,

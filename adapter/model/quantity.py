@@ -1,7 +1,8 @@
-"""Kubernetes quantities read from text: parsed exactly, in thousandths as the autoscaler counts, written canonically.
+"""Kubernetes quantities: parsed exactly, counted in thousandths as the autoscaler does, written canonically.
 
-Here is what `quantity` does not need for numbers of our own: the grammar, the two internal forms and their rounding. The law is
-``k8s.io/apimachinery/pkg/api/resource``: what overflows there overflows here, to the same number.
+`milli` covers the numbers that we produce; this module has the grammar, the two internal forms and their
+rounding. Mirrors ``k8s.io/apimachinery/pkg/api/resource``: what overflows there overflows here, to the same
+number.
 """
 
 import math
@@ -10,8 +11,8 @@ from enum import Enum
 from functools import lru_cache
 
 
-class Form(Enum):
-    """How a quantity was spelled, and so how it is written again."""
+class Format(Enum):
+    """How a quantity was spelled, which determines how it is written."""
 
     DECIMAL_SI = "DecimalSI"
     DECIMAL_EXPONENT = "DecimalExponent"
@@ -25,12 +26,12 @@ _DIGITS = 18
 """More decimal digits than these make a number big, whatever its value."""
 
 _LENGTH = 500
-"""Longer texts are no quantities. Upstream has no limit; a number of this length says nothing to anyone."""
+"""Longer texts are refused. Upstream has no limit, but no real quantity is that long."""
 
 _ONE_STEP = frozenset({1, 2, 3, 6, 9})
 
 _ZEROS = 1000
-"""Powers of ten from here on are not written out: the 64 bits that are left of such a number are all zero."""
+"""Larger powers of ten are not computed: the lowest 64 bits of such a number are all zero."""
 
 _TOKENS = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)", re.ASCII)
 _EXPONENT = re.compile(r"[eE][+-]?[0-9]+", re.ASCII)
@@ -45,16 +46,17 @@ _WRONG_SUFFIX = "unable to parse quantity's suffix"
 
 
 class Quantity:
-    """A number with the memory of its spelling: ``unscaled`` times ten to the power of ``scale``; never changed once made.
+    """An immutable number that remembers its spelling: ``unscaled`` times ten to the power of ``scale``.
 
-    `big` says which of upstream's two internal forms holds it; they round differently. `milli` are its thousandths in 64 bits as
-    ``MilliValue`` gives them. Two quantities are equal when their numbers are, however spelled.
+    `big` says which of upstream's two internal forms holds it; they round differently. `milli` is the number
+    of thousandths in 64 bits, as of ``MilliValue``. Quantities with the same number are equal, however
+    spelled.
     """
 
     __slots__ = ("big", "form", "milli", "scale", "unscaled")
 
     def __init__(
-        self, unscaled: int, scale: int = 0, form: Form = Form.DECIMAL_SI, *, big: bool = False
+        self, unscaled: int, scale: int = 0, form: Format = Format.DECIMAL_SI, *, big: bool = False
     ) -> None:
         self.unscaled = unscaled
         self.scale = scale
@@ -70,21 +72,21 @@ class Quantity:
     def __str__(self) -> str:
         """Return the canonical text, as ``CanonicalizeBytes``.
 
-        No fraction, the largest suffix that loses nothing. BinarySI falls back to decimal below 1024 and for what is not whole. Powers
-        without a suffix (beyond exa, or finer than nano) are left out, as upstream does.
+        No fraction, and the largest suffix that is exact. BinarySI falls back to decimal below 1024 and for
+        fractions. Powers without a suffix (beyond exa, or finer than nano) are left out, as upstream does.
         """
         if not self.unscaled:
             return "0"
         number, power = _without_factors(self.unscaled, 10)
         power += self.scale
-        if self.form is Form.BINARY_SI and power >= 0 and not -1024 < (whole := number * 10**power) < 1024:
+        if self.form is Format.BINARY_SI and power >= 0 and not -1024 < (whole := number * 10**power) < 1024:
             number, power = _without_factors(whole, 1024)
             return f"{number}{_BINARY_SUFFIXES[power] if power < len(_BINARY_SUFFIXES) else ''}"
-        kept = power - power % 3
-        number *= 10 ** (power - kept)
-        if self.form is Form.DECIMAL_EXPONENT:
-            return f"{number}e{kept}" if kept else str(number)
-        return f"{number}{_DECIMAL_SUFFIXES.get(kept, '')}"
+        exponent = power - power % 3
+        number *= 10 ** (power - exponent)
+        if self.form is Format.DECIMAL_EXPONENT:
+            return f"{number}e{exponent}" if exponent else str(number)
+        return f"{number}{_DECIMAL_SUFFIXES.get(exponent, '')}"
 
     def __repr__(self) -> str:
         return f"Quantity({str(self)!r})"
@@ -100,7 +102,7 @@ class Quantity:
         return _compare(self, other) < 0
 
     def __add__(self, other: "Quantity") -> "Quantity":
-        """Return the sum as ``Quantity.Add`` makes it: in int form while 64 bits hold it, else in big form."""
+        """Return the sum as ``Quantity.Add``: in int form while 64 bits hold it, else in big form."""
         form = self.form if self.unscaled else other.form
         if not (self.big or other.big):
             if not other.unscaled:
@@ -115,7 +117,7 @@ class Quantity:
         return Quantity(_at_scale(self, scale) + _at_scale(other, scale), scale, form, big=True)
 
     def approximate(self) -> float:
-        """Return the canonical text's number times a power of ten, in doubles: what upstream takes a tolerance for.
+        """Return the canonical number times a power of ten in doubles, as upstream for tolerances.
 
         ``0.35`` is stored as ``350m`` and gives 350 * 0.001, which is not the double next to 0.35.
         """
@@ -129,7 +131,8 @@ class Quantity:
 def parse_quantity(text: str) -> Quantity:
     """Return the quantity that `text` spells. Raise ValueError with upstream's sentence.
 
-    Every spelling that upstream takes is taken, the odd ones included: ``.5``, ``5.``, ``+5``, ``1e3``, a sign or a point alone (0).
+    All spellings of upstream are accepted, also ``.5``, ``5.``, ``+5``, ``1e3``, and a sign or a point alone
+    (0).
     """
     if len(text) > _LENGTH:
         raise ValueError(f"quantities have at most {_LENGTH} characters")
@@ -143,7 +146,7 @@ def _parse(text: str) -> Quantity:
     sign, whole, fraction, suffix = match.groups(default="")
     power, form = _read_suffix(suffix)
     digits = whole.lstrip("0") or "0"
-    if form is Form.BINARY_SI:
+    if form is Format.BINARY_SI:
         room = -1 if fraction else 15 - len(digits) - power * 3 // 10 - 1
         scale, factor = -len(fraction), 1 << power
     else:
@@ -158,21 +161,21 @@ def _parse(text: str) -> Quantity:
     return Quantity(negative * number, scale, form, big=True)
 
 
-def from_milli(milli: int, form: Form = Form.DECIMAL_SI) -> Quantity:
-    """Return a quantity of `milli` thousandths, which are 64 bits: the form in which a status carries what was measured."""
+def from_milli(milli: int, form: Format = Format.DECIMAL_SI) -> Quantity:
+    """Return a quantity of `milli` thousandths (64 bits), the form of the measured values of a status."""
     return Quantity(milli, -3, form)
 
 
 def read(text: str) -> Quantity:
-    """Return `parse_quantity` of a text as an API object carries it, blanks around it ignored.
+    """Return `parse_quantity` of a text of an API object without the blanks around it.
 
-    Results of texts of usual length are remembered, because they recur.
+    Results of texts of usual length are cached, because they recur.
     """
     return _read(text) if len(text) <= REMEMBERED_LENGTH else parse_quantity(text.strip())
 
 
 REMEMBERED_LENGTH = 32
-"""Characters of a text whose result may be remembered: the writer of a text chooses its length."""
+"""Characters of a text whose result may be cached: the author of an object chooses the length."""
 
 
 @lru_cache(maxsize=65536)
@@ -180,18 +183,18 @@ def _read(text: str) -> Quantity:
     return parse_quantity(text.strip())
 
 
-def _read_suffix(suffix: str) -> tuple[int, Form]:
+def _read_suffix(suffix: str) -> tuple[int, Format]:
     if suffix in _DECIMAL_POWERS:
-        return _DECIMAL_POWERS[suffix], Form.DECIMAL_SI
+        return _DECIMAL_POWERS[suffix], Format.DECIMAL_SI
     if suffix in _BINARY_POWERS:
-        return _BINARY_POWERS[suffix], Form.BINARY_SI
+        return _BINARY_POWERS[suffix], Format.BINARY_SI
     if not _EXPONENT.fullmatch(suffix) or not _fits(power := int(suffix[1:])):
         raise ValueError(_WRONG_SUFFIX)
-    return (power + 2**31) % 2**32 - 2**31, Form.DECIMAL_EXPONENT  # upstream keeps 32 bits of it
+    return (power + 2**31) % 2**32 - 2**31, Format.DECIMAL_EXPONENT  # upstream keeps 32 bits of it
 
 
-def _rounded(number: int, scale: int, form: Form) -> tuple[int, int, Form]:
-    """Return a magnitude as the big form keeps it: nine decimals, what is finer rounded away from zero; BinarySI ends at 2^63-1."""
+def _rounded(number: int, scale: int, form: Format) -> tuple[int, int, Format]:
+    """Return a magnitude in the big form: nine decimals, rounded away from zero; BinarySI ends at 2^63-1."""
     if not number:
         return 0, max(scale, -_ZEROS), form  # not rounded: it lends its decimals to sums
     excess = -_NANO - scale
@@ -201,18 +204,19 @@ def _rounded(number: int, scale: int, form: Form) -> tuple[int, int, Form]:
     else:
         number *= 10 ** min(-excess, _ZEROS)
     scale = max(-_NANO, scale - _ZEROS)
-    if form is Form.BINARY_SI:
+    if form is Format.BINARY_SI:
         if number > _MAX * 10**_NANO:
             return _MAX, 0, form
         if number < 10**_NANO:
-            form = Form.DECIMAL_SI
+            form = Format.DECIMAL_SI
     return number, scale, form
 
 
 def _int_milli(unscaled: int, scale: int) -> int:
     """Return ``AsScaledInt64`` at thousandths: rounded away from zero.
 
-    What 64 bits do not hold is 0, but wraps around where upstream multiplies in one step (by ten to the power of 1, 2, 3, 6 or 9).
+    What 64 bits do not hold is 0, but wraps around where upstream multiplies in one step (by ten to the power
+    of 1, 2, 3, 6 or 9).
     """
     if scale >= -3:
         milli = unscaled * _ten(min(scale + 3, _DIGITS + 1))
@@ -270,7 +274,7 @@ def _without_factors(number: int, base: int) -> tuple[int, int]:
 
 
 def _compare(left: Quantity, right: Quantity) -> int:
-    """Return -1, 0 or 1. Numbers of different sign or length are told apart without writing their zeros out."""
+    """Return -1, 0 or 1. Numbers of different sign or length are compared without their zeros."""
     mine: tuple[int, ...] = _magnitude(left)
     its: tuple[int, ...] = _magnitude(right)
     if mine == its:
@@ -280,6 +284,6 @@ def _compare(left: Quantity, right: Quantity) -> int:
 
 
 def _magnitude(quantity: Quantity) -> tuple[int, int]:
-    """Return sign and signed number of digits before the point: a coarse order that agrees with the fine one."""
+    """Return sign and signed number of digits before the point: a coarse order of the numbers."""
     digits = len(str(abs(quantity.unscaled))) + quantity.scale if quantity.unscaled else 0
     return quantity.sign, quantity.sign * digits

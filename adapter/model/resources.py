@@ -1,11 +1,8 @@
-"""The REST mapper as a value: which kind of object a written resource name means in this cluster.
+"""The REST mapper as a value: which kind of object a resource name means in this cluster.
 
-What lives here: look-up by plural or singular name, the order of precedence among groups and versions, and a small
-built-in catalogue for work without a cluster. Not here: reading discovery documents (`kubernetes.client`) and the
-mapping between series labels and resources (`rules`).
-
-The law: look-ups give what client-go's discovery REST mapper gives on the same documents. A catalogue never changes; a
-refresh makes a new one.
+It looks up plural and singular names in the order of precedence of groups and versions, with the results of
+client-go's discovery REST mapper for the same documents. A catalogue is immutable; a refresh makes a new one.
+A small built-in catalogue serves work without a cluster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +14,8 @@ from adapter.model.metrics import GroupResource
 class APIResource(NamedTuple):
     """One resource of one group and version, as discovery states it.
 
-    `group` is "" for core, `plural` and `singular` are lower case, `preferred` tells whether `version` is the group's
-    preferred one.
+    `group` is "" for core, `plural` and `singular` are lower case, `preferred` says whether `version` is the
+    preferred one of the group.
     """
 
     group: str
@@ -32,20 +29,21 @@ class APIResource(NamedTuple):
 
     @property
     def group_resource(self) -> GroupResource:
-        """Return what names the resource whatever its version."""
+        """Return the name of the resource without its version."""
         return GroupResource(self.group, self.plural)
 
     @property
     def api_version(self) -> str:
-        """Return group and version as an object's ``apiVersion`` has them: ``v1``, ``apps/v1``."""
+        """Return the ``apiVersion`` of its objects: ``v1``, ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Catalogue:
     """The resources of a cluster, in order of precedence.
 
-    Precedence is that of client-go's ``NewDiscoveryRESTMapper``: core ``v1`` first, then group by group in discovery
-    order, in each group the preferred version before the others. Sub-resources (``pods/status``) are left out.
+    The precedence is that of client-go's ``NewDiscoveryRESTMapper``: core ``v1`` first, then the groups in
+    discovery order, in each group the preferred version before the others. Subresources (``pods/status``) are
+    left out.
     """
 
     __slots__ = ("_by_group_resource", "_by_text", "_resources")
@@ -60,8 +58,8 @@ class Catalogue:
             is_core = not resource.group and resource.version == "v1"
             return (not is_core, order[resource.group], not resource.preferred)
 
-        kept = (resource for resource in resources if "/" not in resource.plural)
-        self._resources = tuple(sorted(kept, key=precedence))
+        whole = (resource for resource in resources if "/" not in resource.plural)
+        self._resources = tuple(sorted(whole, key=precedence))
         self._by_text: dict[str, list[APIResource]] = {}
         self._by_group_resource: dict[GroupResource, APIResource] = {}
         for resource in self._resources:
@@ -84,9 +82,9 @@ class Catalogue:
     def lookup(self, text: str, group: str | None = None) -> APIResource | None:
         """Return the resource that `text` means, or None.
 
-        `text` is a plural or singular name in any case; short names mean nothing. A `group` is taken as it is written:
-        groups equal to it come first, and only without one those that start with it (``storage`` finds
-        ``storage.k8s.io``). None and "" both ask in all groups, so core cannot be asked for alone.
+        `text` is a plural or singular name in any case; short names are unknown. `group` is case-sensitive:
+        an equal group comes first, and without one any group that starts with it (``storage`` finds
+        ``storage.k8s.io``). None and "" both mean all groups, so that core alone cannot be searched.
         """
         candidates = self._by_text.get(text.lower(), ())
         if not group:
@@ -96,14 +94,14 @@ class Catalogue:
         return next(equal, None) or next(starting, None)
 
     def find(self, group_resource: GroupResource) -> APIResource | None:
-        """Return the resource of exactly this group and plural name, in the version that takes precedence, or None."""
+        """Return the resource of this group and plural name in the version that takes precedence, or None."""
         return self._by_group_resource.get(group_resource)
 
     def singular(self, group_resource: GroupResource) -> str:
-        """Return the singular name, as client-go's ``ResourceSingularizer``: by the plural alone, whatever the group.
+        """Return the singular name by the plural alone, as client-go's ``ResourceSingularizer``.
 
-        Of several groups with one plural the first says it: ``pods`` of ``metrics.k8s.io`` is ``pod``, as in core. KeyError for a
-        resource that `find` does not find.
+        The first of several groups with the plural determines it: ``pods`` of ``metrics.k8s.io`` is ``pod``,
+        as in core. Raises KeyError for a resource that `find` does not find.
         """
         plural = self._by_group_resource[group_resource].plural
         return next(resource.singular for resource in self._by_text[plural] if resource.plural == plural)
@@ -127,7 +125,7 @@ def _build_builtin(
     ]
 
 
-#: The built-in kinds of a current cluster that series speak of. Used where no cluster can be asked.
+# The built-in kinds of a current cluster that series describe, for work without a cluster.
 BUILTIN = Catalogue(
     [
         *_build_builtin(

@@ -1,15 +1,15 @@
-"""Which autoscalers a process answers for when several share them: the setting ``--shard i/n``, as a value.
+"""Sharding: which autoscalers a process scales if several processes share them, by the flag ``--shard i/n``.
 
-The law: every autoscaler belongs to exactly one of the n shards, told by its namespace and name alone, the same in every process and
-version. Who leads a shard is the Lease's affair (`kubernetes.leader.election`). Leases of different n know nothing of each other: a
-change of n needs every process of the old n gone first.
+Every autoscaler belongs to exactly one of the n shards, by a hash of its namespace and name that is the same
+in every process and version. Each shard has a leader and a Lease of its own (`kubernetes.leader.election`).
+Leases of different n do not exclude each other: a change of n needs every process of the old n stopped first.
 """
 
 import hashlib
 from typing import NamedTuple
 
 LIMIT = 1000
-"""The most shards that are believed; more would be a slip of the keyboard."""
+"""Maximum shard count; larger values are rejected as typos."""
 
 
 class Shard(NamedTuple):
@@ -19,14 +19,14 @@ class Shard(NamedTuple):
     total: int = 1
 
     def owns(self, namespace: str, name: str) -> bool:
-        """Tell whether the autoscaler NAMESPACE/NAME belongs to this shard."""
+        """Return whether the autoscaler NAMESPACE/NAME belongs to this shard."""
         if self.total == 1:
             return True
         digest = hashlib.blake2b(f"{namespace}/{name}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) % self.total == self.number - 1
 
     def lease_name(self, name: str) -> str:
-        """Return the name of the shard's Lease: `name` itself where there is only one shard."""
+        """Return the name of the shard's Lease: `name` itself if there is only one shard."""
         return name if self.total == 1 else f"{name}-{self.number}-of-{self.total}"
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ WHOLE = Shard()
 
 
 def parse_shard(text: str) -> Shard:
-    """Return the shard that a text such as ``2/3`` names; ValueError with what was expected otherwise."""
+    """Return the shard that a text such as ``2/3`` names; else ValueError with what was expected."""
     number, slash, count = text.partition("/")
     digits = all(part.isascii() and part.isdigit() and len(part) <= 4 for part in (number, count))
     if not slash or not digits or not 1 <= int(number) <= int(count) <= LIMIT:

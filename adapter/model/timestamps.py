@@ -1,7 +1,8 @@
-"""Points in time and stretches of it as whole nanoseconds, read from API text.
+"""Instants and durations in whole nanoseconds, read from API text.
 
-Nanoseconds since 1970 and no floats, because rules ask whether one instant is strictly after another: 15.000 s ago and 14.999 s ago
-are different answers. The law is Go's ``time.RFC3339`` and ``time.ParseDuration`` as apimachinery's Time and Duration use them.
+Integers and not floats, because rules compare instants strictly: 15.000 s ago and 14.999 s ago give different
+decisions. Mirrors Go's ``time.RFC3339`` and ``time.ParseDuration`` as apimachinery's Time and Duration use
+them.
 """
 
 import datetime as dt
@@ -26,7 +27,7 @@ class Instant(int):
 
 
 class FineInstant(Instant):
-    """An instant that is written to the nanosecond, where whole seconds are too coarse."""
+    """An instant that is written with nanoseconds."""
 
     __slots__ = ()
 
@@ -38,16 +39,16 @@ class Span(int):
 
 
 NEVER = Instant((dt.date(1, 1, 1).toordinal() - _EPOCH) * 86_400 * SECOND)
-"""Go's zero time, 0001-01-01T00:00:00Z, which an absent time is where it is compared."""
+"""Go's zero time, 0001-01-01T00:00:00Z, the value of an absent time in comparisons."""
 
 
-_REMEMBERED_LENGTH = 64
-"""Characters of a text whose result may be remembered: its writer chooses the length."""
+_CACHED_LENGTH = 64
+"""Characters of a text whose result may be cached: the author of an object chooses the length."""
 
 
 def read_instant(text: str) -> Instant:
-    """Return the instant of an RFC 3339 text with or without fraction; ValueError with a sentence otherwise."""
-    return _read_instant(text) if len(text) <= _REMEMBERED_LENGTH else Instant(read_nanoseconds(text))
+    """Return the instant of an RFC 3339 text with or without fraction; else ValueError with a sentence."""
+    return _read_instant(text) if len(text) <= _CACHED_LENGTH else Instant(read_nanoseconds(text))
 
 
 @lru_cache(maxsize=65536)
@@ -56,7 +57,7 @@ def _read_instant(text: str) -> Instant:
 
 
 def read_nanoseconds(text: str) -> int:
-    """Return what `read_instant` does as a plain integer, which unlike an `Instant` costs the garbage collector nothing."""
+    """Return the instant as a plain integer, which the garbage collector does not track."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"{quote(text)} is no RFC 3339 time such as 2026-01-31T12:00:00.5Z")
@@ -75,7 +76,7 @@ def read_nanoseconds(text: str) -> int:
 
 def read_span(text: str) -> Span:
     """Return the length of a Go duration such as ``17.068s``; ValueError with Go's sentence otherwise."""
-    return _read_span(text) if len(text) <= _REMEMBERED_LENGTH else _parse_span(text)
+    return _read_span(text) if len(text) <= _CACHED_LENGTH else _parse_span(text)
 
 
 @lru_cache(maxsize=4096)
@@ -88,12 +89,12 @@ def _parse_span(text: str) -> Span:
 
 
 def span_of(seconds: float) -> Span:
-    """Return a number of seconds, which is finite, as nanoseconds."""
+    """Return a finite number of seconds as nanoseconds."""
     return Span(round(seconds * SECOND))
 
 
 def write_instant(instant: int) -> str:
-    """Return an instant as API objects carry it: RFC 3339 in UTC, whole seconds, what is finer cut off."""
+    """Return an instant as in API objects: RFC 3339 in UTC, truncated to whole seconds."""
     days, seconds = divmod(instant // SECOND, 86_400)
     day = dt.date.fromordinal(days + _EPOCH)
     minutes, second = divmod(seconds, 60)

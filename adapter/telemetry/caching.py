@@ -33,7 +33,7 @@ class BoundedCache(LRUCache[K, V]):
 
 
 class ExpiringCache(TLRUCache[K, tuple[V, float]]):
-    """The same for values that expire: each comes with the time, in monotonic seconds, from which it is gone."""
+    """A bounded cache of values that expire: an entry is a value and its expiry in monotonic seconds."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ExpiringCache(TLRUCache[K, tuple[V, float]]):
         weigh: Callable[[tuple[V, float]], float],
         timer: Callable[[], float],
     ) -> None:
-        super().__init__(room, ttu=lambda _, kept, __: kept[1], timer=timer, getsizeof=weigh)
+        super().__init__(room, ttu=lambda _, entry, __: entry[1], timer=timer, getsizeof=weigh)
         self._evictions = None if monitoring is None else monitoring.watch_cache(name, self)
 
     def popitem(self) -> tuple[K, tuple[V, float]]:

@@ -14,13 +14,14 @@ _SAMPLES_AT_ONCE = 50
 def render(registry: prometheus_client.CollectorRegistry, bare_counters: Collection[str]) -> Iterator[bytes]:
     """Yield the exposition of a registry in pieces of at most 50 samples, about a millisecond each.
 
-    `bare_counters` names the counters that API servers expose without the suffix ``_total``, which prometheus_client insists on.
+    `bare_counters` names the counters that API servers expose without the suffix ``_total``, which
+    prometheus_client always adds.
     """
     for family in _families(registry, bare_counters):
         samples = family.samples
         for start in range(0, max(len(samples), 1), _SAMPLES_AT_ONCE):
             family.samples = samples[start : start + _SAMPLES_AT_ONCE]
-            text = prometheus_client.generate_latest(_Piece(family))
+            text = prometheus_client.generate_latest(_FamilyCollector(family))
             # only the first piece of a family has the lines HELP and TYPE
             yield text if start == 0 else text.split(b"\n", 2)[2]
 
@@ -37,7 +38,7 @@ def _families(
         yield family
 
 
-class _Piece(Collector):
+class _FamilyCollector(Collector):
     """One family in the form that `generate_latest` takes."""
 
     def __init__(self, family: Family) -> None:

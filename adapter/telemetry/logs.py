@@ -12,7 +12,7 @@ TRACE = 5
 
 
 def facts(**values: object) -> dict[str, dict[str, object]]:
-    """Return the `extra` of a log call: ``log.info("series read", extra=facts(series=12, selector=text))``."""
+    """Return the `extra` of a log call: ``log.info("series read", extra=facts(series=12))``."""
     return {"facts": values}
 
 
@@ -22,9 +22,10 @@ def format_time(seconds: float) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """One line for each record: time, level, logger, message, facts as ``key=value``. A traceback follows on its own lines.
+    """One line for each record: time, level, logger, message, facts as ``key=value``, then any traceback.
 
-    A value with blanks, quotes, an equals sign or control characters is quoted as JSON, so that foreign text cannot fake a line.
+    A value with blanks, quotes, an equals sign or control characters is quoted as JSON, so that foreign text
+    cannot forge a line.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -35,7 +36,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JSONFormatter(logging.Formatter):
-    """One JSON object for each record: ``time``, ``level``, ``logger``, ``message``, ``exception`` and ``facts``."""
+    """One JSON object a record: ``time``, ``level``, ``logger``, ``message``, ``exception`` and ``facts``."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -67,7 +68,7 @@ def configure_logging(verbosity: int, *, as_json: bool = False, stream: TextIO |
     handler = _OwnHandler(stream or sys.stderr)
     handler.setFormatter(JSONFormatter() if as_json else TextFormatter())
     root = logging.getLogger()
-    root.handlers = [each for each in root.handlers if not isinstance(each, _OwnHandler)]
+    root.handlers = [other for other in root.handlers if not isinstance(other, _OwnHandler)]
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("adapter").setLevel(level_of(verbosity))

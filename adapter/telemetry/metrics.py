@@ -1,8 +1,8 @@
 """The metrics that Fastpath exposes about itself, one declaration for each.
 
-A metric is declared as an attribute of `Monitoring`; documentation and tests read the same declarations through `METRICS`.
-Names carry their unit, and label values are bounded: by the declaration, or by the kinds and groups of the cluster. Names that
-dashboards know from API servers and from prometheus-adapter are kept.
+A metric is declared as an attribute of `Monitoring`; documentation and tests read the same declarations
+through `METRICS`. Names carry their unit, and label values are bounded: by the declaration, or by the kinds
+and groups of the cluster. Names that dashboards know from API servers and from prometheus-adapter are kept.
 """
 
 import itertools
@@ -93,8 +93,8 @@ CACHES = (
 class Metric:
     """The declaration of a metric.
 
-    `values` lists the values of each label if they are known beforehand, so that their series exist from the start at zero.
-    Without it the labels are bounded by the cluster.
+    `values` lists the values of each label if they are known beforehand, so that their series exist from the
+    start at zero. Without it the labels are bounded by the cluster.
     """
 
     type: Literal["counter", "gauge", "histogram"]
@@ -123,7 +123,8 @@ class Metric:
         return metric
 
 
-# `Any`, as for `dataclasses.field`: the attribute is a declaration on the class and the metric on an instance.
+# `Any`, as for `dataclasses.field`: the attribute is a declaration on the class and the metric on an
+# instance.
 def _counter(
     name: str, text: str, labels: tuple[str, ...] = (), values: tuple[tuple[str, ...], ...] = ()
 ) -> Any:
@@ -239,7 +240,7 @@ class Monitoring:
         ),
     )
 
-    # who asks, and may they
+    # authentication and authorization
     authentication_attempts: Counter = _counter(
         "authentication_attempts",
         "Requests by the result of authentication. A request without credentials is anonymous and"
@@ -609,7 +610,7 @@ class Monitoring:
         return b"".join(self.exposition_pieces()).decode()
 
     def exposition_pieces(self) -> Iterator[bytes]:
-        """Yield the text in pieces of about a millisecond, because thousands of autoscalers have thousands of series."""
+        """Yield the text in pieces of about a millisecond, which do not block the event loop."""
         return exposition.render(self.registry, _BARE_COUNTERS)
 
 

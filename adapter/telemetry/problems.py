@@ -1,7 +1,8 @@
-"""Problems: conditions that the log reports once when they begin and once when they end, and that metrics count every time.
+"""Problems: conditions that the log reports when they begin and end, and that metrics count every time.
 
-A problem has a `fault`, one of few words and the label of its metrics, and a `subject`: the rule, selector or kind it concerns. A
-failure that repeats a thousand times a second must neither flood the log nor disappear from it.
+A problem has a `fault`, one of few words and the label of its metrics, and a `subject`: the rule, selector or
+kind it concerns. A failure that repeats a thousand times a second must neither flood the log nor disappear
+from it.
 """
 
 import asyncio
@@ -22,7 +23,8 @@ _TEXTS_REMEMBERED = 16
 _OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout", "partial"})
 # Problems whose subject is the path of a rule.
 _OF_A_RULE = ("render", "query", "value")
-# A problem of one rule or kind ends after this many seconds without a report, because other rules may work meanwhile.
+# A problem of one rule or kind ends after this many seconds without a report, because other rules may work
+# meanwhile.
 _EXPIRY = 60.0
 _EXPIRY_CHECK = 5.0
 
@@ -39,8 +41,8 @@ class _Active:
 class ProblemLog:
     """The active problems of a process.
 
-    A problem is logged when it begins, when its text is new for it, and when it ends. At most 16 texts of a problem are logged,
-    so that a text with a changing part cannot flood the log.
+    A problem is logged when it begins, when its text is new for it, and when it ends. At most 16 texts of a
+    problem are logged, so that a text with a changing part cannot flood the log.
     """
 
     def __init__(self, monitoring: Monitoring, clock: Clock, logger: logging.Logger | None = None) -> None:
@@ -112,7 +114,7 @@ class SourceProblems:
             self._problems.resolve(fault, subject=subject)
 
     async def run(self) -> None:
-        """Expire the problems of rules and kinds until cancelled: the clients that met them may not return."""
+        """Expire the problems of rules and kinds until cancelled: their clients may not return."""
         while True:
             await asyncio.sleep(_EXPIRY_CHECK)
             for fault, subject in list(self._reported):
@@ -122,8 +124,8 @@ class SourceProblems:
     def answered(self, path: str, asked: float, failure: PrometheusError | None = None) -> None:
         """Note an answer to the query of a rule that was sent at `asked` (monotonic seconds).
 
-        Prometheus has recovered if the query was sent after its last failure. With `failure` the answer is an older one that
-        stands in for a failed query.
+        Prometheus has recovered if the query was sent after its last failure. With `failure` the answer is an
+        older one that stands in for a failed query.
         """
         if failure is not None:
             self.failed(failure, path)
@@ -136,7 +138,7 @@ class SourceProblems:
             self.expire(fault, path)
 
     def unfetched(self, error: PrometheusError, path: str) -> StatusError:
-        """Report a failed query; return the error for the caller, which shows neither the query nor the address."""
+        """Report a failed query; return the error for the caller, without query and address."""
         if error.kind == "busy":  # too much load is not a problem of the source
             return TooManyRequestsError("queries")
         self.failed(error, path)

@@ -11,7 +11,8 @@ import pytest
 
 from adapter.autoscaler.autoscaler_sources import AutoscalerFileSource, FileContents
 from adapter.autoscaler.interfaces import Key
-from adapter.compose.scaler import Parts, Scaler
+from adapter.compose.providers import Runtime
+from adapter.compose.scaler import Scaler
 from adapter.config.options import Options
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
@@ -35,14 +36,14 @@ def document(number: int) -> dict[str, Any]:
 
 
 class Kinds:
-    """What kinds there are, for ever."""
+    """The built-in kinds."""
 
     def current(self) -> Catalogue:
         return BUILTIN
 
 
 class Scraped:
-    """Nothing is scraped, so nobody is told."""
+    """Nothing is scraped, so no callback is called."""
 
     def subscribe(self, finished: Callable[[str], None]) -> None: ...
 
@@ -58,21 +59,23 @@ class Bench:
         kinds: Any = Kinds()
         scraped: Any = Scraped()
         clock, self.monitoring = FakeClock(), Monitoring()
-        faults = ProblemLog(self.monitoring, clock)
-        watching = ReflectorContext(nothing, clock, self.monitoring, faults, lambda: 0.0)
-        parts = Parts(
-            nothing,
-            watching,
-            kinds,
-            nothing,
-            lambda _: nothing,
-            scraped,
-            clock,
-            self.monitoring,
-            faults,
-            lambda: 0.5,
+        problems = ProblemLog(self.monitoring, clock)
+        watching = ReflectorContext(nothing, clock, self.monitoring, problems, lambda: 0.0)
+        runtime = Runtime(
+            client=nothing,
+            watching=watching,
+            cache=nothing,
+            resources=kinds,
+            relister=nothing,
+            met=nothing,
+            freshness=nothing,
+            scraped=scraped,
+            clock=clock,
+            monitoring=self.monitoring,
+            problems=problems,
         )
-        self.scaler = Scaler(Options(autoscalers=str(folder), leader_elect=False), parts)
+        options = Options(autoscalers=str(folder), leader_elect=False)
+        self.scaler = Scaler(options, runtime, nothing, lambda _: nothing, random=lambda: 0.5)
 
     def at_work(self) -> float:
         return self.monitoring.registry.get_sample_value("fastpath_scaler_autoscalers") or 0.0

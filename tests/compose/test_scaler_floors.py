@@ -8,7 +8,8 @@ import pytest
 
 from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.interfaces import Key
-from adapter.compose.scaler import Parts, Scaler
+from adapter.compose.providers import Runtime
+from adapter.compose.scaler import Scaler
 from adapter.config.options import Options
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.hpa_cache import keep_hpa
@@ -90,20 +91,30 @@ class Floors:
 def scaler() -> Any:
     nothing: Any = None
     clock, monitoring = FakeClock(), Monitoring()
-    faults = ProblemLog(monitoring, clock)
-    watching = ReflectorContext(nothing, clock, monitoring, faults, lambda: 0.0)
+    problems = ProblemLog(monitoring, clock)
+    watching = ReflectorContext(nothing, clock, monitoring, problems, lambda: 0.0)
     kinds: Any = Kinds()
     scraped: Any = Scraped()
-    parts = Parts(
-        nothing, watching, kinds, nothing, lambda _: nothing, scraped, clock, monitoring, faults, lambda: 0.5
+    runtime = Runtime(
+        client=nothing,
+        watching=watching,
+        cache=nothing,
+        resources=kinds,
+        relister=nothing,
+        met=nothing,
+        freshness=nothing,
+        scraped=scraped,
+        clock=clock,
+        monitoring=monitoring,
+        problems=problems,
     )
-    made = Scaler(Options(leader_elect=False), parts)
-    made._registry.controller = Controller()  # type: ignore[assignment]
-    return made
+    scaler = Scaler(Options(leader_elect=False), runtime, nothing, lambda _: nothing, random=lambda: 0.5)
+    scaler._registry.controller = Controller()  # type: ignore[assignment]
+    return scaler
 
 
 def now(scaler: Any) -> int:
-    return int(scaler._parts.clock.wall() * SECOND)
+    return int(scaler._runtime.clock.wall() * SECOND)
 
 
 def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> Floor:
@@ -113,7 +124,7 @@ def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> F
 
 
 async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
-    """The annotation goes and comes back: neither floor nor demotion of the beginning of the term comes with it."""
+    """When the annotation returns, neither floor nor demotion of the start of the term returns with it."""
     scaler.rivals.hpas._objects.put(hpa("10"))
     await scaler._boosted_hpas.adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
     assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True]

@@ -1,4 +1,4 @@
-"""Values of the prometheus-adapter chart: recognised, converted as the chart renders them, faults in the values' own paths."""
+"""Values of the prometheus-adapter chart: recognition, conversion as by the chart, paths of faults."""
 
 import pytest
 import yaml
@@ -167,7 +167,9 @@ def test_custom_rules_follow_the_default_ones() -> None:
 @pytest.mark.parametrize("written", ["{}", "~", "[]", "''", "false"])
 def test_empty_sections_count_as_unset(written: str) -> None:
     parsed = parse(
-        f"rules: {{default: false, custom: {written}, external: {written}, resource: {written}, existing: {written}}}"
+        "rules: "
+        f"{{default: false, custom: {written}, external: {written}, resource: {written}, "
+        f"existing: {written}}}"
     )
     assert parsed == Parsed(RulesConfig())
 
@@ -257,7 +259,10 @@ def test_what_helm_hides_is_said(text: str, path: str, words: str) -> None:
 
 
 def test_other_values_are_not_our_business() -> None:
-    text = "rules: {}\nresources: {limits: {cpu: 1}}\ndefault: x\ntls: {a: 1, a: 2}\nprometheus: {url: x, url: y}\nrulesX: {b: 1, b: 1}"
+    text = (
+        "rules: {}\nresources: {limits: {cpu: 1}}\ndefault: x\ntls: {a: 1, a: 2}\nprometheus: {url: x, "
+        "url: y}\nrulesX: {b: 1, b: 1}"
+    )
     assert not parse(text).faults
 
 

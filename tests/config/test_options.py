@@ -1,4 +1,4 @@
-"""The command line of `serve`: pflag's syntax, every flag of prometheus-adapter, ours, and what they may not be."""
+"""The command line of `serve`: pflag's syntax, prometheus-adapter's flags, our own flags, and the checks."""
 
 import dataclasses
 
@@ -30,14 +30,15 @@ def refused(*argv: str) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
-# --- the table ---------------------------------------------------------------------------------------------------
+# --- the table
 
 
 def test_defaults_of_the_table_are_those_of_options() -> None:
     made = {
         flag.field: pflag.read(flag, flag.default) for flag in TABLE.values() if flag.field and flag.default
     }
-    assert dataclasses.replace(Options(), **made) == Options()  # type: ignore[arg-type]  # the kinds are what is tested
+    # the kinds are what is tested
+    assert dataclasses.replace(Options(), **made) == Options()  # type: ignore[arg-type]
     unset = [flag for flag in TABLE.values() if flag.field and not flag.default]
     assert all(getattr(Options(), flag.field) in ("", ()) for flag in unset)
 
@@ -159,7 +160,7 @@ def test_the_charts_command_line() -> None:
     assert said == ()
 
 
-# --- syntax ------------------------------------------------------------------------------------------------------
+# --- syntax
 
 
 @pytest.mark.parametrize(
@@ -316,11 +317,17 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
         ),
         (
             ["--authorization-always-allow-paths=/a,,/b"],
-            '--authorization-always-allow-paths: "/a,,/b": expected paths such as /healthz, none of them empty',
+            (
+                '--authorization-always-allow-paths: "/a,,/b": expected paths such as /healthz, none of them '
+                "empty"
+            ),
         ),
         (
             ["--requestheader-username-headers=X-User,two words"],
-            '--requestheader-username-headers: "X-User,two words": expected names of headers such as x-remote-user',
+            (
+                '--requestheader-username-headers: "X-User,two words": expected names of headers such as '
+                "x-remote-user"
+            ),
         ),
         (
             ["--requestheader-extra-headers-prefix=a:"],
@@ -332,17 +339,24 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
         ),
         (
             ["--authorization-webhook-cache-unauthorized-ttl=10"],
-            '--authorization-webhook-cache-unauthorized-ttl: "10": expected a Go duration such as 30s or 1m30s',
+            (
+                '--authorization-webhook-cache-unauthorized-ttl: "10": expected a Go duration such as 30s or '
+                "1m30s"
+            ),
         ),
         (
             ['--serve-groups=a"b'],
-            '--serve-groups: "a\\"b": expected custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io',
+            (
+                '--serve-groups: "a\\"b": expected custom.metrics.k8s.io, external.metrics.k8s.io, '
+                "metrics.k8s.io"
+            ),
         ),
         (['--serve-groups="a'], '--serve-groups: "\\"a": expected a comma-separated list'),
         (
             ["--serve-groups=custom"],
             (
-                '--serve-groups: "custom": expected custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io; did you mean '
+                '--serve-groups: "custom": expected custom.metrics.k8s.io, external.metrics.k8s.io, '
+                "metrics.k8s.io; did you mean "
                 "custom.metrics.k8s.io?"
             ),
         ),
@@ -401,30 +415,41 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
         ),
         (
             ["--tls-min-version=1.2"],
-            '--tls-min-version: "1.2": expected one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13',
+            (
+                '--tls-min-version: "1.2": expected one of VersionTLS10, VersionTLS11, VersionTLS12, '
+                "VersionTLS13"
+            ),
         ),
         (
             ["--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25"],
             (
-                '--tls-cipher-suites: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is no '
+                '--tls-cipher-suites: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25": '
+                '"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is no '
                 "cipher suite, did you mean TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256?"
             ),
         ),
         (
             ["--tls-cipher-suites=x"],
-            '--tls-cipher-suites: "x": "x" is no cipher suite, expected Go\'s names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256',
+            (
+                '--tls-cipher-suites: "x": "x" is no cipher suite, expected Go\'s names such as '
+                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+            ),
         ),
         (
             ["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"],
             (
-                '--tls-cipher-suites: "TLS_RSA_WITH_RC4_128_SHA": expected a suite for TLS 1.2 that is still built; for TLS 1.3 '
+                '--tls-cipher-suites: "TLS_RSA_WITH_RC4_128_SHA": expected a suite for TLS 1.2 that is '
+                "still built; for TLS 1.3 "
                 "alone give --tls-min-version=VersionTLS13"
             ),
         ),
         *(
             (
                 [f"--local-address={address}"],
-                f'--local-address: "{address}": expected a loopback address and a port such as 127.0.0.1:10254',
+                (
+                    f'--local-address: "{address}": expected a loopback address and a port such as '
+                    "127.0.0.1:10254"
+                ),
             )
             for address in (
                 "0.0.0.0:10254",
@@ -437,12 +462,16 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
         ),
         (
             ["--scrape-pod-cidrs=10.244.0.0/16,10.0.0.1/8"],
-            '--scrape-pod-cidrs: "10.244.0.0/16,10.0.0.1/8": expected networks such as 10.244.0.0/16 or fd00:10:244::/56',
+            (
+                '--scrape-pod-cidrs: "10.244.0.0/16,10.0.0.1/8": expected networks such as 10.244.0.0/16 or '
+                "fd00:10:244::/56"
+            ),
         ),
         (
             ["--scrape-pod-cidrs=169.254.0.0/16"],
             (
-                '--scrape-pod-cidrs: "169.254.0.0/16": expected networks of pods: 169.254.0.0/16 is link-local, '
+                '--scrape-pod-cidrs: "169.254.0.0/16": expected networks of pods: 169.254.0.0/16 is '
+                "link-local, "
                 "multicast or a metadata service"
             ),
         ),
@@ -450,7 +479,8 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
             (
                 [f"--{flag}={address}"],
                 (
-                    f'--{flag}: "{address}": expected a port with or without an IP address before it, such as :8081 or '
+                    f'--{flag}: "{address}": expected a port with or without an IP address before it, such '
+                    "as :8081 or "
                     "10.0.0.1:8081, or 0 for nowhere"
                 ),
             )
@@ -519,7 +549,7 @@ def test_secrets_are_not_printed() -> None:
     )
 
 
-# --- notices -----------------------------------------------------------------------------------------------------
+# --- notices
 
 
 def test_flags_without_effect_are_named_once() -> None:
@@ -530,7 +560,10 @@ def test_flags_without_effect_are_named_once() -> None:
 def test_removed_logging_flags_are_named() -> None:
     found = notices("--logtostderr=true", "--alsologtostderr", "--log_dir=/tmp")
     assert found == (
-        "flags that prometheus-adapter removed in v0.11, without effect here: --logtostderr, --alsologtostderr, --log_dir",
+        (
+            "flags that prometheus-adapter removed in v0.11, without effect here: --logtostderr, "
+            "--alsologtostderr, --log_dir"
+        ),
     )
 
 
@@ -573,7 +606,7 @@ def test_nothing_is_said_about_what_works() -> None:
     assert notices(*pair, "--prometheus-url=http://p/?a=b", "--prometheus-verb=POST") == ()
 
 
-# --- help --------------------------------------------------------------------------------------------------------
+# --- help
 
 
 @pytest.mark.parametrize(
@@ -600,8 +633,8 @@ def test_help_and_documentation_name_every_flag() -> None:
         assert flag.help.endswith(".")
     assert "  -v, --v level\n        Log level" in text
     assert (
-        "  --metrics-relist-interval duration\n        Time between two discoveries of series. (default 10m0s)"
-        in text
+        "  --metrics-relist-interval duration\n        Time between two discoveries of series. (default "
+        "10m0s)" in text
     )
     assert "  --strict-config\n" in text
     assert "| `--secure-port port` | `443` | Port to serve HTTPS on; 0 takes any free one. |" in page
@@ -609,7 +642,7 @@ def test_help_and_documentation_name_every_flag() -> None:
     assert all(line.count(" | ") == 2 for line in page.splitlines() if line.startswith("| `"))
 
 
-# --- a setting and the rules -------------------------------------------------------------------------------------
+# --- a setting and the rules
 
 
 @pytest.mark.parametrize(
@@ -628,7 +661,8 @@ def test_max_age_below_the_relist_interval(argv: list[str], rules: str, faulty: 
     assert (fault is not None) is faulty
     if fault:
         assert str(fault) == (
-            "--metrics-max-age: 9m59s: expected at least --metrics-relist-interval, which is 10m0s, or metrics vanish in between"
+            "--metrics-max-age: 9m59s: expected at least --metrics-relist-interval, which is 10m0s, or "
+            "metrics vanish in between"
         )
 
 
@@ -637,7 +671,7 @@ def test_look_back_is_never_zero() -> None:
     assert Options(metrics_max_age=5.0).look_back == 5.0
 
 
-# --- any command line --------------------------------------------------------------------------------------------
+# --- any command line
 
 TOKENS = st.sampled_from(
     [

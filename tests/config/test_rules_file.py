@@ -253,7 +253,7 @@ def test_a_bad_window_leaves_out_resource_rules(written: str) -> None:
     assert "Prometheus duration" in fault.expected
 
 
-# --- anchors, aliases, merge keys ---------------------------------------------------------------------------------
+# --- anchors, aliases, merge keys
 
 
 def test_anchors_and_aliases_work() -> None:
@@ -267,7 +267,10 @@ def test_an_anchor_defined_again_means_the_newer_from_there_on() -> None:
     assert [rule.series_query for rule in parse(text).config.rules] == ["one", "one", "two", "two"]
 
 
-BASE = "rules:\n- &base {seriesQuery: q, name: {matches: m, as: a}, resources: {overrides: {pod: {resource: pod}}}}\n"
+BASE = (
+    "rules:\n- &base {seriesQuery: q, name: {matches: m, as: a}, resources: {overrides: {pod: "
+    "{resource: pod}}}}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +310,7 @@ def test_only_mappings_can_be_merged(value: str) -> None:
     )
 
 
-# --- faults ------------------------------------------------------------------------------------------------------
+# --- faults
 
 
 def test_five_faults_are_five_lines_and_the_sound_rules_live() -> None:
@@ -333,21 +336,29 @@ externalRules:
     assert not parsed.fatal
     assert said(parsed) == [
         'f.yaml:4: rules[1].ttl: "soon": expected a Go duration such as 1s or 1m30s, from 10ms to 5m0s',
-        "f.yaml:3: rules[1].seriesFilters[0]: both is and isNot: expected exactly one of is and isNot, not empty",
         (
-            'f.yaml:7: rules[2].name.metricsQuery: "sum(x)": unknown key here: metricsQuery belongs in a rule, beside '
+            "f.yaml:3: rules[1].seriesFilters[0]: both is and isNot: expected exactly one of is and isNot, "
+            "not "
+            "empty"
+        ),
+        (
+            'f.yaml:7: rules[2].name.metricsQuery: "sum(x)": unknown key here: metricsQuery belongs in a '
+            "rule, beside "
             "seriesQuery, check the indentation; name has matches, as"
         ),
         (
-            "f.yaml:11: rules[3].resources.overrides.namespaced: false: namespaced belongs in resources, beside overrides: "
+            "f.yaml:11: rules[3].resources.overrides.namespaced: false: namespaced belongs in resources, "
+            "beside overrides: "
             "check the indentation"
         ),
         (
-            "f.yaml:14: externalRules[1].scrape.ports: 80: unknown key, did you mean port? scrape has interval, window, "
+            "f.yaml:14: externalRules[1].scrape.ports: 80: unknown key, did you mean port? scrape has "
+            "interval, window, "
             "timeout, port, path, scheme, tls, credentials, hostNetwork, maxBytes, maxLines, maxSeries"
         ),
         (
-            "f.yaml:14: externalRules[1].scrape.port: missing: expected a port number, or the name of a container port such as "
+            "f.yaml:14: externalRules[1].scrape.port: missing: expected a port number, or the name of a "
+            "container port such as "
             "metrics"
         ),
     ]
@@ -493,7 +504,7 @@ def test_faulty_resource_rules_are_left_out(rules: str) -> None:
             id="double quotes in double quotes",
         ),
         pytest.param("rules:\n- name: a: b\n", 2, "contains a colon and a blank", id="colon in text"),
-        pytest.param("rules: *nobody\n", 1, "undefined alias", id="unknown anchor"),
+        pytest.param("rules: *unknown\n", 1, "undefined alias", id="unknown anchor"),
         pytest.param("a: 1\nrules: \x01", 2, "U+0001", id="control character"),
         pytest.param('rules: "\\ud83d\\ude00"', 1, "names no Unicode character", id="surrogates"),
         pytest.param('rules: "\\U00110000"', 0, "names no Unicode character", id="beyond Unicode"),
@@ -565,7 +576,7 @@ def test_unset_fields_of_a_shape_are_empty() -> None:
     assert fields.struct("name").path == "rules[0].name"
 
 
-# --- several files -----------------------------------------------------------------------------------------------
+# --- several files
 
 
 def test_files_are_joined_in_order() -> None:
@@ -593,7 +604,7 @@ def test_resource_rules_are_given_once() -> None:
     ]
 
 
-# --- any text ----------------------------------------------------------------------------------------------------
+# --- any text
 
 YAML_SIGNS = st.text(
     alphabet=string.ascii_letters[:6] + "01:-?[]{},&*!|>'\"%@`#~<\\ \n\t\r.=\u0085\u2028\U0001f600",

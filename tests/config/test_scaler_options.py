@@ -60,20 +60,33 @@ def test_what_is_given_is_taken() -> None:
         ),
         (
             "--leader-elect-lease-duration=10s",
-            '--leader-elect-lease-duration: "10s": expected more than --leader-elect-renew-deadline, which is 10s',
+            (
+                '--leader-elect-lease-duration: "10s": expected more than --leader-elect-renew-deadline, '
+                "which "
+                "is 10s"
+            ),
         ),
         (
             "--leader-elect-renew-deadline=2.4s",
-            '--leader-elect-renew-deadline: "2.4s": expected more than 1.2 times --leader-elect-retry-period, which is 2s',
+            (
+                '--leader-elect-renew-deadline: "2.4s": expected more than 1.2 times '
+                "--leader-elect-retry-period, which is 2s"
+            ),
         ),
         ("--leader-elect-retry-period=0s", '--leader-elect-retry-period: "0s": expected a duration above 0'),
         (
             "--leader-elect-resource-lock=configmaps",
-            '--leader-elect-resource-lock: "configmaps": expected leases; other kinds of locks are gone from Kubernetes',
+            (
+                '--leader-elect-resource-lock: "configmaps": expected leases; other kinds of locks are gone '
+                "from Kubernetes"
+            ),
         ),
         (
             "--leader-elect-resource-name=Mine",
-            '--leader-elect-resource-name: "Mine": expected the name of a Lease: lower case letters, digits, - and .',
+            (
+                '--leader-elect-resource-name: "Mine": expected the name of a Lease: lower case letters, '
+                "digits, - and ."
+            ),
         ),
         (
             "--shard=0/3",

@@ -25,7 +25,8 @@ def parse(scrape: str) -> Parsed:
             id="timeout has an end",
         ),
         pytest.param(
-            "{port: a, interval: 500ms, window: 1s, timeout: 100ms, maxBytes: 2048, maxLines: 10, maxSeries: 7}",
+            "{port: a, interval: 500ms, window: 1s, timeout: 100ms, maxBytes: 2048, maxLines: 10, "
+            "maxSeries: 7}",
             ScrapeConfig(
                 Access("a", interval=0.5, timeout=0.1, max_bytes=2048, max_lines=10, max_series=7), 1
             ),
@@ -90,7 +91,8 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
     [
         pytest.param(
             "yes",
-            "rules[0].scrape: yes: expected a mapping: scrape has interval, window, timeout, port, path, scheme, tls, "
+            "rules[0].scrape: yes: expected a mapping: scrape has interval, window, timeout, port, path, "
+            "scheme, tls, "
             "credentials, hostNetwork, maxBytes, maxLines, maxSeries",
             id="no mapping",
         ),
@@ -121,7 +123,8 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
         pytest.param(
             "{port: a, interval: 50ms}",
-            'rules[0].scrape.interval: "50ms": expected a Go duration such as 1s or 500ms, from 100ms to 1m0s',
+            'rules[0].scrape.interval: "50ms": expected a Go duration such as 1s or 500ms, from 100ms to '
+            "1m0s",
             id="interval",
         ),
         pytest.param(
@@ -156,22 +159,27 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
         pytest.param(
             "{port: a, bearerTokenFile: /x}",
-            'rules[0].scrape.bearerTokenFile: "/x": expected credentials.tokenFile, with the namespaces whose pods may see the token',
+            'rules[0].scrape.bearerTokenFile: "/x": expected credentials.tokenFile, with the namespaces '
+            "whose pods may see the token",
             id="token in another system's words",
         ),
         pytest.param(
             "{port: a, credentials: {namespaces: [b]}}",
-            "rules[0].scrape.credentials.tokenFile: missing: expected the absolute path of a file that holds a token",
+            "rules[0].scrape.credentials.tokenFile: missing: expected the absolute path of a file that "
+            "holds a token",
             id="no token",
         ),
         pytest.param(
             "{port: a, credentials: {tokenFile: t, namespaces: [b]}}",
-            'rules[0].scrape.credentials.tokenFile: "t": expected the absolute path of a file that holds a token',
+            'rules[0].scrape.credentials.tokenFile: "t": expected the absolute path of a file that holds a '
+            "token",
             id="relative token",
         ),
         pytest.param(
-            "{port: a, credentials: {tokenFile: /var/run/../run/secrets/kubernetes.io/serviceaccount/token, namespaces: [b]}}",
-            'rules[0].scrape.credentials.tokenFile: "/var/run/../run/secrets/kubernetes.io/serviceaccount/token": '
+            "{port: a, credentials: {tokenFile: "
+            "/var/run/../run/secrets/kubernetes.io/serviceaccount/token, namespaces: [b]}}",
+            "rules[0].scrape.credentials.tokenFile: "
+            '"/var/run/../run/secrets/kubernetes.io/serviceaccount/token": '
             "our own service account token is never sent to pods: expected another file",
             id="our own token",
         ),

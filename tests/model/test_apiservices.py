@@ -24,7 +24,7 @@ def test_names_are_version_and_group() -> None:
 
 def test_absent_is_free() -> None:
     finding = apiservices.judge("v1beta1.custom.metrics.k8s.io", None, OURS)
-    assert (finding.owner, finding.state, finding.advice) == (Owner.NOBODY, "free", "")
+    assert (finding.owner, finding.state, finding.advice) == (Owner.FREE, "free", "")
 
 
 def test_ours_is_ours_whatever_its_state() -> None:
@@ -74,7 +74,7 @@ def test_ours_is_namespace_and_name_together(service: ServiceReference) -> None:
             "Google's custom metrics adapter",
             id="Google",
         ),
-        pytest.param("a/b", {"app": "b"}, "an unknown server", id="nobody known"),
+        pytest.param("a/b", {"app": "b"}, "an unknown server", id="unknown"),
     ],
 )
 def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
@@ -83,7 +83,8 @@ def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     finding = apiservices.judge("v1beta1.external.metrics.k8s.io", found, OURS)
     assert finding.owner is Owner.FOREIGN
     assert finding.state == (
-        f"{owner} (Service {service}:443, available, certificate not checked (insecureSkipTLSVerify), Helm release m/pa)"
+        f"{owner} (Service {service}:443, available, certificate not checked (insecureSkipTLSVerify), Helm "
+        "release m/pa)"
     )
     assert owner in finding.advice
 

@@ -66,7 +66,7 @@ def waiting(demand: Demand) -> Turns[tuple[str, str, int]]:
 
 
 def max_min(wanted: dict[str, int], room: int) -> dict[str, int]:
-    """Return the max-min shares of whole items, by giving one to each that still wants one, as often as there are some left."""
+    """Return the max-min shares of whole items: one at a time to each demand that is not met."""
     got = dict.fromkeys(wanted, 0)
     while room and any(got[each] < wanted[each] for each in wanted):
         for each, most in wanted.items():
@@ -171,7 +171,8 @@ def test_the_namespace_that_holds_most_loses_first_whichever_exceeds_the_budget(
     assert loss is not None
     assert loss.holder == "p"
     assert loss.reason == (
-        "the series of the scraped pods of all namespaces take more than 100 bytes, and namespace hostile has most of them"
+        "the series of the scraped pods of all namespaces take more than 100 bytes, and namespace hostile "
+        "has most of them"
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers as `strconv.ParseFloat` reads them; the cases are those of Go's own table (strconv/atof_test.go) where not said otherwise."""
+"""Numbers as `strconv.ParseFloat` reads them; most cases are of Go's own table (strconv/atof_test.go)."""
 
 import math
 
@@ -45,11 +45,15 @@ REFUSED = [
     "0x", "0x.", "0x1", "0x.1", "0x1e2", "1p2", "0x1p", "0x1p+", "-0x.p1",
     "nan(1)", "+nan", "-NaN", "infinit", "Infin", "++inf", "in", "i", "n", "na",
     "1.8e308", "1e309", "-1e400", "0x1p1024", "-0x1p1024",
-    "-_123.5e+12", "+_123.5e+12", "_123.5e+12", "1__23.5e+12", "123_.5e+12", "123._5e+12", "123.5_e+12", "123.5__0e+12",
+    "-_123.5e+12", "+_123.5e+12", "_123.5e+12", "1__23.5e+12", "123_.5e+12", "123._5e+12",
+    "123.5_e+12", "123.5__0e+12",
     "123.5e_+12", "123.5e+_12", "123.5e_-12", "123.5e-_12", "123.5e+1__2", "123.5e+12_",
-    "_0x12.345p+12", "0x__12.345p+12", "0x1__2.345p+12", "0x12_.345p+12", "0x12._345p+12", "0x12.3__45p+12", "0x12.345_p+12",
+    "_0x12.345p+12", "0x__12.345p+12", "0x1__2.345p+12", "0x12_.345p+12", "0x12._345p+12",
+    "0x12.3__45p+12", "0x12.345_p+12",
     "0x12.345p_+12", "0x12.345p+_12", "0x12.345p+1__2", "0x12.345p+12_", "0x_.8p1",
-    " 1", "1 ", "1\n", "\t1", "\u00a01", "\u0661", "\uff11", "0b1", "0o7", "1,5", "1e\u096b", "\u0131nf",  # not in Go's table
+    # not in Go's table
+    " 1", "1 ", "1\n", "\t1", "\u00a01", "\u0661", "\uff11", "0b1", "0o7", "1,5", "1e\u096b",
+    "\u0131nf",
 ]  # fmt: skip
 
 
@@ -72,7 +76,7 @@ def test_refused(text: str) -> None:
 
 
 def _underscores_are_between_digits(text: str) -> bool:
-    """Mirror `underscoreOK` of Go's strconv: an underscore stands between digits, or after the prefix of the base."""
+    """Mirror `underscoreOK` of Go's strconv: underscores are between digits, or after the base prefix."""
     saw, at, hexadecimal = "^", 0, False
     text = text[1:] if text[:1] in {"+", "-"} else text
     if text[:2].lower() == "0x":

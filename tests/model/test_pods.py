@@ -6,9 +6,11 @@ from adapter.model.quantity import read
 from adapter.model.timestamps import NEVER, SECOND, read_instant
 
 _POD = b"""{
-  "metadata": {"name": "web-0", "namespace": "default", "labels": {"app": "web"}, "deletionTimestamp": "2026-11-20T12:00:00Z"},
+  "metadata": {"name": "web-0", "namespace": "default", "labels": {"app": "web"},
+    "deletionTimestamp": "2026-11-20T12:00:00Z"},
   "spec": {
-    "containers": [{"name": "app", "image": "x", "resources": {"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}}],
+    "containers": [{"name": "app", "image": "x",
+      "resources": {"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}}],
     "initContainers": [{"name": "mesh", "restartPolicy": "Always"}],
     "resources": {"requests": {"cpu": 1}}, "overhead": {"cpu": "50m"}
   },

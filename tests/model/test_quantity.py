@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adapter.model import milli as quantity
 from adapter.model import quantity as quantity_parse
-from adapter.model.quantity import Form, Quantity, from_milli, parse_quantity, read
+from adapter.model.quantity import Format, Quantity, from_milli, parse_quantity, read
 
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _SUFFIXES = {suffix: Fraction(10) ** power for suffix, power in _POWERS.items()}
@@ -173,8 +173,8 @@ def test_canonical_text_is_the_same_number(number: str, suffix: str) -> None:
     assert "." not in text
 
 
-@given(st.integers(-(2**63), _MAX), st.sampled_from(Form))
-def test_thousandths_are_kept(milli: int, form: Form) -> None:
+@given(st.integers(-(2**63), _MAX), st.sampled_from(Format))
+def test_thousandths_are_kept(milli: int, form: Format) -> None:
     made = from_milli(milli, form)
 
     assert made.milli == milli

@@ -185,7 +185,7 @@ def test_text_records_carry_their_traceback(log: io.StringIO) -> None:
 def test_verbosity(log: io.StringIO, verbosity: int, level: int) -> None:
     logs.configure_logging(verbosity, stream=log)
     assert logging.getLogger("adapter.deep.module").getEffectiveLevel() == level
-    assert logging.getLogger("somebody.else").getEffectiveLevel() == logging.WARNING
+    assert logging.getLogger("another.package").getEffectiveLevel() == logging.WARNING
 
 
 def test_configured_again_it_replaces_its_own_handler_and_no_other(log: io.StringIO) -> None:

@@ -58,12 +58,12 @@ def test_what_a_query_failed_with_is_the_rules_own(faults: SourceProblems, log: 
     assert log.active() == {("query", "rules[3]"): "too slow"}
 
 
-def test_too_many_questions_are_nobodys_fault(faults: SourceProblems, log: ProblemLog) -> None:
-    """Who asks is told to come again, and nothing is said of Prometheus."""
+def test_too_many_queries_are_no_problem_of_the_source(faults: SourceProblems, log: ProblemLog) -> None:
+    """The caller gets a 429, and no problem of Prometheus is reported."""
     busy = PrometheusError("busy", "too many questions wait for Prometheus")
-    told = faults.unfetched(busy, "rules[0]")
-    assert isinstance(told, TooManyRequestsError)
-    assert (told.code, told.limit) == (429, "queries")
+    error = faults.unfetched(busy, "rules[0]")
+    assert isinstance(error, TooManyRequestsError)
+    assert (error.code, error.limit) == (429, "queries")
     faults.failed(busy, "rules[0]")
     assert log.active() == {}
 

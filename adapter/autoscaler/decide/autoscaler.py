@@ -36,7 +36,7 @@ from adapter.model.autoscaling.hpa import (
     PodsMetricStatus,
     ResourceMetricStatus,
 )
-from adapter.model.quantity import Form, from_milli
+from adapter.model.quantity import Format, from_milli
 from adapter.model.selectors import api_selectors
 from adapter.model.timestamps import SECOND
 
@@ -66,7 +66,7 @@ class PreparedMetric(NamedTuple):
 
     def current(self, proposal: Proposal) -> MetricValueStatus:
         """Return the value for the status: memory in powers of 1024 if that is exact."""
-        form = Form.BINARY_SI if self.memory else Form.DECIMAL_SI
+        form = Format.BINARY_SI if self.memory else Format.DECIMAL_SI
         value, average = proposal.value, proposal.average
         return MetricValueStatus(
             None if value is None else from_milli(value),

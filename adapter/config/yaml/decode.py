@@ -1,10 +1,11 @@
-"""Strict decoding of a node tree into fields, by the rules of the parser that upstream uses (yaml.v2, strict mode).
+"""Strict decoding of a node tree into fields, with the rules of upstream's parser (yaml.v2, strict mode).
 
-Here: shapes as values, and the walk that fills them. Not here: what the keys of a rules file are (`rulesfile`).
+Shapes are values, and the decoder walks a tree by them. Unknown keys, duplicate keys and wrong types are
+faults, and all of them are collected; null is the zero value.
 
-Law: unknown keys, keys given twice and wrong shapes are faults, all of them collected; null is the zero value. Merge keys
-are applied where they stand: they overwrite what came before, what follows overwrites them, nested mappings are filled
-further rather than replaced, and a label that a mapping of labels already has is "given twice" (yaml.v2 does all of this).
+Merge keys are applied in their position: they overwrite earlier keys, later keys overwrite them, nested
+mappings are filled further and not replaced, and a label that a mapping of labels already has is a duplicate.
+yaml.v2 does all of this.
 """
 
 import difflib
@@ -38,8 +39,8 @@ class Leaf(enum.Enum):
 class Shape:
     """A mapping with fixed keys.
 
-    `what` names it in messages, `notes` has a sentence for keys that are often written here by mistake, `instead` makes
-    one for a scalar that stands in place of the whole mapping (from its key and its text).
+    `what` names it in messages. `notes` has a sentence for keys that are often written here by mistake.
+    `instead` makes a sentence for a scalar in place of the mapping, from its key and its text.
     """
 
     what: str
@@ -64,7 +65,7 @@ class MapOf:
 
 @dataclass
 class Fields:
-    """What was found in one mapping; an absent or null key is in none of the five. `broken`: it was no mapping."""
+    """The fields of one mapping, without absent and null keys. `broken`: the node was no mapping."""
 
     path: str
     line: int = 0
@@ -91,9 +92,10 @@ class Fields:
 
 
 class Decoder:
-    """Walks nodes of one source; `faults` grows with every thing found wrong.
+    """Decodes nodes of one source and collects `faults`.
 
-    `vocabulary` says for keys of the whole document where they belong, so that a key under the wrong parent is recognised.
+    `vocabulary` says for keys of the whole document where they belong, to recognise a key under the wrong
+    parent.
     """
 
     def __init__(self, source: str, vocabulary: Mapping[str, str]) -> None:
@@ -102,17 +104,16 @@ class Decoder:
         self._vocabulary = vocabulary
 
     def fault(self, path: str, value: str, expected: str, line: int) -> None:
-        """Note one thing that is wrong."""
         self.faults.append(errors.Fault(path, value, expected, self.source, line))
 
     def decode(self, node: yaml.Node, shape: Shape, path: str, key: str = "") -> Fields:
-        """Return the fields of a mapping; null has none, anything else is a fault and has none either."""
+        """Return the fields of a mapping; no fields for null, and a fault for anything else."""
         fields = Fields(path, reader.line_of(node))
         self._fill(node, shape, fields, key)
         return fields
 
     def decode_list(self, node: yaml.Node, item: Shape, path: str) -> list[Fields] | None:
-        """Return the decoded entries of a list, None (and a fault) when it is none."""
+        """Return the decoded entries of a list; None and a fault for anything else."""
         if not isinstance(node, yaml.SequenceNode):
             self.fault(
                 path, reader.shown(node), f"expected a list, each entry {item.what}", reader.line_of(node)
@@ -197,7 +198,7 @@ class Decoder:
             into[name] = self.decode(value, item, place, name)
 
     def _pairs(self, node: yaml.MappingNode, path: str) -> Iterator[tuple[str | None, yaml.Node, yaml.Node]]:
-        """Yield key text (None for a merge key), key node and value; a key that is no text is a fault and left out."""
+        """Yield key text (None for a merge key), key node and value; a key that is not text is a fault."""
         for key, value in node.value:
             if reader.is_merge(key):
                 yield None, key, value
@@ -209,13 +210,13 @@ class Decoder:
             yield ("" if reader.is_null(key) else text), key, value
 
     def _merge_sources(self, node: yaml.Node, path: str) -> list[yaml.MappingNode]:
-        """Return what a merge key names, in the order of filling: of a list, earlier entries win."""
+        """Return the mappings of a merge key, last first: earlier entries of a list win."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        found = [source for source in sources if isinstance(source, yaml.MappingNode)]
-        if len(found) != len(sources):
+        mappings = [source for source in sources if isinstance(source, yaml.MappingNode)]
+        if len(mappings) != len(sources):
             expected = "expected a mapping or a list of mappings to merge"
             self.fault(reader.join(path, "<<"), reader.shown(node), expected, reader.line_of(node))
-        return found[::-1]
+        return mappings[::-1]
 
     def _unknown(self, key: str, shape: Shape) -> str:
         note = shape.notes.get(key)

@@ -1,9 +1,8 @@
-"""YAML text with several documents to plain values: mappings, lists, text, numbers, booleans and null, as JSON would have them.
+"""YAML with several documents as plain values: mappings, lists, text, numbers, booleans and null, as in JSON.
 
-For documents of Kubernetes objects. Times without quotes stay text, and so does whatever else JSON has no form for. Reading, and the
-limits against hostile input, are `yamltree`'s.
-
-Law: any text ends in values or in an `InputError`; a key given twice is a fault, merge keys are applied and never win.
+For documents of Kubernetes objects. Unquoted times, and all else without a form in JSON, stay text. `reader`
+reads the text within its limits against hostile input. Any text ends in values or in an `InputError`; a
+duplicate key is a fault, and merge keys are applied without overwriting keys.
 """
 
 import itertools
@@ -35,7 +34,7 @@ class YAMLDocument(NamedTuple):
     root: yaml.Node
 
     def line_of(self, path: str) -> int:
-        """Return the line of a JSON path such as ``pods[0].status``, or of the nearest node above it that exists."""
+        """Return the line of a JSON path such as ``pods[0].status``, or of its nearest parent that exists."""
         node = self.root
         for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
             below = _child(node, name, int(index) if index else -1)
@@ -49,8 +48,8 @@ def _child(node: yaml.Node, name: str, index: int) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
         return next((value for key, value in node.value if key.value == name), None)
     if isinstance(node, yaml.SequenceNode) and 0 <= index < len(node.value):
-        found: yaml.Node = node.value[index]
-        return found
+        item: yaml.Node = node.value[index]
+        return item
     return None
 
 
@@ -113,19 +112,19 @@ def read_part(lines: int, part: str, source: str) -> YAMLDocument | InputError |
 
 
 def _refuse_more(text: str, root: yaml.Node, source: str) -> None:
-    """Refuse what stands after the end of a document: only its first part would be read."""
+    """Refuse text after the end of a document, which would not be read."""
     if not _NOTHING_MORE.fullmatch(text, root.end_mark.index):
         expected = "something follows the document; another one begins with ---"
         raise InputError([Fault("", "", expected, source, root.end_mark.line + 1)])
 
 
 def _plain(node: yaml.Node, source: str, known: dict[int, object]) -> object:
-    """Return the value of a node; an anchor's value is made once, however often it is used."""
+    """Return the value of a node; the value of an anchor is computed once."""
     if id(node) not in known:
         if isinstance(node, yaml.MappingNode):
             known[id(node)] = _mapping(node, source, known)
         elif isinstance(node, yaml.SequenceNode):
-            known[id(node)] = [_plain(each, source, known) for each in node.value]
+            known[id(node)] = [_plain(item, source, known) for item in node.value]
         else:
             assert isinstance(node, yaml.ScalarNode)
             known[id(node)] = _scalar(node)
@@ -137,10 +136,12 @@ def _mapping(node: yaml.MappingNode, source: str, known: dict[int, object]) -> d
     own: dict[str, object] = {}
     for key, value in node.value:
         if reader.is_merge(key):
-            for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                below = _plain(each, source, known)
+            for source_node in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                below = _plain(source_node, source, known)
                 if not isinstance(below, dict):
-                    raise _fault("<<", reader.shown(each), "expected a mapping to merge", source, each)
+                    raise _fault(
+                        "<<", reader.shown(source_node), "expected a mapping to merge", source, source_node
+                    )
                 merged = below | merged
             continue
         if not isinstance(key, yaml.ScalarNode):
@@ -170,7 +171,7 @@ def _scalar(node: yaml.ScalarNode) -> object:
 
 
 def _integer(written: str) -> object:
-    """Return an integer in any of YAML's bases; text where it is in sixties or longer than any integer that means something."""
+    """Return an integer of any base of YAML; text if it is sexagesimal or very long."""
     if _DECIMAL.fullmatch(written):
         return int(written)
     if based := _BASED.fullmatch(written):
@@ -186,7 +187,7 @@ def _fraction(written: str) -> object:
         return endless
     try:
         return float(written.replace("_", ""))
-    except ValueError:  # in sixties
+    except ValueError:  # sexagesimal
         return written
 
 

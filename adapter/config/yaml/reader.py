@@ -1,11 +1,11 @@
-"""YAML text to a node tree with line numbers, and the words for what stands in it.
+"""YAML text as a node tree with line numbers, and the description of a node in messages.
 
-Nodes and not Python values, because a text field takes a number or a boolean as its literal text (`as: 123`, `as: yes`),
-and because every fault names its line. Here: reading, the limits against hostile input, naming of nodes in messages.
-Not here: which keys exist (`rulesfile`), how a tree becomes fields (`decode`).
+Nodes and not Python values, because a text field takes a number or a boolean as its literal text (`as: 123`,
+`as: yes`), and because every fault names its line.
 
-Law: the reader is YAML 1.1 as libyaml reads it (upstream's parser is a port of it), first document only; any text ends in
-a tree or in an `InputError`, never in another exception.
+The reader accepts YAML 1.1 as libyaml does (upstream's parser is a port of it), the first document only,
+within limits against hostile input. Any text ends in a tree or in an `InputError`, never in another
+exception.
 """
 
 import base64
@@ -29,14 +29,15 @@ _TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", 
 _FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
 
 _ALIAS_LIMIT = 400_000
-"""How many nodes a document may gain by following its aliases; an anchor of anchors grows without bound otherwise."""
+"""Nodes that aliases may add to a document; anchors of anchors grow exponentially."""
 
 _DEPTH_LIMIT = 100
-"""How deep a document may be nested, aliases followed; a rules file needs seven levels, the chart's values some more."""
+"""Maximum depth, aliases included; a rules file needs seven levels, the chart's values a few more."""
 
 _TOO_DEEP = f"nested more than {_DEPTH_LIMIT} levels deep"
 
-# Characters of a plain scalar up to the blank, break or indicator that may end it; a colon ends it only before a blank.
+# Characters of a plain scalar up to the blank, break or indicator that may end it; a colon ends it only
+# before a blank.
 _BLANK_OR_END = r"\0 \t\r\n\x85\u2028\u2029"
 _PLAIN_IN_BLOCK = re.compile(rf"(?:[^{_BLANK_OR_END}:]|:(?![{_BLANK_OR_END}]))*")
 _PLAIN_IN_FLOW = re.compile(rf"(?:[^{_BLANK_OR_END}:,?\[\]{{}}]|:(?![{_BLANK_OR_END}]))*")
@@ -47,10 +48,10 @@ _QUOTED_VALUE = re.compile(r'\s*(- )?[\w.-]+:\s+"')
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's reader made to read as libyaml's port in Go does, and a limit to nesting."""
+    """PyYAML's loader, changed to read as Go's port of libyaml, with a limit to nesting."""
 
-    # In Go's port an escaped slash is none and an escaped single quote is one.
-    ESCAPE_REPLACEMENTS: ClassVar = {  # type: ignore[misc]  # the stub calls it final; the scanner reads it from the class
+    # Go's port refuses an escaped slash and accepts an escaped single quote.
+    ESCAPE_REPLACEMENTS: ClassVar = {  # type: ignore[misc]  # final in the stub only
         **{sign: text for sign, text in yaml.SafeLoader.ESCAPE_REPLACEMENTS.items() if sign != "/"},
         "'": "'",
     }
@@ -58,7 +59,7 @@ class _Loader(yaml.SafeLoader):
     _depth = 0
 
     def scan_to_next_token(self) -> None:
-        """Skip blanks and comments, and a tab wherever no indentation can begin (JSON indented with tabs)."""
+        """Skip blanks and comments, and tabs that are no indentation (JSON indented with tabs)."""
         super().scan_to_next_token()
         while (self.flow_level or not self.allow_simple_key) and self.peek() == "\t":
             self.forward()
@@ -74,14 +75,14 @@ class _Loader(yaml.SafeLoader):
         return token
 
     def scan_plain(self) -> yaml.ScalarToken:
-        """Scan an unquoted scalar, in which tabs are blanks, and a colon before a bracket or comma is no indicator."""
+        """Scan an unquoted scalar: tabs are blanks, and a colon before a bracket or comma is no indicator."""
         run = _PLAIN_IN_FLOW if self.flow_level else _PLAIN_IN_BLOCK
         start = end = self.get_mark()
         pieces: list[str] = []
         between: list[str] = []
         while self.peek() != "#":
-            found = run.match(self.buffer, self.pointer)
-            length = len(found[0]) if found else 0
+            match = run.match(self.buffer, self.pointer)
+            length = len(match[0]) if match else 0
             if not length:
                 break
             self.allow_simple_key = False
@@ -94,7 +95,7 @@ class _Loader(yaml.SafeLoader):
         return yaml.ScalarToken("".join(pieces), True, start, end)
 
     def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> list[str]:
-        """Return what joins the parts of an unquoted scalar: the blanks between them, or folded line breaks."""
+        """Return the blanks or folded line breaks between the parts of an unquoted scalar."""
         length = 0
         while self.peek(length) in " \t":
             length += 1
@@ -105,20 +106,20 @@ class _Loader(yaml.SafeLoader):
         return [blanks] if blanks else []
 
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        """Compose a node; an anchor defined again means the newer one from here on. Depth is refused before it costs stack."""
+        """Compose a node. An anchor may be redefined, and the depth is limited before it costs stack."""
         event = self.peek_event()  # type: ignore[no-untyped-call]  # the stub leaves it untyped
         if not isinstance(event, yaml.AliasEvent):
             self.anchors.pop(event.anchor, None)
         if self._depth > _DEPTH_LIMIT:
             raise yaml.composer.ComposerError(None, None, _TOO_DEEP, event.start_mark)
         self._depth += 1
-        node = super().compose_node(parent, index)  # type: ignore[arg-type]  # the stub asks for int, mappings pass nodes
+        node = super().compose_node(parent, index)  # type: ignore[arg-type]  # mappings pass nodes, not int
         self._depth -= 1
         return node
 
 
 def compose(text: str, source: str) -> yaml.Node | None:
-    """Return the root of the first document, None when there is none (an empty file, or comments only).
+    """Return the root of the first document, None without one (an empty file, or comments only).
 
     Raises InputError with one fault: not YAML, nested too deeply, an anchor inside itself, too many aliases.
     """
@@ -149,7 +150,7 @@ def _unreadable(source: str, line: int, expected: str) -> errors.InputError:
 
 
 def _quoting_advice(text: str, line: int, problem: str) -> str:
-    """Name the two mistakes behind most unreadable rules files, when the line looks like one of them."""
+    """Return advice on the mistakes behind most unreadable rules files, "" if the line shows none."""
     lines = text.splitlines()
     written = lines[line - 1] if 0 < line <= len(lines) else ""
     if "'\\t'" in problem:
@@ -162,12 +163,12 @@ def _quoting_advice(text: str, line: int, problem: str) -> str:
 
 
 def _check(root: yaml.Node, source: str) -> None:
-    """Refuse what no decoder should be given: cycles, depth, exploding aliases, halves of surrogate pairs."""
+    """Refuse cycles, depth, exploding aliases and halves of surrogate pairs, which decoders do not handle."""
     measured: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
 
     def measure(node: yaml.Node) -> tuple[int, int]:
-        """Return how many nodes a node stands for and how deep they go, aliases followed."""
+        """Return the number and the depth of the nodes of a node, aliases included."""
         known = measured.get(id(node))
         if known is not None:
             return known
@@ -194,7 +195,7 @@ def _check(root: yaml.Node, source: str) -> None:
 
 
 def children(node: yaml.Node) -> list[yaml.Node]:
-    """Return the nodes directly below: entries of a list, keys and values of a mapping, nothing for a scalar."""
+    """Return the child nodes: entries of a list, keys and values of a mapping, nothing for a scalar."""
     if isinstance(node, yaml.SequenceNode):
         return list(node.value)
     if isinstance(node, yaml.MappingNode):
@@ -209,17 +210,17 @@ def line_of(node: yaml.Node) -> int:
 
 
 def is_null(node: yaml.Node) -> bool:
-    """Say whether a node is null: the zero value of whatever is wanted there."""
+    """Return whether a node is null, the zero value of any type."""
     return isinstance(node, yaml.ScalarNode) and node.tag == NULL
 
 
 def is_merge(key: yaml.Node) -> bool:
-    """Say whether a mapping key is the unquoted merge key."""
+    """Return whether a mapping key is the unquoted merge key."""
     return key.tag == MERGE
 
 
 def text_of(node: yaml.ScalarNode) -> str | None:
-    """Return a scalar as text, literally as written whatever its type; None when binary content is not text."""
+    """Return a scalar of any type literally as text; None for binary content that is not text."""
     if node.tag != BINARY:
         return str(node.value)
     try:
@@ -229,7 +230,7 @@ def text_of(node: yaml.ScalarNode) -> str | None:
 
 
 def boolean_of(node: yaml.Node) -> bool | None:
-    """Return an unquoted boolean in any of YAML 1.1's spellings, `y` and `n` included; None for anything else."""
+    """Return an unquoted boolean in any spelling of YAML 1.1, also `y` and `n`; None for anything else."""
     if not isinstance(node, yaml.ScalarNode) or not (
         node.tag == BOOL or (node.style is None and node.value in "yYnN")
     ):
@@ -240,7 +241,7 @@ def boolean_of(node: yaml.Node) -> bool | None:
 
 
 def join(path: str, key: Hashable) -> str:
-    """Return the path one step further down: ``rules[3]``, ``rules[3].name``, ``overrides["odd label"]``."""
+    """Return the path of a child: ``rules[3]``, ``rules[3].name``, ``overrides["odd label"]``."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     if not _SIMPLE_KEY.fullmatch(str(key)):
@@ -249,14 +250,14 @@ def join(path: str, key: Hashable) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Return text as it stands in a message: quoted, on one line, at most some sixty characters, nothing invisible."""
+    """Return text for a message: quoted, on one line, about sixty characters, nothing invisible."""
     return _visible(
         json.dumps(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", ensure_ascii=False)
     )
 
 
 def one_line(text: str) -> str:
-    """Return foreign text on one line, cut to a length that a message can carry."""
+    """Return foreign text on one line, cut to a length that fits a message."""
     joined = _visible(" ".join(text.split()))
     return joined if len(joined) <= 160 else joined[:157] + "..."
 
@@ -266,7 +267,7 @@ def _visible(text: str) -> str:
 
 
 def shown(node: yaml.Node) -> str:
-    """Return what stands in a node, for a message."""
+    """Return a short description of a node for a message."""
     if is_null(node):
         return "null"
     if isinstance(node, yaml.ScalarNode):

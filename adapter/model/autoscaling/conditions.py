@@ -1,6 +1,7 @@
-"""The conditions of an autoscaler's status: their texts, how one is set, and whether two statuses say the same.
+"""The conditions of an autoscaler's status: their texts, updates, and the comparison of statuses.
 
-The texts are upstream's, byte for byte. A condition keeps its place and, while its status does not change, its time.
+The texts are upstream's, byte for byte. A condition keeps its position and, while its status does not change,
+its time.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ MESSAGES = {
     "ScaleDownStabilized": (
         "recent recommendations were higher than current one, applying the highest recent recommendation"
     ),
-    "ScaleUpStabilized": "recent recommendations were lower than current one, applying the lowest recent recommendation",
+    "ScaleUpStabilized": (
+        "recent recommendations were lower than current one, applying the lowest recent recommendation"
+    ),
     "ScalingDisabled": "scaling is disabled since the replica count of the target is zero",
     "DesiredWithinRange": "the desired count is within the acceptable range",
     "TooFewReplicas": "the desired replica count is less than the minimum replica count",
@@ -49,7 +52,7 @@ class Conditions:
         self._now = Instant(now)
 
     def set(self, kind: str, *, holds: bool, reason: str, message: str = "") -> None:
-        """Set a condition, the first of its type or a new one at the end; without a message the reason's own."""
+        """Set the first condition of its type, or append one. The default message is that of the reason."""
         status = "True" if holds else "False"
         text = message or MESSAGES[reason]
         for place, before in enumerate(self._listed):

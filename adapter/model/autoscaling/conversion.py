@@ -1,8 +1,8 @@
 """Conversion of autoscaler documents between HorizontalPodAutoscaler and FastPathAutoscaler.
 
-Target, limits, metrics and behavior mean the same in both kinds and are kept. What only one kind has is left out, and
-a note names it: the metric and the annotations of boost in one direction, `syncPeriod`, `mode` and `fallback` in the
-other. Reading and writing YAML is `cli.convert`'s.
+Target, limits, metrics and behavior mean the same in both kinds and are kept. What only one kind has is left
+out, and a note names it: the metric and the annotations of boost in one direction, `syncPeriod`, `mode` and
+`fallback` in the other. Reading and writing YAML is `cli.convert`'s.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Converted(NamedTuple):
 
 
 def to_fastpath(tree: dict[str, Any]) -> Converted:
-    """Return the FastPathAutoscaler for a document of either kind. InputError with all that is wrong in it."""
+    """Return the FastPathAutoscaler for a document of either kind. InputError with all faults."""
     read = documents.read_document(tree, _NOWHERE, floor_metric=True)
     notes = [*_annotation_notes(tree)] if documents.kind_of(tree) == HPA_KIND else []
     read, dropped = _without_floor(read)
@@ -54,7 +54,7 @@ def to_fastpath(tree: dict[str, Any]) -> Converted:
 
 
 def to_native(tree: dict[str, Any]) -> Converted:
-    """Return the HorizontalPodAutoscaler for a FastPathAutoscaler. InputError with all that is wrong in it."""
+    """Return the HorizontalPodAutoscaler for a FastPathAutoscaler. InputError with all faults."""
     read, dropped = _without_floor(documents.read_document(tree, _NOWHERE, floor_metric=True))
     faults = list(documents.faults_of(read))
     if faults:
@@ -82,13 +82,13 @@ def _placed(plain: dict[str, Any]) -> dict[str, Any]:
 def _without_floor(autoscaler: FastPathAutoscaler) -> tuple[FastPathAutoscaler, tuple[str, ...]]:
     """Return an autoscaler without the metric of boost, and notes on that."""
     metrics = autoscaler.spec.metrics or ()
-    kept = tuple(each for each in metrics if not fastpath_autoscaler.floor_source(each))
-    if len(kept) == len(metrics):
+    remaining = tuple(metric for metric in metrics if not fastpath_autoscaler.floor_source(metric))
+    if len(remaining) == len(metrics):
         return autoscaler, ()
     notes = [f"left out, only a boosted {HPA_KIND} has it: metric {FLOOR_METRIC}"]
-    if not kept:
+    if not remaining:
         notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
-    return replace(autoscaler, spec=replace(autoscaler.spec, metrics=kept or None)), tuple(notes)
+    return replace(autoscaler, spec=replace(autoscaler.spec, metrics=remaining or None)), tuple(notes)
 
 
 def _annotation_notes(tree: dict[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""What the API server fills into an autoscaler that leaves it out, on writing and on reading.
+"""The defaults that the API server sets in an autoscaler, on writing and on reading.
 
-The law is ``pkg/apis/autoscaling/v2/defaults.go`` of 1.36. What the controller fills in at each sync (the window of the way down, the
-tolerances) is not a default of the API and not here.
+Mirrors ``pkg/apis/autoscaling/v2/defaults.go`` of 1.36. The scale-down window and the tolerances are no
+defaults of the API: the controller fills them in at each sync.
 """
 
 from msgspec.structs import replace
@@ -35,8 +35,8 @@ _DOWN = HPAScalingRules(select_policy="Max", policies=(HPAScalingPolicy("Percent
 def with_defaults(spec: HorizontalPodAutoscalerSpec) -> HorizontalPodAutoscalerSpec:
     """Return the spec as the API server stores it.
 
-    An absent `behavior` stays absent, for that chooses the legacy algorithm; an empty one is filled. An empty list of policies is
-    there, and so not filled.
+    An absent `behavior` stays absent, for that chooses the legacy algorithm; an empty one is filled. An empty
+    list of policies is there, and so not filled.
     """
     behavior = spec.behavior
     return replace(

@@ -1,8 +1,8 @@
-"""Autoscalers as documents: JSON of the API server, and what people keep in files.
+"""Autoscalers as documents: JSON of the API server, and files of users.
 
-Here: FastPathAutoscalers and HorizontalPodAutoscalers to one kind of value. Not here: what is refused in that value
-(`fastpathautoscaler`), reading YAML (`config.yaml.documents`). Law: an object of the API server may have fields that are not known
-here; a file may not, for what nobody reads is a mistake. Any input ends in an autoscaler or in an `InputError`.
+FastPathAutoscalers and HorizontalPodAutoscalers are read into one type. Unknown fields of an object of the
+API server are ignored, because the server may be newer. In a file they are faults, because they are typing
+mistakes. Any input ends in an autoscaler or in an `InputError`.
 """
 
 import difflib
@@ -56,7 +56,7 @@ _METADATA = frozenset(
 _EITHER = f"{API_VERSION} {KIND} or {HPA_API_VERSION} {HPA_KIND}"
 
 
-class _HPADocument(Struct, frozen=True):
+class _HPAFile(Struct, frozen=True):
     """A HorizontalPodAutoscaler in a file; its status is not read."""
 
     metadata: Metadata = Metadata()
@@ -74,7 +74,10 @@ _DECODER = msgspec.json.Decoder(FastPathAutoscaler, dec_hook=decode_scalar)
 
 
 def decode_object(text: bytes | msgspec.Raw) -> FastPathAutoscaler:
-    """Return the FastPathAutoscaler of the API server's JSON. Unknown fields are ignored; nothing but the form is checked."""
+    """Return the FastPathAutoscaler of the API server's JSON.
+
+    Unknown fields are ignored; nothing but the form is checked.
+    """
     try:
         return _DECODER.decode(text)
     except msgspec.ValidationError as error:
@@ -92,16 +95,17 @@ def documents_in(tree: object) -> Iterator[tuple[str, object]]:
 
 
 def kind_of(tree: object) -> str:
-    """Return the kind of a document, "" where it is no autoscaler of either kind whatever its version."""
+    """Return the kind of a document of any version, "" if it is no autoscaler."""
     kind = tree.get("kind") if isinstance(tree, dict) else None
     return kind if kind in (KIND, HPA_KIND) else ""
 
 
 def read_document(tree: object, namespace: str = "", *, floor_metric: bool = False) -> FastPathAutoscaler:
-    """Return the autoscaler of a document of either kind, as mappings, lists and scalars; valid, or InputError with all faults.
+    """Return the autoscaler of a document of plain values; InputError with all faults if it is invalid.
 
-    `namespace` is where it belongs if it says none. Its status, and all that an API server adds to metadata, is left out.
-    `floor_metric` accepts the metric of boost, which an autoscaler that Fastpath runs may not have.
+    `namespace` is where it belongs if it says none. Its status, and all that an API server adds to metadata,
+    is left out. `floor_metric` accepts the metric of boost, which an autoscaler that Fastpath runs may not
+    have.
     """
     kind = kind_of(tree)
     if not isinstance(tree, dict) or not kind:
@@ -116,18 +120,18 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
             ]
         )
     faults = [*_version_faults(tree, kind)]
-    kept = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
-    shape: type[_Document | _HPADocument] = _Document if kind == KIND else _HPADocument
+    known = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
+    shape: type[_Document | _HPAFile] = _Document if kind == KIND else _HPAFile
     faults += _unknown(tree, _TOP, "")
-    if isinstance(meta := kept.get("metadata"), dict):
+    if isinstance(meta := known.get("metadata"), dict):
         faults += _unknown(meta, _METADATA, "metadata.")
     faults += _unknown_fields(
-        kept.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind
+        known.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind
     )
     try:
-        read: _Document | _HPADocument = msgspec.convert(kept, shape, dec_hook=decode_scalar)
+        read: _Document | _HPAFile = msgspec.convert(known, shape, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
-        raise InputError([*faults, *validation_errors.explain(str(error), kept, "").faults]) from None
+        raise InputError([*faults, *validation_errors.explain(str(error), known, "").faults]) from None
     autoscaler = _autoscaler(read)
     meta = autoscaler.metadata
     autoscaler = replace(autoscaler, metadata=replace(meta, namespace=meta.namespace or namespace))
@@ -138,14 +142,14 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
 
 
 def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> Iterator[Fault]:
-    """Yield what `fastpathautoscaler.validate` refuses, as faults of a document."""
+    """Yield the violations of `fastpath_autoscaler.validate` as faults of a document."""
     for path, problem, value, detail in fastpath_autoscaler.validate(autoscaler, floor_metric=floor_metric):
         yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
 
 
-def _autoscaler(read: _Document | _HPADocument) -> FastPathAutoscaler:
-    """Return what was read without what an API server adds to it."""
-    if isinstance(read, _HPADocument):
+def _autoscaler(read: _Document | _HPAFile) -> FastPathAutoscaler:
+    """Return the autoscaler without the fields that an API server sets."""
+    if isinstance(read, _HPAFile):
         return fastpath_autoscaler.from_hpa(HorizontalPodAutoscaler(metadata=read.metadata, spec=read.spec))
     meta = replace(read.metadata, uid="", resource_version="", generation=0)
     return FastPathAutoscaler(metadata=meta, spec=read.spec)
@@ -169,7 +173,7 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-# --- unknown fields --------------------------------------------------------------------------------------------------
+# --- unknown fields
 
 
 def _unknown(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
@@ -179,7 +183,7 @@ def _unknown(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterat
 
 
 def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
-    """Yield the fields of a tree that its shape does not have; what has another form altogether is not looked into."""
+    """Yield the fields of a tree that its shape does not have; a value of another type is skipped."""
     shape = _present(shape)
     if isinstance(shape, inspect.StructType) and isinstance(tree, dict):
         fields = _fields(shape.cls)
@@ -200,7 +204,7 @@ def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> 
 
 
 def _present(shape: inspect.Type) -> inspect.Type:
-    """Return what a type is where it is not None."""
+    """Return the type without None."""
     if isinstance(shape, inspect.UnionType):
         return next(one for one in shape.types if not isinstance(one, inspect.NoneType))
     return shape

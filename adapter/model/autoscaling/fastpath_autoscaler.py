@@ -1,8 +1,8 @@
-"""FastPathAutoscaler, the object of the fast-scaler: the spec of a HorizontalPodAutoscaler and what it needs beyond that.
+"""FastPathAutoscaler, the object of the scaler: the spec of a HorizontalPodAutoscaler with a few more fields.
 
-Here: its shape, its defaults, what is refused in it, and the way from and to a HorizontalPodAutoscaler. Not here: reading texts
-(`autoscalerdocuments`), the shared part of the shape (`autoscaling`) and of what is refused (`autoscalingvalidation`). Law: status and
-conditions are a HorizontalPodAutoscaler's, and decisions are made from `as_hpa`. The schema in manifests/crd says the same.
+Its shape, defaults, validation, and the conversion from and to a HorizontalPodAutoscaler. Status and
+conditions are a HorizontalPodAutoscaler's, and decisions are made from `as_hpa`. The schema in manifests/crd
+says the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +55,8 @@ AFTERS = (Span(SECOND), Span(3600 * SECOND))
 LAST_GOOD_FORS = (Span(SECOND), Span(24 * 3600 * SECOND))
 
 FLOOR_METRIC = "fastpath_replicas"
-"""The metric by which a boosted HorizontalPodAutoscaler reads its floor. A FastPathAutoscaler has no floor."""
+"""The metric by which a boosted HorizontalPodAutoscaler reads its floor. A FastPathAutoscaler has no floor.
+"""
 
 MOST_METRICS = 50
 MOST_POLICIES = 20
@@ -67,11 +68,12 @@ _ANNOTATIONS_OF_THE_OTHER = (
     "autoscaling.alpha.kubernetes.io/",
     f"{GROUP}/",
 )
-"""Prefixes of annotations that describe one autoscaler and do not apply to its successor of the other kind."""
+"""Prefixes of annotations that describe one autoscaler and do not apply to its successor of the other kind.
+"""
 
 
 class Metadata(ObjectMeta, frozen=True):
-    """Metadata as the scaler uses it: `uid` for events, `resource_version` for writes, labels and annotations as they are."""
+    """Metadata as the scaler uses it: `uid` for events, `resource_version` for writes."""
 
     uid: str = ""
     resource_version: str = ""
@@ -81,9 +83,10 @@ class Metadata(ObjectMeta, frozen=True):
 
 
 class Fallback(Struct, frozen=True):
-    """What holds when metrics have been absent for `after`: nothing is lowered, and as `type` says something raised.
+    """What applies once metrics are absent for `after`: no scale-down, and a minimum by `type`.
 
-    Hold: no more than that. Floor: at least `replicas`. LastGood: for `last_good_for`, at least what the metrics asked for last.
+    Hold: no more than that. Floor: at least `replicas`. LastGood: for `last_good_for`, at least what the
+    metrics asked for last.
     """
 
     type: str = msgspec.field(default_factory=str)
@@ -93,7 +96,10 @@ class Fallback(Struct, frozen=True):
 
 
 class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
-    """What somebody wants. `sync_period` is the longest time between two decisions; a new value is acted on at once."""
+    """The desired state.
+
+    `sync_period` is the longest time between two decisions; a new value applies at once.
+    """
 
     sync_period: Span = SYNC_PERIOD
     mode: str = AUTO
@@ -108,11 +114,11 @@ class PastChange(Struct, frozen=True):
 
 
 class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
-    """What the last decision came to.
+    """The result of the last decision.
 
-    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. `targets` is the text
-    of kubectl's column. It follows from the metrics of the spec and of the status, so a change of it alone is never a
-    reason to write.
+    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. `targets` is
+    the text of kubectl's column. It follows from the metrics of the spec and of the status, so a change of it
+    alone is never a reason to write.
     """
 
     recent_changes: tuple[PastChange, ...] | None = None
@@ -132,7 +138,8 @@ class FastPathAutoscaler(Struct, frozen=True):
 def as_hpa(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
     """Return the HorizontalPodAutoscaler that decisions are made from, its defaults filled in.
 
-    An absent `behavior` is an empty one: the legacy algorithm limits each decision and not each second, which once a second is no limit.
+    An absent `behavior` is an empty one: the legacy algorithm limits each decision and not each second, which
+    once a second is no limit.
     """
     spec = autoscaler.spec
     plain = HorizontalPodAutoscalerSpec(
@@ -163,7 +170,7 @@ def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerSta
 def full_status(
     status: HorizontalPodAutoscalerStatus, changes: Iterable[PastChange], targets: str = ""
 ) -> FastPathAutoscalerStatus:
-    """Return what is written: a decision's status, the changes that policies still count, kubectl's column."""
+    """Return the status to write: that of a decision, the changes that policies count, kubectl's column."""
     return FastPathAutoscalerStatus(
         status.observed_generation,
         status.last_scale_time,
@@ -179,14 +186,15 @@ def full_status(
 def status_to_plain(status: FastPathAutoscalerStatus) -> dict[str, Any]:
     """Return a status as mappings, lists and scalars, as it is written: counts also where they are 0.
 
-    Of an HPA `currentReplicas` is left out then; kubectl's columns, which the API server fills for an HPA, would show none here.
+    Of an HPA `currentReplicas` is left out then; kubectl's columns, which the API server fills for an HPA,
+    would show none here.
     """
     plain: dict[str, Any] = msgspec.to_builtins(status, enc_hook=encode_scalar)
     return {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas} | plain
 
 
 def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
-    """Return the FastPathAutoscaler that wants the same. It has no status: that of the other is not its own."""
+    """Return the FastPathAutoscaler with the same spec, without a status."""
     meta, spec = autoscaler.metadata, autoscaler.spec
     if not isinstance(meta, Metadata):
         meta = Metadata(meta.name, meta.namespace)
@@ -199,7 +207,7 @@ def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
 
 
 def successor_metadata(meta: Metadata) -> Metadata:
-    """Return the metadata for the other kind: name, namespace, labels, and the annotations that still apply."""
+    """Return the metadata for the other kind: name, namespace, labels, and annotations that still apply."""
     annotations = {
         name: text
         for name, text in (meta.annotations or {}).items()
@@ -215,9 +223,12 @@ def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
 
 
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
-    """Return all that is refused, each with its field path; nothing when all is well. The status is not checked.
+    """Return all that is refused, each with its field path; nothing when all is well.
 
-    `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a HorizontalPodAutoscaler.
+    The status is not checked.
+
+    `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
+    HorizontalPodAutoscaler.
     """
     spec = autoscaler.spec
     shared = replace(as_hpa(autoscaler), status=None)
@@ -233,12 +244,17 @@ def floor_source(metric: MetricSpec) -> str:
     """Return which source of a metric names FLOOR_METRIC, such as ``external``; "" for any other metric."""
     sources = {"external": metric.external, "object": metric.object, "pods": metric.pods}
     return next(
-        (name for name, each in sources.items() if each is not None and each.metric.name == FLOOR_METRIC), ""
+        (
+            name
+            for name, source in sources.items()
+            if source is not None and source.metric.name == FLOOR_METRIC
+        ),
+        "",
     )
 
 
 def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    """Refuse FLOOR_METRIC: no floor is published for this kind, so it has no value and blocks every shrink."""
+    """Refuse FLOOR_METRIC: this kind has no floor, so the metric has no value and blocks scale-downs."""
     for index, metric in enumerate(spec.metrics or ()):
         if source := floor_source(metric):
             detail = f"{FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers: remove this metric"

@@ -1,7 +1,7 @@
 """Autoscaler, its status and the Scale of its target, as API objects: frozen structs that JSON decodes into.
 
-Field names are Kubernetes'. Unknown fields are ignored, null is absence. Defaulting is `autoscalingdefaults`', validation
-`autoscalingvalidation`'s; nothing is computed here. The law is ``autoscaling/v2`` and ``autoscaling/v1`` Scale.
+Field names are Kubernetes'. Unknown fields are ignored, and null is absence. Mirrors ``autoscaling/v2`` and
+the Scale of ``autoscaling/v1``; defaults and validation are in `defaults` and `validation`.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ _always = msgspec.field(default_factory=str)
 class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Base of API objects: camelCase names, frozen, defaults not written.
 
-    Out of the garbage collector's sight: ten thousand autoscalers would keep it busy, and what is frozen refers to nothing that refers
-    back.
+    Hidden from the garbage collector: ten thousand autoscalers would keep it busy, and what is frozen
+    refers to nothing that refers back.
     """
 
 
@@ -36,7 +36,7 @@ class ObjectMeta(Struct, frozen=True):
 
 
 class CrossVersionObjectReference(Struct, frozen=True):
-    """A reference by kind and name in the autoscaler's own namespace; of `api_version` only the group matters."""
+    """A reference to an object of the autoscaler's namespace; of `api_version` only the group matters."""
 
     kind: str = _always
     name: str = _always
@@ -132,7 +132,7 @@ class HorizontalPodAutoscalerBehavior(Struct, frozen=True):
 
 
 class HorizontalPodAutoscalerSpec(Struct, frozen=True):
-    """What somebody wants."""
+    """The desired state."""
 
     scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
     min_replicas: Int32 | None = None
@@ -252,7 +252,7 @@ class Scale(Struct, frozen=True):
 
 
 def decode_scalar(wanted: type, written: Any) -> Any:
-    """Return a quantity, instant or span from what JSON or YAML has in its place: msgspec's ``dec_hook`` for the structs here.
+    """Return a quantity, instant or span from its JSON or YAML: the ``dec_hook`` of these structs.
 
     A quantity may be written as a number. ValueError with a sentence otherwise; msgspec adds the path.
     """
@@ -279,7 +279,7 @@ _EXPECTED = {
 
 
 def encode_scalar(value: Any) -> str:
-    """Return the canonical text of a quantity, instant or span: msgspec's ``enc_hook`` for the structs here."""
+    """Return the canonical text of a quantity, instant or span: the ``enc_hook`` of these structs."""
     writer = _WRITERS.get(value.__class__, str)
     return writer(value)
 

@@ -1,7 +1,8 @@
 """The TARGETS column of an autoscaler: each metric and what it is held at, such as ``cpu: 45%/80%, 20/10``.
 
-The text is that of `kubectl get hpa` in Kubernetes 1.36, made by the API server's printers (`formatHPAMetrics`). A
-column of a CustomResourceDefinition can only show one field, so the text is a field of the status.
+The text is that of `kubectl get hpa` in Kubernetes 1.36, made by the API server's printers
+(`formatHPAMetrics`). A column of a CustomResourceDefinition can only show one field, so the text is a field
+of the status.
 """
 
 from collections.abc import Sequence
@@ -74,5 +75,5 @@ def _outer(current: MetricValueStatus | None, target: MetricTarget) -> str:
 
 def _pair(current: MetricValueStatus | None, target: MetricTarget, *, per_pod: bool) -> str:
     wanted = target.average_value if per_pod else target.value
-    found = None if current is None else current.average_value if per_pod else current.value
-    return f"{_UNKNOWN if found is None else found}/{_UNKNOWN if wanted is None else wanted}"
+    value = None if current is None else current.average_value if per_pod else current.value
+    return f"{_UNKNOWN if value is None else value}/{_UNKNOWN if wanted is None else wanted}"

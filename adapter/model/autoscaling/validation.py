@@ -1,8 +1,8 @@
-"""What the API server refuses in an autoscaler: every violation at once, each with its field path, in its words.
+"""Validation of an autoscaler as in the API server: all violations with their field paths, in its words.
 
-The law is ``pkg/apis/autoscaling/validation`` of 1.36. `minReplicas` 0 is allowed whatever the feature gate, for an object that has it
-may keep it. A metric's selector is not checked, as there: the controller finds what is wrong with it. Specs come with their defaults
-filled in.
+Mirrors ``pkg/apis/autoscaling/validation`` of 1.36. `minReplicas` 0 is valid whatever the feature gate,
+because an object that has it may keep it. As upstream, the selector of a metric is not checked: the
+controller reports its errors. Specs come with their defaults filled in.
 """
 
 import re
@@ -50,17 +50,19 @@ _LABEL = re.compile(_LABEL_REGEX)
 _SUBDOMAIN_REGEX = rf"{_LABEL_REGEX}(\.{_LABEL_REGEX})*"
 _SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
 _LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an "
     f"alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_REGEX}')"
 )
 _SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end "
     f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_REGEX}')"
 )
 
 
 class Violation(NamedTuple):
-    """One thing that is refused: where, what kind of wrong, the value as it is shown ("" where upstream shows none), the rule."""
+    """A refused value: its path, the kind of problem, the value ("" where upstream shows none), the rule."""
 
     path: str
     problem: str
@@ -76,16 +78,16 @@ Violations = Iterator[Violation]
 
 
 def validate(autoscaler: HorizontalPodAutoscaler, *, stored: bool = False) -> list[Violation]:
-    """Return what is refused in an autoscaler, its status included; nothing when all is well.
+    """Return the violations of an autoscaler and its status; an empty list if it is valid.
 
-    A `stored` one may be older than two rules, which then do not hold: that its target names an API group, and that it has an Object
-    or External metric for `minReplicas` 0. The controller works with both.
+    A `stored` one may be older than two rules, which then do not hold: that its target names an API group,
+    and that it has an Object or External metric for `minReplicas` 0. The controller works with both.
     """
-    found = [*_metadata(autoscaler.metadata), *_spec(autoscaler.spec, stored=stored)]
+    violations = [*_metadata(autoscaler.metadata), *_spec(autoscaler.spec, stored=stored)]
     if status := autoscaler.status:
         counts = {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas}
-        found += [_negative(f"status.{name}", str(count)) for name, count in counts.items() if count < 0]
-    return found
+        violations += [_negative(f"status.{name}", str(count)) for name, count in counts.items() if count < 0]
+    return violations
 
 
 def validate_scale(scale: Scale) -> list[Violation]:
@@ -262,7 +264,7 @@ def _identifier(metric: MetricIdentifier, path: str) -> Violations:
 
 
 def _container_resource(name: str, path: str) -> Violations:
-    """Check a resource that a container can ask for: cpu, memory, hugepages and the like, or a device with its domain."""
+    """Check the name of a container resource: cpu, memory and so on, or a device with its domain."""
     if complaints := label_selectors.key_faults(name):
         yield from (_invalid(path, quote(name), complaint) for complaint in complaints)
     elif "/" not in name:

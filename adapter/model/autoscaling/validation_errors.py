@@ -1,7 +1,6 @@
-"""What is wrong with the form of a document: msgspec's messages as faults with a path, what stands there and what was expected.
+"""Messages of msgspec as faults with a path, the value there and what was expected.
 
-Here: the words and the path. Not here: what a document may contain. Law: every message of msgspec's about a tree of plain values ends
-in an `InputError` with one fault.
+Every message of msgspec about a tree of plain values becomes an `InputError` with one fault.
 """
 
 import json
@@ -30,7 +29,7 @@ _SHOWN = 80
 
 
 def explain(message: str, tree: object, source: str) -> InputError:
-    """Return the error for a message of msgspec about a tree: its path, what stands there, what was expected."""
+    """Return the error for a message of msgspec about a tree: path, value and what was expected."""
     match = _MESSAGE.fullmatch(message)
     assert match is not None  # it fits any text
     problem, place = match[1], match[2] or ""
@@ -38,17 +37,18 @@ def explain(message: str, tree: object, source: str) -> InputError:
         return InputError([Fault(f"{place}.{missing[1]}".lstrip("."), "absent", "it is required", source)])
     try:
         path, value = _follow(tree, place, wants_text=problem.startswith("Expected `str`"))
-        found = shown(value)
+        text = shown(value)
     except (LookupError, TypeError):
-        # of a key that is given twice the first is refused, and the last stands in the tree
-        path, found = place, "a key on the way is given twice"
-    return InputError([Fault(path.lstrip(".") or "the document", found, _in_words(problem), source)])
+        # msgspec refuses the first of two equal keys, but the tree has the last
+        path, text = place, "a key on the way is given twice"
+    return InputError([Fault(path.lstrip(".") or "the document", text, _in_words(problem), source)])
 
 
 def _follow(tree: Any, place: str, *, wants_text: bool) -> tuple[str, object]:
     """Return a path with the keys that msgspec leaves out, and what stands there.
 
-    It leaves out free keys: those of labels, whose values are text, and those of quantities. The first that is wrong is meant.
+    It leaves out free keys: those of labels, whose values are text, and those of quantities. The first that
+    is wrong is meant.
     """
     path = ""
     for match in _PLACE.finditer(place):
@@ -80,8 +80,8 @@ def _wrong_key(mapping: Mapping[str, object], *, wants_text: bool) -> str:
 
 def _in_words(problem: str) -> str:
     """Return msgspec's sentence in our words, from its small beginning on."""
-    said = _TYPES.sub(lambda found: " or ".join(_WORDS[name] for name in found[1].split(" | ")), problem)
-    return said[:1].lower() + said[1:]
+    words = _TYPES.sub(lambda match: " or ".join(_WORDS[name] for name in match[1].split(" | ")), problem)
+    return words[:1].lower() + words[1:]
 
 
 def shown(value: object) -> str:

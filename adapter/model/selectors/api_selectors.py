@@ -28,7 +28,7 @@ def _drop_empty(part: msgspec.Struct, *names: str) -> None:
 
 
 class MatchExpression(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One condition on one label; `operator` is checked only when the selector is compiled, as upstream does."""
+    """One condition on one label. `operator` is checked when the selector is compiled, as upstream."""
 
     key: str = msgspec.field(default_factory=str)
     operator: str = msgspec.field(default_factory=str)
@@ -63,7 +63,7 @@ class APISelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 def compile_selector(selector: APISelector | None) -> LabelSelector:
-    """Return what the selector asks for, sorted as its text is; None asks for everything here, for its text is empty.
+    """Return the requirements of a selector, sorted as in its text; None has none, so it selects everything.
 
     Mirrors ``LabelSelectorAsSelector``: ValueError with its sentence for the first part that is wrong.
     """
@@ -112,7 +112,8 @@ def go_text(selector: APISelector | None) -> str:
         return "nil"
     labels = "".join(f"{key}: {value}," for key, value in sorted((selector.match_labels or {}).items()))
     expressions = "".join(
-        f"LabelSelectorRequirement{{Key:{one.key},Operator:{one.operator},Values:[{' '.join(one.values or ())}],}},"
+        f"LabelSelectorRequirement{{Key:{one.key},Operator:{one.operator},"
+        f"Values:[{' '.join(one.values or ())}],}},"
         for one in selector.match_expressions or ()
     )
     return (

@@ -1,8 +1,8 @@
 """Field selectors: their grammar, its error sentences, and the fields that a metric has.
 
-Terms are joined with commas; a value escapes comma, equals sign and backslash with a backslash. Only pods and nodes are selected by
-them (`FieldSelector`): the other metrics APIs only check that they agree with the name in the path. The law is
-``k8s.io/apimachinery/pkg/fields``, byte for byte in its messages.
+Terms are joined with commas; a value escapes comma, equals sign and backslash with a backslash. Only pods and
+nodes are selected by them (`FieldSelector`): the other metrics APIs only check that they agree with the name
+in the path. Mirrors ``k8s.io/apimachinery/pkg/fields``; the messages are the same byte for byte.
 """
 
 import re
@@ -45,14 +45,17 @@ EVERYTHING = FieldSelector()
 
 
 def parse_metadata(text: str) -> FieldSelector:
-    """Return a selector over name and namespace, the fields that every kind has; BadRequestError for any other, and for no selector."""
+    """Return a selector of name and namespace; BadRequestError if it is invalid or has other fields."""
     terms = parse_selector(text)
     check_fields(terms)
     return FieldSelector(terms)
 
 
 def parse_selector(text: str) -> tuple[Term, ...]:
-    """Return the terms, sorted by their text; those of nothing are left out. `errors.BadRequestError` with upstream's sentence."""
+    """Return the terms, sorted by their text; those of nothing are left out.
+
+    `errors.BadRequestError` with upstream's sentence.
+    """
     terms = [_parse_term(term, text) for term in sorted(_split(text)) if term]
     return tuple(term for term in terms if term.field or term.value)
 
@@ -66,7 +69,7 @@ def check_fields(terms: Sequence[Term]) -> None:
 
 
 def check_name(terms: Sequence[Term], name: str) -> None:
-    """Raise `errors.BadRequestError` unless the first condition that wants a name wants the one in the path (``*`` for all)."""
+    """Raise BadRequestError unless the first condition on the name has that of the path (``*`` for all)."""
     wanted = next((term.value for term in terms if term.field == NAME and not term.negated), None)
     if terms and wanted != name:
         raise errors.BadRequestError("fieldSelector metadata.name doesn't match requested name")

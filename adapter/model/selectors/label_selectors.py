@@ -1,8 +1,8 @@
-"""Label selectors: Kubernetes' grammar, its error sentences, its matching.
+"""Label selectors: Kubernetes' grammar with its error messages, and matching.
 
-Here are the lexer, the parser, the value and its three forms (a predicate, canonical text, API JSON). How a selector becomes
-PromQL is `adapter.rules.query`'s business. The law is ``k8s.io/apimachinery/pkg/labels``, byte for byte in its messages,
-because clients print them and scripts compare them.
+Lexer, parser, and the value with its three forms: a predicate, canonical text, API JSON. Mirrors
+``k8s.io/apimachinery/pkg/labels``; the messages are the same byte for byte, because clients print them and
+scripts compare them.
 """
 
 import enum
@@ -45,7 +45,10 @@ _JSON_OPERATOR = {
 
 
 class Requirement(NamedTuple):
-    """One condition on one label. `values` is sorted and free of duplicates; empty for the two existence operators."""
+    """One condition on one label.
+
+    `values` is sorted and free of duplicates; empty for the two existence operators.
+    """
 
     key: str
     operator: Operator
@@ -54,8 +57,8 @@ class Requirement(NamedTuple):
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether `labels` meet the condition, as upstream's ``Requirement.Matches``.
 
-        An absent label meets ``!=``, ``notin`` and ``!`` and nothing else. ``gt`` and ``lt`` hold only between integers of
-        64 bits; any other label value does not match.
+        An absent label meets ``!=``, ``notin`` and ``!`` and nothing else. ``gt`` and ``lt`` hold only
+        between integers of 64 bits; any other label value does not match.
         """
         value = labels.get(self.key)
         match self.operator:
@@ -87,12 +90,12 @@ class Requirement(NamedTuple):
 
 
 class LabelSelector(NamedTuple):
-    """Requirements that must all hold, sorted by key; equal keys keep the order in which they were written."""
+    """Requirements that must all hold, sorted by key; requirements on one key keep their order."""
 
     requirements: tuple[Requirement, ...]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether `labels` meet every requirement; a selector without requirements selects everything."""
+        """Return whether `labels` meet all requirements; without requirements all labels do."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     @property
@@ -118,11 +121,13 @@ def _weigh(requirement: Requirement) -> int:
 def parse_selector(text: str, *, later: bool = False) -> LabelSelector:
     """Parse the text of a ``labelSelector`` parameter; empty text selects everything.
 
-    As version 0.30 does, which the API server of the adapter is; `later`: as 0.36, which the autoscaler of Kubernetes 1.36 is.
-    Raise `errors.BadRequestError` with upstream's sentence.
+    As version 0.30 does, which the API server of the adapter is; `later`: as 0.36, which the autoscaler of
+    Kubernetes 1.36 is. Raise `errors.BadRequestError` with upstream's sentence.
     """
     try:
-        requirements = sorted(_Parser(text, later=later).requirements(), key=operator.attrgetter("key"))
+        requirements = sorted(
+            _SelectorParser(text, later=later).requirements(), key=operator.attrgetter("key")
+        )
     except errors.BadRequestError as error:
         if not later:
             raise
@@ -131,10 +136,10 @@ def parse_selector(text: str, *, later: bool = False) -> LabelSelector:
 
 
 def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
-    """Return the API form, ``matchLabels`` and ``matchExpressions``, each left out when empty; None for everything.
+    """Return the API form, ``matchLabels`` and ``matchExpressions`` if not empty; None for everything.
 
-    Mirrors ``metav1.ParseToLabelSelector``: both equality operators become labels (the last of one key wins), and what the
-    API form cannot say raises `errors.PlainError` with upstream's sentence.
+    Mirrors ``metav1.ParseToLabelSelector``: both equality operators become labels (the last of one key wins),
+    and what the API form cannot say raises `errors.PlainError` with upstream's sentence.
     """
     labels: dict[str, str] = {}
     expressions: list[dict[str, object]] = []
@@ -162,7 +167,7 @@ def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
     return document or None
 
 
-# --- lexer -----------------------------------------------------------------------------------------------------------
+# --- lexer
 
 # A zero byte ends the text where a token could begin and is swallowed after one, as upstream's lexer does.
 # Blanks are taken possessively: a text of nothing else would be tried again from each of them.
@@ -181,26 +186,26 @@ _BINARY_OPERATORS = {
 _EXPECTED_OPERATORS = ", ".join(_BINARY_OPERATORS.values())
 
 
-class _Token(NamedTuple):
-    """A lexeme; `word` is true for identifiers and for ``in`` and ``notin``, which are words wherever no operator may stand."""
+class _SelectorToken(NamedTuple):
+    """A lexeme; `word` is true for identifiers, also for ``in`` and ``notin``, which may be either."""
 
     text: str
     word: bool
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokens(text: str) -> Iterator[_SelectorToken]:
     position = 0
     while match := _TOKEN.match(text, position):
         word = match["word"]
-        yield _Token(word or match["symbol"], word is not None)
+        yield _SelectorToken(word or match["symbol"], word is not None)
         position = match.end()
-    yield _Token(_END, word=False)
+    yield _SelectorToken(_END, word=False)
 
 
-# --- parser ----------------------------------------------------------------------------------------------------------
+# --- parser
 
 
-class _Parser:
+class _SelectorParser:
     """Recursive descent over the tokens of one selector, taking upstream's decisions in upstream's order."""
 
     def __init__(self, text: str, *, later: bool) -> None:
@@ -258,7 +263,7 @@ class _Parser:
         return token.text
 
     def _value_list(self) -> tuple[str, ...]:
-        """Return the values between parentheses; ``()`` is one empty value, and so is each gap between commas."""
+        """Return the values between parentheses; ``()`` and a gap between commas are one empty value each."""
         opening = self._next()
         if opening.text != "(":
             _refuse_requirement(f"found '{opening.text}' expected: '('")
@@ -277,8 +282,8 @@ class _Parser:
     def _listed_value(self, values: set[str]) -> bool:
         """Take one value, or the commas before one, into `values`; tell whether the list cannot end here.
 
-        Version 0.30 takes two commas in one step and wants more after them: ``(a,,b)`` is read and ``(a,,)`` refused. Later ones
-        take them one by one and read both.
+        Version 0.30 takes two commas in one step and wants more after them: ``(a,,b)`` is read and ``(a,,)``
+        refused. Later ones take them one by one and read both.
         """
         token = self._next()
         following = self._peek()
@@ -296,10 +301,10 @@ class _Parser:
             _refuse_requirement(f"found '{token.text}', expected: ',', or identifier")
         return False
 
-    def _peek(self) -> _Token:
+    def _peek(self) -> _SelectorToken:
         return self._tokens[self._position]
 
-    def _next(self) -> _Token:
+    def _next(self) -> _SelectorToken:
         """Take a token; the end is never passed."""
         token = self._tokens[self._position]
         self._position += token.text != _END
@@ -314,21 +319,24 @@ def _refuse_requirement(sentence: str) -> NoReturn:
     _refuse(f"unable to parse requirement: {sentence}")
 
 
-# --- validation of keys and values -----------------------------------------------------------------------------------
+# --- validation of keys and values
 
 _NAME_REGEX = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _NAME_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+    "an alphanumeric character "
     f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_REGEX}')"
 )
 _VALUE_REGEX = f"({_NAME_REGEX})?"
 _VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-    f"with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE_REGEX}')"
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+    "start and end with an alphanumeric character "
+    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE_REGEX}')"
 )
 _SUBDOMAIN_REGEX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end "
     f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_REGEX}')"
 )
 _NAME = re.compile(_NAME_REGEX)
@@ -341,7 +349,7 @@ _LIMIT = re.compile(r"(must be no more than \d+) characters")
 
 
 def _too_long(text: str, limit: int) -> list[str]:
-    """Return the complaint about a text of more than `limit` bytes; upstream says characters and counts bytes."""
+    """Return the message for a text of more than `limit` bytes; upstream says characters."""
     longer = len(text.encode("utf-8", "surrogatepass")) > limit
     return [f"must be no more than {limit} characters"] if longer else []
 
@@ -350,9 +358,8 @@ def key_faults(key: str) -> list[str]:
     """Return what is wrong with a label key: a name with an optional DNS subdomain and ``/`` before it."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
-        return [
-            f"a qualified name {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
+        form = "an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a qualified name {_NAME_RULE} with {form}"]
     faults: list[str] = []
     if slash:
         if not prefix:
@@ -384,7 +391,7 @@ def value_faults(value: str) -> list[str]:
 
 
 def _check_values(key: str, relation: Operator, values: tuple[str, ...]) -> None:
-    """Refuse values that no label can have and limits that are no integers; several complaints stand in brackets."""
+    """Refuse invalid label values and limits that are no integers; several messages are put in brackets."""
     complaints: list[str] = []
     if relation in {Operator.GREATER_THAN, Operator.LESS_THAN} and _int64(values[0]) is None:
         rule = "for 'Gt', 'Lt' operators, the value must be an integer"

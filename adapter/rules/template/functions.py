@@ -16,7 +16,7 @@ from adapter.model.go_text import quote
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
+class TemplateStruct:
     """The value that a template is rendered with: named fields, as a Go struct has them.
 
     Unlike a map it has no index and no order, and an unknown field is an error. `text` is how it prints.
@@ -26,21 +26,21 @@ class Struct:
     text: str | None = None
 
 
-Value = str | bool | int | Mapping[str, str] | Sequence[str] | Struct | None
+Value = str | bool | int | Mapping[str, str] | Sequence[str] | TemplateStruct | None
 
 _SCALARS = {type(None): "nil", bool: "a truth value", int: "an integer", str: "text"}
 
 
 def describe_type(value: Value) -> str:
     """Return the type of a value for error messages."""
-    if isinstance(value, Struct):
+    if isinstance(value, TemplateStruct):
         return "the template's variables"
     return _SCALARS.get(type(value)) or ("a map" if isinstance(value, Mapping) else "a list")
 
 
 def truth(value: Value) -> bool:
-    """Return whether ``if`` takes the value for true: not empty, zero or nil. A `Struct` is always true."""
-    return isinstance(value, Struct) or bool(value)
+    """Return the truth of a value in ``if``: not empty, zero or nil. A `TemplateStruct` is always true."""
+    return isinstance(value, TemplateStruct) or bool(value)
 
 
 def _quote_character(code: int) -> str:
@@ -67,9 +67,9 @@ def show(value: Value, verb: str = "v") -> str:
             if verb == "q":
                 return _quote_character(value) if isinstance(value, int) else quote(value)
             return text
-        case Struct(text=str() as text) if verb != "d":
+        case TemplateStruct(text=str() as text) if verb != "d":
             return show(text, verb)
-        case Struct():
+        case TemplateStruct():
             return f"{{{' '.join(show(field, verb) for field in value.fields.values())}}}"
         case Mapping():
             return f"map[{' '.join(f'{show(key, verb)}:{show(value[key], verb)}' for key in sorted(value))}]"
@@ -130,7 +130,7 @@ def _index(item: Value, *indexes: Value) -> Value:
     if item is None:
         raise errors.TemplateError("cannot index nil")
     for index in indexes:
-        if isinstance(item, Struct | int):
+        if isinstance(item, TemplateStruct | int):
             raise errors.TemplateError(f"cannot index {describe_type(item)}")
         if isinstance(item, Mapping):
             if not isinstance(index, str):
@@ -147,7 +147,7 @@ def _index(item: Value, *indexes: Value) -> Value:
 
 
 def _length(item: Value) -> int:
-    if item is None or isinstance(item, Struct | int):
+    if item is None or isinstance(item, TemplateStruct | int):
         raise errors.TemplateError(f"{describe_type(item)} has no length")
     return len(_encode(item) if isinstance(item, str) else item)
 

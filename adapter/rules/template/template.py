@@ -10,7 +10,7 @@ from typing import NoReturn
 from adapter import errors
 from adapter.model.go_text import quote
 from adapter.rules.template import functions, syntax
-from adapter.rules.template.functions import Struct, Value
+from adapter.rules.template.functions import TemplateStruct, Value
 from adapter.rules.template.syntax import Block, Body, Call, Literal, Operand, Path, Pipeline
 
 __all__ = ["LabelTemplate", "Template", "Value", "empty_query", "label_without_resource", "parse"]
@@ -31,7 +31,7 @@ class Template:
         if self._plain and all(map(variables.__contains__, self._fields)):
             show = functions.show
             return "".join([show(variables[name]) if name else str(node) for node, name in self._pieces])
-        return _Evaluator(self.text).render(self._body, Struct(variables))
+        return _Evaluator(self.text).render(self._body, TemplateStruct(variables))
 
     def fields(self) -> tuple[str, ...]:
         """Return the variables of the template that are used, in order of first use."""
@@ -70,7 +70,7 @@ class LabelTemplate:
 
     def _execute(self, group: str, resource: str) -> str:
         whole = f"{resource}.{group}" if group else resource
-        variables = Struct({"Group": group, "Resource": resource}, text=whole)
+        variables = TemplateStruct({"Group": group, "Resource": resource}, text=whole)
         label = _Evaluator(self.text).render(self._body, variables)
         if not label:
             raise errors.TemplateError(f"empty label produced by label template {quote(self.text)}")
@@ -116,7 +116,7 @@ class _Evaluator:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def render(self, body: Body, variables: Struct) -> str:
+    def render(self, body: Body, variables: TemplateStruct) -> str:
         return "".join(self._render(body, {".": variables, "$": variables}))
 
     def _render(self, body: Body, scope: _Scope) -> Iterator[str]:
@@ -149,7 +149,7 @@ class _Evaluator:
 
     def _entries(self, value: Value, at: int) -> Sequence[tuple[Value, Value]]:
         """Return what ``range`` goes over: index and element, or key and value in the order of the keys."""
-        if isinstance(value, Struct | str | int):
+        if isinstance(value, TemplateStruct | str | int):
             self._refuse(at, f'"range" goes over a list or a map, not {functions.describe_type(value)}')
         if isinstance(value, Mapping):
             return sorted(value.items())
@@ -174,7 +174,7 @@ class _Evaluator:
         return value
 
     def _field(self, value: Value, name: str, at: int) -> Value:
-        if isinstance(value, Struct):
+        if isinstance(value, TemplateStruct):
             if name not in value.fields:
                 known = ", ".join(f".{field}" for field in value.fields)
                 self._refuse(at, f"unknown variable .{name}, expected one of {known}")

@@ -129,7 +129,8 @@ _LINES = ["%YAML 1.1", "%YAML 1.2", "---", "--- a", "...", "# c", "", "  ", "a: 
 
 
 @given(st.lists(st.sampled_from(_LINES), max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_the_parts_are_the_text(lines: list[str], end: str, ends: bool) -> None:  # noqa: FBT001  # hypothesis calls it
+# hypothesis calls it
+def test_the_parts_are_the_text(lines: list[str], end: str, ends: bool) -> None:  # noqa: FBT001
     text = end.join(lines) + (end if ends else "")
     parts = list(split_documents(text))
     assert "".join(part for _, part in parts) == text
@@ -143,7 +144,10 @@ def test_the_parts_are_the_text(lines: list[str], end: str, ends: bool) -> None:
 
 
 def test_anchors_and_merges() -> None:
-    text = "base: &base {a: 1, b: 2}\nother: &other {c: 3, a: 9}\nx:\n  <<: *base\n  b: 5\ny:\n  b: 7\n  <<: [*base, *other]\n"
+    text = (
+        "base: &base {a: 1, b: 2}\nother: &other {c: 3, a: 9}\nx:\n  <<: *base\n  b: 5\ny:\n  b: 7\n  "
+        "<<: [*base, *other]\n"
+    )
 
     (found,) = _values(text)
 

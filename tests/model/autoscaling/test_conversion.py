@@ -122,7 +122,7 @@ def test_what_boost_adds_makes_no_difference(
     assert conversion.to_fastpath(boosted).document == conversion.to_fastpath(plain).document
 
 
-# -- the way back ---------------------------------------------------------------------------------------------------------
+# -- the way back
 
 
 def test_what_both_kinds_have_is_kept() -> None:
@@ -168,7 +168,10 @@ def test_what_the_cluster_may_not_accept_is_named() -> None:
     behavior = {"scaleUp": {"tolerance": "50m"}, "scaleDown": {"selectPolicy": "Max"}}
     assert conversion.to_native(fpa(QUEUE, minReplicas=0, behavior=behavior)).notes == (
         "spec.minReplicas 0 needs the feature gate HPAScaleToZero of the cluster",
-        "spec.behavior.scaleUp.tolerance needs Kubernetes 1.35, or the feature gate HPAConfigurableTolerance of the cluster",
+        (
+            "spec.behavior.scaleUp.tolerance needs Kubernetes 1.35, or the feature gate "
+            "HPAConfigurableTolerance of the cluster"
+        ),
     )
 
 

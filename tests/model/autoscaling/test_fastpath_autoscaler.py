@@ -248,15 +248,24 @@ def test_faults_are_told_together() -> None:
     [
         (
             [],
-            "kind: []: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler",
+            (
+                "kind: []: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 "
+                "HorizontalPodAutoscaler"
+            ),
         ),
         (
             {},
-            "kind: absent: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler",
+            (
+                "kind: absent: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 "
+                "HorizontalPodAutoscaler"
+            ),
         ),
         (
             {"kind": "Pod"},
-            'kind: "Pod": expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler',
+            (
+                'kind: "Pod": expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 '
+                "HorizontalPodAutoscaler"
+            ),
         ),
         (
             _document() | {"apiVersion": "fastpath.io/v1"},
@@ -264,7 +273,11 @@ def test_faults_are_told_together() -> None:
         ),
         (
             _document("HorizontalPodAutoscaler") | {"apiVersion": "autoscaling/v1"},
-            'apiVersion: "autoscaling/v1": expected autoscaling/v2; kubectl get hpa.v2.autoscaling NAME -o yaml gives it',
+            (
+                'apiVersion: "autoscaling/v1": expected autoscaling/v2; kubectl get hpa.v2.autoscaling '
+                "NAME -o "
+                "yaml gives it"
+            ),
         ),
         (
             {"kind": "FastPathAutoscaler"}
@@ -317,8 +330,11 @@ def test_lists() -> None:
 
 def test_objects_of_the_api_server() -> None:
     text = b"""{"apiVersion": "fastpath.io/v1alpha1", "kind": "FastPathAutoscaler", "later": 1,
-        "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "managedFields": []},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3, "syncPeriod": "2s", "later": {}}}"""
+        "metadata": {
+          "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "managedFields": []
+        },
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"},
+          "maxReplicas": 3, "syncPeriod": "2s", "later": {}}}"""
     read = documents.decode_object(text)
     assert read.metadata == Metadata("web", "shop", "u", "7")
     assert (read.spec.sync_period, read.spec.max_replicas) == (2 * SECOND, 3)

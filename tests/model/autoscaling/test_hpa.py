@@ -25,7 +25,8 @@ def _target(value: object) -> MetricTarget:
 
 def test_takes_null_and_unknown_fields() -> None:
     found = _DECODER.decode(
-        b'{"spec": {"maxReplicas": 3, "metrics": null, "behavior": null, "news": [1]}, "status": {"conditions": null}}'
+        b'{"spec": {"maxReplicas": 3, "metrics": null, "behavior": null, "news": [1]}, "status": '
+        b'{"conditions": null}}'
     )
 
     assert found.spec.max_replicas == 3

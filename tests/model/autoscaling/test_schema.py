@@ -138,7 +138,7 @@ def test_rules_look_only_at_what_is_bounded() -> None:
             assert node["maxItems"] == fastpath_autoscaler.MOST_METRICS, path
 
 
-# --- the same verdicts -----------------------------------------------------------------------------------------------
+# --- the same verdicts
 
 
 def _document(**spec: Any) -> JSON:
@@ -582,7 +582,7 @@ def _objects(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[tupl
 
 
 def _has(way: tuple[str | int, ...], name: str) -> bool:
-    """Tell whether the schema has a field of an object: what is unknown is pruned by the one and refused by the other."""
+    """Return whether the schema has a field of an object; only our reader refuses unknown ones."""
     schema = SCHEMA["properties"]["spec"]
     for step in way:
         schema = (
@@ -622,7 +622,8 @@ KNOWN_DIFFERENCES = {
     ),
     "a name longer than any there can be": ("scaleTargetRef.name", "x" * 254),
 }
-"""What the schema refuses and a file may have, for a HorizontalPodAutoscaler may. Never the other way round."""
+"""What the schema refuses and a file may have, for a HorizontalPodAutoscaler may. Never the other way round.
+"""
 
 
 @pytest.mark.parametrize(("place", "value"), KNOWN_DIFFERENCES.values(), ids=list(KNOWN_DIFFERENCES))
@@ -632,7 +633,7 @@ def test_known_differences(place: str, value: Any) -> None:
     assert _refused_by_program(document) == []
 
 
-# --- status ----------------------------------------------------------------------------------------------------------
+# --- status
 
 
 def test_a_status_is_taken_as_it_is_written() -> None:

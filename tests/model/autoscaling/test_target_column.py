@@ -1,4 +1,4 @@
-"""The TARGETS column, in the API server's own words (`TestPrintHorizontalPodAutoscaler` of pkg/printers/internalversion)."""
+"""The TARGETS column, in the words of the API server (`TestPrintHorizontalPodAutoscaler` of its printers)."""
 
 from typing import Any
 

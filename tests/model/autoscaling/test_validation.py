@@ -86,8 +86,10 @@ def test_a_valid_one_is_valid() -> None:
 
 
 _LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
 
@@ -154,7 +156,10 @@ _LABEL = (
             "spec.scaleTargetRef.apiVersion",
             "a/b/c",
             [
-                'spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+                (
+                    'spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: '
+                    "a/b/c"
+                ),
             ],
         ),
         (
@@ -176,7 +181,11 @@ _LABEL = (
             "spec.metrics.0.resource",
             None,
             [
-                "spec.metrics[0].resource: Required value: must populate information for the given metric source",
+                (
+                    "spec.metrics[0].resource: Required value: must populate information for the given "
+                    "metric "
+                    "source"
+                ),
             ],
         ),
         (
@@ -217,7 +226,10 @@ _LABEL = (
             "spec.metrics.0.resource.target.averageUtilization",
             0,
             [
-                "spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater than 0",
+                (
+                    "spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater "
+                    "than 0"
+                ),
             ],
         ),
         (
@@ -242,7 +254,10 @@ _LABEL = (
             "spec.metrics.1.containerResource.name",
             "pods",
             [
-                'spec.metrics[1].containerResource.name: Invalid value: "pods": must be a standard resource for containers',
+                (
+                    'spec.metrics[1].containerResource.name: Invalid value: "pods": must be a standard '
+                    "resource for containers"
+                ),
             ],
         ),
         (
@@ -287,7 +302,11 @@ _LABEL = (
             "spec.metrics.2.pods.target.averageValue",
             None,
             [
-                "spec.metrics[2].pods.target.averageValue: Required value: must specify a positive target averageValue",
+                (
+                    "spec.metrics[2].pods.target.averageValue: Required value: must specify a positive "
+                    "target "
+                    "averageValue"
+                ),
             ],
         ),
         (
@@ -311,7 +330,10 @@ _LABEL = (
             "spec.metrics.3.object.target",
             {"type": "Value"},
             [
-                "spec.metrics[3].object.target.averageValue: Required value: must set either a target value or averageValue",
+                (
+                    "spec.metrics[3].object.target.averageValue: Required value: must set either a target "
+                    "value or averageValue"
+                ),
             ],
         ),
         (
@@ -345,14 +367,21 @@ _LABEL = (
             "spec.behavior.scaleUp.stabilizationWindowSeconds",
             -1,
             [
-                "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero",
+                (
+                    "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater "
+                    "than "
+                    "or equal to zero"
+                ),
             ],
         ),
         (
             "spec.behavior.scaleDown.stabilizationWindowSeconds",
             3601,
             [
-                "spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600",
+                (
+                    "spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: 3601: must be less "
+                    "than or equal to 3600"
+                ),
             ],
         ),
         (
@@ -383,7 +412,10 @@ _LABEL = (
             "spec.behavior.scaleUp.policies.0.type",
             "Nodes",
             [
-                'spec.behavior.scaleUp.policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods"',
+                (
+                    'spec.behavior.scaleUp.policies[0].type: Unsupported value: "Nodes": supported values: '
+                    '"Percent", "Pods"'
+                ),
             ],
         ),
         (
@@ -397,14 +429,20 @@ _LABEL = (
             "spec.behavior.scaleUp.policies.0.periodSeconds",
             0,
             [
-                "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 0: must be greater than zero",
+                (
+                    "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 0: must be greater than "
+                    "zero"
+                ),
             ],
         ),
         (
             "spec.behavior.scaleUp.policies.0.periodSeconds",
             1801,
             [
-                "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800",
+                (
+                    "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than "
+                    "or equal to 1800"
+                ),
             ],
         ),
         (
@@ -483,7 +521,10 @@ def test_zero_replicas_need_a_metric_that_can_bring_them_back() -> None:
     document["spec"]["minReplicas"] = 0
 
     assert _said(document) == [
-        "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas"
+        (
+            "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling "
+            "to zero replicas"
+        )
     ]
     assert _said(document, stored=True) == []
 

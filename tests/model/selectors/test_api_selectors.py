@@ -74,7 +74,8 @@ def test_prints_as_go() -> None:
         "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"
     )
     assert go_text(selector) == (
-        "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{"
+        "&LabelSelector{MatchLabels:map[string]string{a: 1,b: "
+        "2,},MatchExpressions:[]LabelSelectorRequirement{"
         "LabelSelectorRequirement{Key:queue,Operator:NotIn,Values:[mail x],},"
         "LabelSelectorRequirement{Key:c,Operator:Exists,Values:[],},},}"
     )

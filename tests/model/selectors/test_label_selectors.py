@@ -9,16 +9,20 @@ from adapter.model.selectors import label_selectors
 from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
 
 NAME_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+    "must start and end "
     "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
     "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
+    "must start and end "
     "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
@@ -145,7 +149,8 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
         ),
         pytest.param(
             "a" * 64,
-            f'unable to parse requirement: <nil>: Invalid value: "{"a" * 64}": name part must be no more than 63 characters',
+            f'unable to parse requirement: <nil>: Invalid value: "{"a" * 64}": name part must be no more '
+            "than 63 characters",
             id="long key",
         ),
         pytest.param(
@@ -156,7 +161,8 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
         ),
         pytest.param(
             "e.com/",
-            f'unable to parse requirement: <nil>: Invalid value: "e.com/": name part must be non-empty; name part {NAME_RULE}',
+            'unable to parse requirement: <nil>: Invalid value: "e.com/": name part must be non-empty; '
+            f"name part {NAME_RULE}",
             id="no name",
         ),
         pytest.param(
@@ -193,7 +199,8 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
         ),
         pytest.param(
             "a=" + "b" * 64,
-            f'unable to parse requirement: values[0][a]: Invalid value: "{"b" * 64}": must be no more than 63 characters',
+            f'unable to parse requirement: values[0][a]: Invalid value: "{"b" * 64}": must be no more than '
+            "63 characters",
             id="long value",
         ),
         pytest.param(
@@ -247,7 +254,10 @@ def test_later_versions_read_any_number_of_commas(text: str, canonical: str) -> 
         ("a=" + "b" * 64, "must be no more than 63 bytes"),
         (
             "a/b/c",
-            f"a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            (
+                f"a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. "
+                "'example.com/MyName')"
+            ),
         ),
     ],
     ids=["long key", "long prefix", "long value", "two slashes"],
@@ -358,7 +368,7 @@ def test_what_the_api_form_cannot_say(text: str, sentence: str) -> None:
     assert caught.value.message == sentence
 
 
-# --- properties ------------------------------------------------------------------------------------------------------
+# --- properties
 
 names = st.text(alphabet="aZ0-_.", max_size=4).map(lambda middle: f"a{middle}9")
 keys = st.one_of(names, names.map(lambda name: f"e-1.com/{name}"))
