@@ -208,7 +208,7 @@ class Scaler:
     def _open_floors(self, writer: Writer) -> FloorWriter | None:
         if self.floors is None:
             return None
-        return FloorWriter(writer, self.floors, self._shard, self._runtime.problems)
+        return FloorWriter(writer, self.floors.namespace, self._shard, self._runtime.problems)
 
     def _build_controller(self, actuator: Actuator, poller: Poller, floors: FloorWriter | None) -> Controller:
         runtime = self._runtime

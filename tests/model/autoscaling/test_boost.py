@@ -268,7 +268,7 @@ def test_what_an_owner_means() -> None:
 
 
 def test_a_name_that_is_no_value_of_a_label() -> None:
-    """The native controller finds such a selector invalid: it would never read the floor, and never shrink."""
+    """The HPA controller refuses such a selector: it would never read the floor, and never scale down."""
     name = "w" * 64
     found = model.check_handshake(name, hpa(CPU, model.handshake(name, EXTERNAL)).spec)
     assert not found.holds
