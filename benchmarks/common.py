@@ -1,7 +1,7 @@
-"""What all benchmarks share: which core runs what, how figures are taken together, and how a result is printed.
+"""What all benchmarks share: the cores of the programs, the median of several runs, and the printed result.
 
-Every benchmark prints a table for people and, as its last line, one JSON object for programs. A goal that is missed is a
-figure like any other: no benchmark fails for being slow.
+Every benchmark prints a table for people and, as its last line, one JSON object for programs. A goal that is missed is
+reported like any other figure: no benchmark fails because it is slow.
 """
 
 import argparse

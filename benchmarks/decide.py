@@ -1,7 +1,8 @@
-"""How fast decisions are: `python -m benchmarks.decide`, in syncs for each second of one core (CPU time, so that a busy machine tells too).
+"""The speed of decisions: `python -m benchmarks.decide`, in syncs for each second of one core.
 
-`evaluate` takes the conformance cases as `fastpath evaluate --jsonl` does, from text to text. `decide` calls the decision alone, with
-ten pods each and all inputs decoded, over one second of time a call, as a scaler at 1 Hz does; its history is carried along.
+The unit is CPU time, so that a busy machine gives valid figures too. `evaluate` reads and writes the conformance cases
+as text, as `fastpath evaluate --jsonl` does. `decide` calls the decision alone, with ten pods and decoded inputs, one
+second of time apart, as a scaler at 1 Hz does. It carries the history along.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""How long the event loop is held up while a million series are discovered.
+"""How long the discovery of a million series blocks the event loop.
 
-A process like the adapter's, on the server's core, relists through the adapter's own relister and lister, registry included,
-while a timer of one millisecond says how late it is woken. The worker process of discovery runs on the same core, as it
-does where the adapter is given one. Two cases: a million series of 2,000 names, and (`many_names`) of 50,000 names. `idle` is the same timer with nothing to do, before the discovery: what the machine adds.
+A process like the adapter's, on the server's core, relists through the adapter's own relister, lister and registry
+while a timer of one millisecond measures how late it fires. The worker process of discovery runs on the same core, as
+it does if the adapter has one. Two cases: a million series of 2,000 names, and (`many_names`) of 50,000 names. `idle`
+is the same timer before the discovery: the share of the machine.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """How cost grows with size: requests, autoscalers, pods, rules and series, each doubled six times.
 
-Cost is processor time of the program that is measured, with its children, so that a busy machine tells too; for pods and for series also
-memory. What is there at no size at all (a start of Python, of discovery's worker) is measured at the smallest size of all and subtracted.
-The exponent is the slope of a line through the logarithms of size and cost, over the upper half of the sizes: 1 is linear growth. Below
-the upper half what does not grow with the size is a share of the cost that hides how the rest grows.
+Cost is the processor time of the measured program and its children, so that a busy machine gives valid figures too;
+for pods and series also memory. The fixed cost (the start of Python, of the discovery worker) is measured at the
+smallest size and subtracted. The exponent is the slope of a line through the logarithms of size and cost, over the
+upper half of the sizes: 1 is linear growth. At the smaller sizes the fixed cost hides the growth.
 
-Each case is the least of some runs: nothing makes a program use less than it needs, and anything may make it use more.
+Each case takes the least of some runs: other programs can only add to the cost.
 """
 
 import asyncio

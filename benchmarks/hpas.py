@@ -1,9 +1,10 @@
-"""Queries that Prometheus is asked a second while many HorizontalPodAutoscalers ask, each once a period.
+"""Prometheus queries each second while many HorizontalPodAutoscalers ask, each once a period.
 
-Their phases are spread evenly, as those of a controller that has run for a while; no two ask at the same moment, which is the
-hard case. Three cases: all on one rule, as many on several rules together, and ten times as many on one rule. Queries are counted by
-Prometheus itself. A latency counts from the moment at which a request was due, so that a late caller is seen; `load_core_busy_share`
-says how much of the core that makes the load, and runs Prometheus, was used: where it is near 1 that core was the bound.
+Their phases are spread evenly, as those of a controller that has run for a while. No two ask at the same moment, which
+is the hard case. Three cases: all on one rule, as many on several rules together, and ten times as many on one rule.
+Prometheus itself counts the queries. A latency counts from the moment at which a request was due, so that a late
+caller shows. `load_core_busy_share` is the used share of the core that runs the callers and Prometheus: near 1, that
+core was the bottleneck.
 """
 
 import asyncio

@@ -1,12 +1,13 @@
-"""What memory, processor and everybody else notice of abuse: `fastpath serve` over TLS, and callers and servers that know no measure.
+"""The effect of abuse on memory, processor and other callers: `fastpath serve` over TLS under hostile load.
 
-Three callers' abuses beside a real Prometheus: selectors, names of objects and names of metrics that nobody asked for before, each several
-thousand bytes long, as fast as they are answered, in two halves: what memory grows by in the second says whether it is bounded. Then a
-Prometheus that answers a query for all pods with very many series, and an API server that tells of very many changed pods at once.
+Three abuses by callers, with a real Prometheus: unknown selectors, object names and metric names, each several thousand
+bytes long, as fast as they are answered. Each runs in two halves; the memory growth of the second shows whether it is
+bounded. Then a Prometheus that answers a query for all pods with very many series, and an API server that sends very
+many changed pods at once.
 
-Meanwhile innocent callers ask for what was asked for before, at a constant rate; their answers must be whole. The peak of memory is that of
-the case alone. `held_over_50_ms` is how often a timer of the adapter was later than that, of ten timers a second; who asks for the metric
-that is swept waits for the sweep. The metrics that show a limit are read from `/metrics`.
+Meanwhile well-behaved callers repeat known requests at a constant rate. Their responses must be complete. The peak of
+memory is that of the case alone. `held_over_50_ms` counts how often a timer of the adapter, at ten a second, was that
+late. A caller of the swept metric waits for the sweep. The metrics that show a limit are read from `/metrics`.
 """
 
 import asyncio

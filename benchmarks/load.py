@@ -1,6 +1,6 @@
-"""Callers: one lean HTTP client of our own, and wrk where it is installed. Every connection is kept alive.
+"""HTTP callers: a lean client, and wrk if it is installed. Every connection is kept alive.
 
-Requests carry the headers that kube-apiserver's aggregator sends along, since reading them is part of the work.
+Requests carry the headers that kube-apiserver's aggregator sends, since reading them is part of the work.
 """
 
 import asyncio

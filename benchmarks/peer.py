@@ -1,7 +1,8 @@
-"""prometheus-adapter beside us: the same questions, Prometheus, sandbox cluster, certificate and core, in the same run.
+"""prometheus-adapter in comparison: the same requests, Prometheus, sandbox cluster, certificate and core.
 
-What is measured is `serve`'s; here it is found and started. It runs twice: as shipped, where its client asks the API server five times
-a second (it lists the objects of every request there), and with that throttle lifted. Where the environment names none there is none.
+`serve` measures; this module finds and starts the program. It runs twice: as shipped, where its client sends five
+requests a second to the API server (it lists the objects of every request there), and without that throttle. Without
+PROMETHEUS_ADAPTER in the environment there is no comparison.
 """
 
 import json

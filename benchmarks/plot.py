@@ -1,7 +1,7 @@
-"""Draws docs/images/growth.svg from what `benchmarks.growth` found: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
+"""Draws docs/images/growth.svg from the results of `benchmarks.growth`: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
 
-One panel a case, both axes logarithmic: what was measured without what is fixed, and a dashed line of linear growth through the last
-point. The same results make the same bytes. Needs matplotlib, which nothing else does: requirements/bench.txt.
+One panel a case, both axes logarithmic: the measured cost without the fixed cost, and a dashed line of linear growth
+through the last point. The same results give the same bytes. Needs matplotlib (requirements/bench.txt).
 """
 
 import json

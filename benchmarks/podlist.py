@@ -1,7 +1,8 @@
-"""An API server that knows whole pods and nothing else: `python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS`.
+"""An API server that serves whole pods only: `python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS`.
 
-It answers the list of all pods, in one body as from a watch cache, and a watch which tells of EVENTS pods that became unready, as fast as
-they are read. Objects are about as large as real ones, fields that nobody here reads included. Runs until it is ended.
+It answers the list of all pods, in one body as from a watch cache, and a watch that sends EVENTS pods that became
+unready, as fast as the client reads. Objects are about as large as real ones, with fields that the adapter does not
+read. Runs until it is ended.
 """
 
 import asyncio

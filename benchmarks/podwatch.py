@@ -1,8 +1,9 @@
-"""What watching all pods of a large cluster costs the scaler: memory, time to the first list, and how long the event loop is held.
+"""The cost of watching all pods of a large cluster: memory, time to the first list, and blocking of the event loop.
 
-Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the pods of every app, and then
-takes a burst of events in which pods become unready. The longest hold is processor time between two turns of a timer, all that runs
-between them included; the longest collection is the garbage collector's, with what was imported set aside as `fastpath serve` does.
+Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the pods of
+every app, and then takes a burst of events in which pods become unready. The longest hold is processor time between
+two turns of a timer. The longest collection is that of the garbage collector, with the imported objects frozen as
+`fastpath serve` freezes them.
 """
 
 import asyncio

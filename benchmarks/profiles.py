@@ -1,8 +1,8 @@
-"""Where the time of each benchmark goes: `python -m benchmarks.profiles [NAME ...]` writes docs/profiles/NAME.txt.
+"""Profiles of the benchmarks: `python -m benchmarks.profiles [NAME ...]` writes docs/profiles/NAME.txt.
 
-py-spy looks at the benchmark and its children from outside and notes the stack of each thread that has work; of these only the
-processes that the benchmark measures count, and of those what they do once they have started. Time spent in C is that of the Python
-function that called it. Needs py-spy (requirements/bench.txt) and leave to trace processes.
+py-spy samples the benchmark and its children from outside and records the stack of each busy thread. Only the measured
+processes count, and only after their start. Time spent in C counts for the Python function that called it. Needs py-spy
+(requirements/bench.txt) and permission to trace processes.
 """
 
 import re

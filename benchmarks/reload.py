@@ -1,9 +1,10 @@
-"""Requests while the rules file is changed under load, and how soon a new rule answers.
+"""Requests while the rules file changes under load, and the time until a new rule answers.
 
-Autoscalers ask at a constant rate, over rules of which each has a counter of its own. Then one rule of the file is replaced by another,
-with a new name and a new series selector, as kubelet replaces a ConfigMap's file; the rest stays. `before` is the time up to that,
-`during` the time from then until a second after the new rule answers. A latency counts from the moment at which a request was due. The new
-metric is asked for each 50 ms; it answers once the file is seen (it is looked at each second), compiled, and its series are discovered.
+Autoscalers ask at a constant rate, over rules with a counter each. Then one rule of the file is replaced by another,
+with a new name and a new series selector, as kubelet replaces a ConfigMap's file. `before` is the time up to that,
+`during` the time from then until a second after the new rule answers. A latency counts from the moment at which a
+request was due. The new metric is asked for every 50 ms; it answers once the change is seen (the file is checked every
+second), compiled, and its series are discovered.
 """
 
 import asyncio

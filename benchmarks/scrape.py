@@ -1,8 +1,9 @@
 """How many pods a core scrapes: `python -m benchmarks.scrape`, in pods for each second of CPU time of one core.
 
-`parse` finds one family in a body; `take` does all that is done with a body: it parses, records the samples of a counter and evaluates
-the pod's rate; `scrape` reads pods over HTTP on loopback too, the pods on another core. Bodies are those of ordinary programs: some 300
-and some 900 lines, 24 and 70 KiB, a dozen series of one name wanted; `client` is prometheus-client's own parser on the smaller one.
+`parse` finds one family in a body. `take` does all that is done with a body: it parses, records the samples of a
+counter and evaluates the pod's rate. `scrape` also reads the pods over HTTP on loopback, with the pods on another core.
+Bodies are those of ordinary programs: some 300 and some 900 lines, 24 and 70 KiB, a dozen series of one name wanted.
+`client` is prometheus-client's own parser on the smaller one.
 """
 
 import asyncio

@@ -1,14 +1,14 @@
 """Requests a second and latency of `fastpath serve`: warm, cold and mixed, beside aiohttp alone and Prometheus alone.
 
-Warm: the values of a rule are kept for a second, as they are by default; a lap over all HorizontalPodAutoscalers takes less,
-so most answers come from memory and every value is asked for anew each second. Cold: nothing is kept, so that every request
-costs at least a share of a query. Mixed: as warm, but every tenth request has a selector that nobody asked with before; it selects
-the pods of one app, as the others do. The overhead of a cold request is the median over that of the same query sent to
-Prometheus directly, the two asked in turn over one connection each.
+Warm: the values of a rule are cached for a second, the default. A lap over all HorizontalPodAutoscalers takes less, so
+the cache answers most requests and every value is queried again each second. Cold: nothing is cached, so every request
+costs at least a share of a query. Mixed: as warm, but every tenth request has a new selector; it selects the pods of one
+app, as the others do. The overhead of a cold request is the median over that of the same query sent to Prometheus
+directly, the two in turn over one connection each.
 
-Where the environment variable PROMETHEUS_ADAPTER names a prometheus-adapter, the same is asked of that too, between our runs, on the same
-core: with the throttle of its client lifted, and as shipped. `..._ratio` is our figure over its own, the median over the runs. As shipped it
-answers at the constant rate of that throttle: it is measured once, for longer, since the line of those who wait takes seconds to form.
+If PROMETHEUS_ADAPTER names a prometheus-adapter, it serves the same requests between our runs, on the same core: without
+the throttle of its client, and as shipped. `..._ratio` is our figure over its own, the median over the runs. As shipped,
+it answers at the constant rate of that throttle. That case runs once and longer, since its queue takes seconds to form.
 """
 
 import sys

@@ -1,13 +1,14 @@
-"""Mixed load with faults on `fastpath serve` and `fastpath scale`: what a process holds must not grow, and no answer may be wrong.
+"""Mixed load with faults on `fastpath serve` and `fastpath scale`: resources must not grow, no answer may be wrong.
 
-Warm requests, selectors that nobody used before, relists and reloads of the rules, a workload scaled up and down; and in turns, in an
-order of the seed: Prometheus stopped and continued, killed and started again, watches cut, the serving certificate rotated, the rules
-file broken and repaired, pods replaced, callers that hang up. Every round makes each fault once, so that rounds can be compared.
+The load: warm requests, new selectors, relists and reloads of the rules, a workload scaled up and down. The faults, in
+an order of the seed: Prometheus paused and resumed, killed and restarted, watches cut, the serving certificate rotated,
+the rules file broken and repaired, pods replaced, callers that hang up. Every round makes each fault once, so that
+rounds can be compared.
 
-Before it begins, questions that nobody asked before fill the caches: what a bounded cache takes until it is full is no growth.
-Growth is the slope over the second half of the run, and the last quarter against the first. Latency is of warm requests while
-Prometheus is there, by round. A wrong answer (a value that the sample does not say, a failure of a question that was answered
-before, a count of replicas that no metric asked for) makes the exit status 1. The long run: `--minutes 60`.
+New requests fill the caches before the run: a bounded cache that fills up is no growth. Growth is the slope over the
+second half of the run, and the last quarter against the first. Latency is of warm requests while Prometheus is
+reachable, by round. A wrong answer (a value that differs from the sample, a failure of a request that succeeded before,
+a count of replicas that no metric justifies) makes the exit status 1. The long run: `--minutes 60`.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Who asks in a soak, and the judgement on every answer.
+"""The callers of a soak, and the check of every answer.
 
-A question that was asked before is answered rightly whatever goes on: from Prometheus, or with the last answer and its own time.
-A question that was never asked before may be refused while Prometheus cannot be asked, and only then.
+A request that succeeded before must succeed whatever happens: with values from Prometheus, or with the last answer and
+its own time. A new request may fail while Prometheus is unreachable, and only then.
 """
 
 import asyncio

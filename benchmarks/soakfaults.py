@@ -1,7 +1,7 @@
-"""What goes wrong in a soak, in turns: every fault once, in an order of the seed, each with its recovery.
+"""The faults of a soak: each once a round, in an order of the seed, with its recovery.
 
-A fault ends when its effect has been seen to come and go: a reload that was counted, a certificate that was shown, watches that are
-open again. What never comes ends the run.
+A fault ends when its effect has been seen to come and go: a counted reload, a certificate in a handshake, watches that
+are open again. The run fails if that does not happen.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The programs of a soak, `fastpath serve` and `fastpath scale`, each a process that says what it holds."""
+"""The programs of a soak, `fastpath serve` and `fastpath scale`, each a process that reports its resources."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,7 @@
-"""What a soak runs against: a cluster, and a real Prometheus whose samples are known beforehand.
+"""The surroundings of a soak: a cluster, and a real Prometheus whose samples are known beforehand.
 
-The value of a series is a function of its number and the time, so that an answer can be judged whatever happened in between: its
-timestamp tells what the sample said. No value is ever zero.
+The value of a series is a function of its number and the time, so that an answer can be checked at any later moment: its
+timestamp gives the sample. No value is ever zero.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The real programs around a measurement: Prometheus, the sandbox cluster, `fastpath serve`, a bare server.
 
-All on loopback, each a process of its own, ended with the stage. What runs where is `common`'s.
+All listen on loopback, each in its own process, and end with the stage. `common` chooses their cores.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
-"""The workloads of `benchmarks.reaction`: pods whose load steps once, how their metric is read, and the autoscalers of each case.
+"""The workloads of `benchmarks.reaction`: pods whose load steps once, their rules, and the autoscalers of each case.
 
-Here: what stands in the sandbox cluster, and the rules of the programs. Not here: those programs, and what is measured. Law: within a
-case nothing differs but the moment of the step, and a pod's load depends on time alone.
+Within a case only the moment of the step differs, and a pod's load depends on time alone.
 """
 
 import contextlib

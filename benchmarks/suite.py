@@ -1,12 +1,13 @@
-"""The suite: runs benchmarks, each as a process of its own, and keeps what they found in one file.
+"""The suite: runs benchmarks, each in its own process, and keeps their results in one file.
 
     scripts/bench [--tiny] [--results FILE] [NAME ...]
     scripts/bench NAME ITS-OWN-ARGUMENTS
 
-Without names all run, but those that are long. What each finds replaces its entry in benchmarks/results.json, from which `python -m
-benchmarks.page` makes docs/performance.md. With arguments of its own a benchmark only prints: figures of other sizes are not those of the
-file. `scripts/bench NAME --help` tells its sizes; `--tiny` takes sizes that say nothing about speed, and keeps the figures only where
-`--results` says so. `PROMETHEUS_ADAPTER=` names a prometheus-adapter that `serve` is measured beside.
+Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json, from which `python -m
+benchmarks.page` writes docs/performance.md. A benchmark with arguments of its own only prints: figures of other sizes
+do not belong in the file. `scripts/bench NAME --help` lists its sizes. `--tiny` takes sizes that say nothing about
+speed, and keeps the figures only with `--results`. `PROMETHEUS_ADAPTER=` names a prometheus-adapter to compare with
+`serve`.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Load curves: a value as a function of time, and its total, so that a gauge and a counter can follow the same load.
+"""Load curves: a value as a function of time, with its exact integral.
 
-What lives here: a few curves with exact integrals, and how to combine them. Its law: a curve is a pure function of epoch seconds;
-the total between two times is what a counter grows by when the curve is its rate.
+The integral lets a gauge and a counter follow the same load: a counter whose rate is the curve grows by the difference
+of the integral between two times.
 """
 
 import math

@@ -1,7 +1,6 @@
-"""A socket that can go away and come back at the same address.
+"""An HTTP server that can go down and come back at the same address.
 
-What lives here: starting, stopping, losing and regaining the address of one HTTP server. Its law: when it is down connections are
-refused and open ones are cut; when it is up again the address is the same.
+While it is down, connections are refused and open ones are cut.
 """
 
 import asyncio

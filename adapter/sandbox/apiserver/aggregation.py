@@ -1,10 +1,9 @@
-"""API groups that another server answers: APIService objects, and the way of a request to the server behind them.
+"""The aggregation layer: discovery of APIServices, and the proxy to the servers behind them.
 
-What lives here: from an APIService and its Service to an address, the headers of a front proxy, and what others serve in the discovery
-documents. What does not: whether that server is well (the condition Available is never written). Its law: a request arrives there as
-one of kube-apiserver does, with its certificate, the caller in X-Remote headers, and no credential of the caller's own.
+A proxied request carries what kube-apiserver sends: its client certificate and the caller in X-Remote headers, and
+none of the caller's own credentials. The condition Available is never written.
 
-Only Services of type ExternalName have an address here; on a real cluster too that is how an APIService reaches a port on loopback.
+Only Services of type ExternalName have an address. A real cluster reaches a port on loopback the same way.
 """
 
 import base64
@@ -22,7 +21,7 @@ from yarl import URL
 
 from adapter.sandbox.apiserver import status
 from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import Objects, store_key
+from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key
 from adapter.sandbox.apiserver.storage.store import JSON
 
 _TIMEOUT = aiohttp.ClientTimeout(total=60.0)
@@ -65,7 +64,7 @@ class Aggregation:
     `certificate` is a PEM file of certificate and key, shown to the servers behind as kube-apiserver shows its own.
     """
 
-    def __init__(self, objects: Objects, kinds: Mapping[str, Kind], certificate: Path | None) -> None:
+    def __init__(self, objects: ObjectRegistry, kinds: Mapping[str, Kind], certificate: Path | None) -> None:
         """Read objects of the two `kinds`, ``apiservices`` and ``services``."""
         self._objects = objects
         self._kinds = kinds

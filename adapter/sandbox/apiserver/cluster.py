@@ -1,8 +1,9 @@
-"""A small Kubernetes API server over real HTTP, for tests and for trying things out without a cluster.
+"""A small Kubernetes API server over real HTTP, for tests and for trials without a cluster.
 
-What lives here: the socket, the way of a request through faults, authentication and authority to the face that answers, and the
-Python side: objects by method call, faults by method call. What does not: controllers (workloads) and anything that reads a clock.
-Its law: a client cannot tell it from a real API server by what it does with the kinds served; what is not built says so.
+A request passes the programmed faults, authentication and authorization before it reaches the handlers. Python code
+creates objects and faults by method call. Clients see the behavior of a real API server for all kinds that are
+served. A request that the sandbox does not implement gets 501 and a sentence that says so. Nothing here reads a
+clock or runs a controller; `workloads` has the controllers.
 """
 
 import asyncio
@@ -23,9 +24,9 @@ from adapter.sandbox.apiserver.faults import Faults, Request
 from adapter.sandbox.apiserver.reviews import Reviews
 from adapter.sandbox.apiserver.storage import custom_resources
 from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.storage.objects import Objects, store_key, timestamp
+from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key, timestamp
 from adapter.sandbox.apiserver.storage.patches import merge
-from adapter.sandbox.apiserver.storage.scale import Writer
+from adapter.sandbox.apiserver.storage.scale import FieldManager
 from adapter.sandbox.apiserver.storage.store import JSON, Change, Record, Store, clone
 from adapter.sandbox.listener import Listener
 
@@ -91,12 +92,12 @@ class Cluster:
         self.tokens = tokens
         self.aggregated_discovery = aggregated_discovery
         self.requests: deque[Request] = deque(maxlen=100_000)
-        self._objects = Objects(self.store, self.kinds, now)
+        self._objects = ObjectRegistry(self.store, self.kinds, now)
         self.store.subscribe(custom_resources.KEY, self._definition_changed)
         self._watches = handlers.WatchOptions(
             bookmark_interval=bookmark_interval, initial_events=initial_events, gone_as_status=gone_as_status
         )
-        self._face = handlers.Face(self._objects, self.reviews, self._watches, now)
+        self._handlers = handlers.ResourceHandlers(self._objects, self.reviews, self._watches, now)
         others = {name: self.kinds.find(name) for name in ("apiservices", "services")}
         self._aggregation = aggregation.Aggregation(self._objects, others, proxy_certificate)
         self._listener = Listener(self._handle, host, port, tls)
@@ -146,14 +147,16 @@ class Cluster:
         """
         kind = self._kind_of(document)
         namespace = (document.get("metadata", {}).get("namespace") or "default") if kind.namespaced else ""
-        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=Writer(manager)))
+        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=FieldManager(manager)))
 
     def update(self, document: JSON, *, manager: str = "sandbox") -> JSON:
         """Replace an object with its status; a resourceVersion in it must be current."""
         kind = self._kind_of(document)
         metadata = document["metadata"]
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        record, _ = self._objects.replace(kind, namespace, metadata["name"], document, by=Writer(manager))
+        record, _ = self._objects.replace(
+            kind, namespace, metadata["name"], document, by=FieldManager(manager)
+        )
         if "status" in kind.subresources and "status" in document:
             current = {**document, "metadata": {**metadata, "resourceVersion": str(record.version)}}
             record, _ = self._objects.replace(kind, namespace, metadata["name"], current, "status")
@@ -170,7 +173,7 @@ class Cluster:
         row, namespace = self._scoped(kind, namespace)
         scale = {"spec": {"replicas": replicas}}
         rescale = self._objects.rescale
-        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=Writer(manager)))
+        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=FieldManager(manager)))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Delete an object with all that it owns."""
@@ -310,7 +313,7 @@ class Cluster:
         code = self.faults.next_code(target.verb, target.spellings, target.namespace)
         if code:
             raise status.failure(code)
-        answer = await self._face.answer(request, target)
+        answer = await self._handlers.answer(request, target)
         if code == 0 and request.transport is not None:
             request.transport.abort()
         return answer

@@ -1,7 +1,6 @@
 """The columns that ``kubectl get`` prints, by kind.
 
-What lives here: a table of kind to columns and the cells of one object. Its law: every kind has at least Name and Age; a cell that
-has nothing to show shows what kubectl shows, ``<none>`` or ``0``.
+Every kind has at least Name and Age. A cell without a value shows what kubectl shows, ``<none>`` or ``0``.
 """
 
 import datetime as dt

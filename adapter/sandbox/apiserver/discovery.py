@@ -1,7 +1,7 @@
-"""The discovery documents of the sandbox cluster, legacy and aggregated, from the table of kinds.
+"""The discovery documents of the sandbox cluster, legacy and aggregated.
 
-What lives here: /api, /apis, /api/v1, /apis/GROUP, /apis/GROUP/VERSION, and the APIGroupDiscoveryList of the same. Its law: both
-forms say the same, and both are computed from the table at every request, so that a kind added at run time shows at once.
+Both forms are computed from the table of kinds at every request, so they agree, and a kind that is added at run time
+appears at once.
 """
 
 from typing import Any

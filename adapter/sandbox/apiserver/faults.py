@@ -1,7 +1,7 @@
-"""What a test can make go wrong, and the record of what clients asked.
+"""The failures that a test can program, and the record of the requests that clients sent.
 
-What lives here: rules that forbid, delays, and the flags that the HTTP face obeys. What does not: sockets and streams, which
-belong to the cluster. Its law: with no fault set the cluster behaves as if this file did not exist.
+This module holds forbidding rules, delays and failures to come. The HTTP handlers ask it; without faults it has no
+effect.
 """
 
 from typing import NamedTuple

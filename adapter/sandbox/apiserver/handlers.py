@@ -1,7 +1,7 @@
 """The verbs of the sandbox cluster over HTTP: from a decoded request to a response.
 
-What lives here: query parameters, bodies, media types, list options, continue tokens, the start and end of watches. What does not:
-what a write means (objects), what bytes look like (views), sockets and faults (cluster). Its law: every refusal is a Status.
+This module reads query parameters, bodies, list options and continue tokens, and starts watches. `objects` carries
+out the writes and `views` encodes the responses. Every refusal is a Status object.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from adapter.sandbox.apiserver.routing import Target
 from adapter.sandbox.apiserver.storage import patches
 from adapter.sandbox.apiserver.storage import scale as scaling
 from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import Objects, store_key
-from adapter.sandbox.apiserver.storage.scale import Writer
+from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key
+from adapter.sandbox.apiserver.storage.scale import FieldManager
 from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record
 
 JSON_TYPES = ("application/json", "application/yaml")
@@ -46,15 +46,15 @@ class WatchOptions:
         self.bookmark_interval = bookmark_interval
         self.initial_events = initial_events
         self.gone_as_status = gone_as_status
-        self.gate = watching.Gate()
+        self.gate = watching.StreamGate()
         self.transports: set[asyncio.Transport] = set()
 
 
-class Face:
+class ResourceHandlers:
     """Answers requests about resources; one method for each verb."""
 
     def __init__(
-        self, objects: Objects, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]
+        self, objects: ObjectRegistry, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]
     ) -> None:
         self._objects = objects
         self._reviews = reviews
@@ -114,7 +114,7 @@ class Face:
         return await self._delete(request, target, dry_run=dry_run), False
 
     async def _patch(
-        self, request: web.BaseRequest, target: Target, *, dry_run: bool, by: Writer
+        self, request: web.BaseRequest, target: Target, *, dry_run: bool, by: FieldManager
     ) -> tuple[Record, bool]:
         kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
         media = _media_type(request)
@@ -157,7 +157,7 @@ class Face:
             if kind.group:
                 details["group"] = kind.group
             if last.document["metadata"].get("finalizers") or kind.plural == "pods":
-                return json_response(views.one(views.Form.PLAIN, kind, last, self._now()))
+                return json_response(views.one(views.ObjectView.PLAIN, kind, last, self._now()))
             success = {
                 "kind": "Status",
                 "apiVersion": "v1",
@@ -176,9 +176,9 @@ class Face:
             if not dry_run:
                 self._objects.delete(kind, record, options)
         metadata = {"resourceVersion": str(self._objects.store.version)}
-        return json_response(views.many(views.Form.PLAIN, kind, chosen, metadata, self._now()))
+        return json_response(views.many(views.ObjectView.PLAIN, kind, chosen, metadata, self._now()))
 
-    def _list(self, query: Mapping[str, str], target: Target, form: views.Form) -> web.Response:
+    def _list(self, query: Mapping[str, str], target: Target, form: views.ObjectView) -> web.Response:
         kind = target.kind
         if "sendInitialEvents" in query:
             raise _forbidden_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
@@ -225,7 +225,7 @@ class Face:
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query, kind = request.query, target.kind
         form = views.negotiate(request.headers.get("Accept", ""))
-        if form is views.Form.PARTIAL_LIST:
+        if form is views.ObjectView.PARTIAL_LIST:
             raise status.not_acceptable(
                 f"you requested PartialObjectMetadataList, but the requested object is not a list (*{kind.kind})"
             )
@@ -285,9 +285,9 @@ def _predicate(kind: Kind, query: Mapping[str, str]) -> selectors.Predicate:
     return selectors.both(labels, selectors.field_selector(kind, query.get("fieldSelector", "")))
 
 
-def _writer(request: web.BaseRequest) -> Writer:
+def _writer(request: web.BaseRequest) -> FieldManager:
     """Return the field manager of a write: the one it names, else its user agent up to the slash."""
-    return Writer(
+    return FieldManager(
         request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0]
     )
 

@@ -1,7 +1,6 @@
-"""Token and access reviews with verdicts that a test programs.
+"""Token and access reviews with programmable verdicts.
 
-What lives here: the defaults, and how a verdict becomes the status of a review. Its law: every review is recorded as it came in,
-before the verdict is asked.
+Each review is recorded as it arrived, before the verdict is computed.
 """
 
 import copy
@@ -25,7 +24,7 @@ class TokenVerdict(NamedTuple):
     extra: dict[str, list[str]] | None = None
 
 
-class AccessVerdict(NamedTuple):
+class AccessReviewVerdict(NamedTuple):
     """Whether an access is allowed, and why. `denied` True says that no other authorizer may allow it."""
 
     allowed: bool
@@ -40,8 +39,8 @@ def _nobody(spec: JSON) -> TokenVerdict:
     )
 
 
-def _everything(_spec: JSON) -> AccessVerdict:
-    return AccessVerdict(allowed=True, reason="the sandbox allows all")
+def _everything(_spec: JSON) -> AccessReviewVerdict:
+    return AccessReviewVerdict(allowed=True, reason="the sandbox allows all")
 
 
 class Reviews:
@@ -53,7 +52,7 @@ class Reviews:
 
     def __init__(self) -> None:
         self.token: Callable[[JSON], TokenVerdict] = _nobody
-        self.access: Callable[[JSON], AccessVerdict] = _everything
+        self.access: Callable[[JSON], AccessReviewVerdict] = _everything
         self.received: list[JSON] = []
 
     def answer(self, kind: Kind, given: Any) -> JSON:

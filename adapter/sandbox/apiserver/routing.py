@@ -1,7 +1,7 @@
-"""Which resource a request names: the paths of the Kubernetes API, taken apart.
+"""Request paths: from path and method to kind, namespace, name, subresource and verb.
 
-What lives here: path and method to kind, namespace, name, subresource and verb. Its law: no object is looked up here; a path that
-names nothing gives None and the face answers 404 as the real one does, in plain text.
+Routing looks up no object. A path that names no resource gives None, and the cluster answers 404 in plain text, as a
+real API server does.
 """
 
 from collections.abc import Mapping

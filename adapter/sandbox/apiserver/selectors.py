@@ -1,7 +1,7 @@
-"""Label and field selectors of the sandbox cluster: text to a predicate over records.
+"""Label and field selectors, parsed into predicates over records.
 
-What lives here: the grammar of k8s.io/apimachinery labels and fields, written for the sandbox alone. Its law: a predicate sees one
-object and nothing else; what does not parse is a 400 in upstream's words.
+The grammar is that of k8s.io/apimachinery. It is written for the sandbox alone, so that the adapter's own parser is
+tested against another one. A selector that does not parse is a 400 in upstream's words.
 """
 
 import re
@@ -26,7 +26,7 @@ def everything(_record: Record) -> bool:
     return True
 
 
-class _Parser:
+class _LabelSelectorParser:
     """One pass over the tokens of a label selector; the end is the empty token."""
 
     def __init__(self, text: str) -> None:
@@ -126,7 +126,7 @@ def _compare(key: str, operator: str, value: str) -> LabelTest:
 
 def label_selector(text: str) -> Predicate:
     """Return the predicate of a label selector; "" selects all."""
-    tests = _Parser(text).requirements()
+    tests = _LabelSelectorParser(text).requirements()
     if not tests:
         return everything
     if len(tests) == 1:

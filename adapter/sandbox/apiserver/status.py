@@ -1,8 +1,7 @@
-"""The refusals of the sandbox cluster as Status objects, in the API machinery's words.
+"""Refusals as Status objects, in the words of the API machinery.
 
-What lives here: one exception that carries a Status, and a function for each refusal. Its law: code, reason, message and details
-are those of a real API server, so that a client that reads them is tested against what it will meet. Where the sandbox is smaller
-than the real one the message begins with "sandbox:" and says what to do instead.
+Code, reason, message and details are those of a real API server, so that clients are tested against what they meet in
+production. Where the sandbox lacks a feature, the message begins with "sandbox:" and says what to do instead.
 """
 
 from collections.abc import Sequence

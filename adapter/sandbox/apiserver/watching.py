@@ -1,7 +1,7 @@
-"""Watch streams: the log of a kind, seen through a selector, as lines of JSON.
+"""Watch streams: the log of a kind, filtered by a selector, as lines of JSON.
 
-What lives here: which change is which event for one watcher, and the stream that sends them. Its law: a watcher sees each change
-once, in order; an object that leaves the selector is DELETED with its last matching state under the new version.
+A watcher receives each change once and in order. An object that no longer matches the selector is sent as DELETED,
+with its last matching state under the new version.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from adapter.sandbox.apiserver.storage.objects import store_key
 from adapter.sandbox.apiserver.storage.store import Change, Record, Store
 
 
-class Gate:
+class StreamGate:
     """Whether watch streams may send. Closed, they stay open and silent; what happens meanwhile is sent when it opens."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Watch:
     """
 
     def __init__(
-        self, store: Store, kind: Kind, predicate: Predicate, form: views.Form, now: Callable[[], float]
+        self, store: Store, kind: Kind, predicate: Predicate, form: views.ObjectView, now: Callable[[], float]
     ) -> None:
         self._store = store
         self._kind = kind
@@ -111,7 +111,7 @@ class Watch:
         return _event(type_, shown)
 
     async def stream(
-        self, response: web.StreamResponse, first: list[bytes], gate: Gate, bookmarks: float | None
+        self, response: web.StreamResponse, first: list[bytes], gate: StreamGate, bookmarks: float | None
     ) -> None:
         """Send `first` and all that follows until the caller cancels or the client goes."""
         try:

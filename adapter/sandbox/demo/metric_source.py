@@ -1,6 +1,6 @@
-"""The Prometheus of the demo: a real one where it is installed, else the sandbox's small one.
+"""The Prometheus of the demo: a real one if it is installed, else the sandbox's.
 
-Here: programs and configuration. Law: what is scraped how often is the same for both.
+Both read the same series at the same intervals.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def serve(
     """
     program = shutil.which("prometheus")
     if program is None:
-        async with Prometheus(_Joined(worlds), now) as small:
+        async with Prometheus(_JoinedSeries(worlds), now) as small:
             yield small.url, "the sandbox's small Prometheus (no prometheus on this machine)"
         return
     async with contextlib.AsyncExitStack() as stack:
@@ -51,7 +51,7 @@ async def serve(
         yield await stack.enter_async_context(running(program, jobs, directory)), f"Prometheus ({program})"
 
 
-class _Joined(SeriesSet):
+class _JoinedSeries(SeriesSet):
     """Several sets as one, each sampled at its own interval."""
 
     def __init__(self, worlds: Sequence[SeriesSet]) -> None:

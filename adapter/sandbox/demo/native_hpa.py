@@ -1,9 +1,9 @@
-"""A stand-in of the native chain's last link: the HorizontalPodAutoscaler controller of kube-controller-manager.
+"""A stand-in for the HorizontalPodAutoscaler controller of kube-controller-manager.
 
-Here: what that controller reads and writes at each sync, and when: every HorizontalPodAutoscaler of the cluster once in a period. Not
-here: any count, which is `autoscaler.decide.decision`'s as everywhere, with the controller's own settings and by the legacy algorithm or by
-behavior as the object says; and events, which nobody reads beside it. Law: it knows nothing of Fastpath but the metrics APIs, asked on
-the paths and in the order in which the controller's clients ask; and a count is decided once a sync, however often it has to be written.
+The controller syncs every HorizontalPodAutoscaler of the cluster once in a period. It reads metrics only through the
+metrics APIs, on the paths and in the order of the real controller's clients. `autoscaler.decide.decision` computes the
+replicas, with the real controller's settings and by the legacy algorithm or by behavior, as the object says. Each sync
+decides once, however often the write has to be repeated. The controller records no events.
 """
 
 import asyncio
@@ -72,19 +72,19 @@ _JITTER = 0.1
 """``retry.DefaultRetry`` of client-go: how often a Scale is written at most, and how long is waited before the next time."""
 
 
-class Key(NamedTuple):
+class HPAKey(NamedTuple):
     """An autoscaler."""
 
     namespace: str
     name: str
 
 
-class _Named(Struct, frozen=True):
+class _NamedObject(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _NamedList(Struct, frozen=True):
-    items: tuple[_Named, ...] | None = None
+class _NamedObjectList(Struct, frozen=True):
+    items: tuple[_NamedObject, ...] | None = None
 
 
 class _PodList(Struct, frozen=True):
@@ -123,8 +123,8 @@ class NativeController:
         self._settings = settings or Settings()
         self._random = random
         self._catalogue = Catalogue(())
-        self._histories: dict[Key, History] = {}
-        self._selectors: dict[Key, LabelSelector] = {}
+        self._histories: dict[HPAKey, History] = {}
+        self._selectors: dict[HPAKey, LabelSelector] = {}
 
     async def start(self) -> None:
         """Learn which kinds the cluster has, before anything else. KubernetesError where it cannot be read."""
@@ -132,7 +132,7 @@ class NativeController:
 
     async def run(self) -> None:
         """Sync for ever."""
-        following: dict[Key, asyncio.Task[None]] = {}
+        following: dict[HPAKey, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
                 listed = await self._list()
@@ -146,7 +146,7 @@ class NativeController:
                     self._selectors.pop(key, None)
                 await asyncio.sleep(min(_LOOK_SECONDS, self._period))
 
-    async def sync(self, key: Key) -> Decision | None:
+    async def sync(self, key: HPAKey) -> Decision | None:
         """Do what the controller does for one autoscaler at once; None where the object cannot be read, which leaves all as it is."""
         path = f"{_AUTOSCALERS}/namespaces/{key.namespace}/horizontalpodautoscalers/{key.name}"
         try:
@@ -162,23 +162,23 @@ class NativeController:
             await self._write(f"{path}/status", document)
         return made
 
-    async def _list(self) -> list[Key] | None:
+    async def _list(self) -> list[HPAKey] | None:
         """Return all autoscalers, None while they cannot be read."""
         try:
             body = await self._cluster.get(f"{_AUTOSCALERS}/horizontalpodautoscalers")
         except KubernetesError:
             return None
-        listed = msgspec.json.decode(body.content, type=_NamedList, dec_hook=decode_scalar)
-        return [Key(each.metadata.namespace, each.metadata.name) for each in listed.items or ()]
+        listed = msgspec.json.decode(body.content, type=_NamedObjectList, dec_hook=decode_scalar)
+        return [HPAKey(each.metadata.namespace, each.metadata.name) for each in listed.items or ()]
 
-    async def _follow(self, key: Key) -> None:
+    async def _follow(self, key: HPAKey) -> None:
         """Sync one autoscaler, the next time a period after the end of the last: its queue delays whatever is put into it."""
         await asyncio.sleep(self._random() * self._period)
         while True:
             await self.sync(key)
             await asyncio.sleep(self._period)
 
-    async def _reconcile(self, key: Key, hpa: HorizontalPodAutoscaler) -> Decision:
+    async def _reconcile(self, key: HPAKey, hpa: HorizontalPodAutoscaler) -> Decision:
         ready = autoscaler.prepare(hpa, self._settings)
         history = self._histories.get(key, History())
         now = timestamps.span_of(self._clock.wall())
@@ -205,13 +205,13 @@ class NativeController:
                 made = decision.decide(ready, replace(observation, write_error=problem), history, now)
         return made
 
-    def _note_selector(self, key: Key, text: str) -> None:
+    def _note_selector(self, key: HPAKey, text: str) -> None:
         """Remember whose pods an autoscaler looks at: done when it is about to ask its metrics, and not while it is beyond its limits."""
         selector = decision.selector_of(text)
         if selector is not None:
             self._selectors[key] = selector
 
-    def _selected_by(self, key: Key, pods: Sequence[Pod]) -> tuple[str, ...]:
+    def _selected_by(self, key: HPAKey, pods: Sequence[Pod]) -> tuple[str, ...]:
         """Return the autoscalers of a namespace that look at any of these pods, as far as they have looked at all."""
         labels = [facts_of(pod).labels for pod in pods]
         return tuple(

@@ -1,6 +1,6 @@
-"""The demo: sandbox cluster, Prometheus, adapter with its scaler, and the stand-in of the native controller, all in one process.
+"""The demo: sandbox cluster, Prometheus, adapter with its scaler, and the native controller, all in one process.
 
-It ends when its time is over, or by Ctrl-C.
+It ends after the given time, or by Ctrl-C.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _SLOW = {QUESTIONS[1]}
 
 
 @dataclass(slots=True)
-class Seen:
+class ScreenState:
     """What was seen so far: the last readings, a line of sums for each question, and the columns of the chart."""
 
     readings: list[Reading] = field(default_factory=lambda: [Reading({}) for _ in QUESTIONS])
@@ -146,7 +146,7 @@ async def _adapter(options: Options, version: str) -> AsyncIterator[MetricsServe
 async def _show(
     world: World, clock: SystemClock, adapter: Adapter, seconds: float | None, console: Console
 ) -> None:
-    seen = Seen()
+    seen = ScreenState()
     headers = {"Authorization": f"Bearer {adapter.token}"}
     trust = ssl.create_default_context(cafile=str(adapter.authority))
     connector = aiohttp.TCPConnector(ssl=trust)
@@ -173,7 +173,7 @@ async def _show(
         raise RunError(f"no changing value was read in {seconds:g} s for: {', '.join(still)}")
 
 
-def _render(world: World, seen: Seen, now: float) -> RenderableType:
+def _render(world: World, seen: ScreenState, now: float) -> RenderableType:
     fast, native = (
         f"{each.wanted} ({each.ready} ready)" for each in (world.replicas(FAST), world.replicas(NATIVE))
     )

@@ -1,6 +1,6 @@
-"""Who wanted how many replicas when: the writes of Scales as the sandbox cluster takes them.
+"""The Scale writes that reach the sandbox cluster, with their times.
 
-A write counts at the moment at which the API server has stored it, whoever sent it; reaction times are differences to such moments.
+The time of a write is the moment at which the API server stores it, whichever client sent it.
 """
 
 from collections.abc import Callable

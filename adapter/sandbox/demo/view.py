@@ -1,6 +1,6 @@
-"""What the demo shows: replicas over time under a load that steps, what autoscalers read, and how long each took.
+"""The screen of the demo: the replicas over time, the values that autoscalers read, and the reaction times.
 
-Values in, a screen out; it fits into 80 columns and 24 lines.
+The functions turn values into text that fits into 80 columns and 24 lines.
 """
 
 import statistics

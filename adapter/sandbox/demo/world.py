@@ -1,7 +1,7 @@
-"""The world of the demo: two workloads under the same load that steps, and the series that their pods show.
+"""The world of the demo: two workloads under the same stepped load, and the series of their pods.
 
-One is scaled by a FastPathAutoscaler, the other by a HorizontalPodAutoscaler that wants the same. Nothing here knows the adapter. `step`
-brings the cluster, the load and the series to a moment; the caller says when.
+A FastPathAutoscaler scales one, a HorizontalPodAutoscaler with the same target scales the other. `World.step` brings
+the cluster, the load and the series to a moment; the caller decides when.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ externalRules:
 """
 
 
-class Step(NamedTuple):
+class LoadStep(NamedTuple):
     """A step of the load upwards: when (epoch seconds), from what to what."""
 
     time: float
@@ -87,7 +87,7 @@ class World:
     def __init__(self, cluster: Cluster, now: Callable[[], float], random: Callable[[], float]) -> None:
         self.quick = SeriesSet(interval=1.0)
         self.slow = SeriesSet(interval=NATIVE_SCRAPE)
-        self.steps: list[Step] = []
+        self.steps: list[LoadStep] = []
         self.watch = ScaleWatch(cluster, now)
         self.rules = ""
         self._cluster = cluster
@@ -117,7 +117,7 @@ class World:
         elif now >= self._due:
             before, self._level = self._level, next(level for level in _LEVELS if level != self._level)
             if self._level > before:
-                self.steps.append(Step(now, before, self._level))
+                self.steps.append(LoadStep(now, before, self._level))
             self._due = now + self._between(_HIGH if self._level > before else _LOW)
         used = {address for address, _ in self._shown.values()}
         self._free = [address for address in self._addresses if address not in used]
@@ -138,7 +138,7 @@ class World:
         found = self._cluster.get("Deployment", app, NAMESPACE)
         return Replicas(found.get("status", {}).get("readyReplicas", 0), found["spec"]["replicas"])
 
-    def reaction(self, app: str, step: Step) -> float | None:
+    def reaction(self, app: str, step: LoadStep) -> float | None:
         """Return the seconds from a step of the load to the first Scale that was written upwards for it, None while there is none."""
         at = self.watch.raised(NAMESPACE, app, step.time)
         return None if at is None else at - step.time

@@ -1,7 +1,6 @@
-"""An exporter of programmable series, for a real Prometheus to scrape.
+"""An exporter of programmable series in the text exposition format, for a real Prometheus to scrape.
 
-What lives here: the text exposition format and a server of it. Its law: a scrape at a time shows the series that exist then, with
-their values then; the format is the one that Prometheus documents.
+A scrape shows the series that exist at that moment, with their values at that moment.
 """
 
 import itertools

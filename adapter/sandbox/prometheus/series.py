@@ -1,7 +1,7 @@
 """Programmable series: labels, and values computed from time.
 
-What lives here: one series, a set of them, and the samples that a scrape at a fixed interval would have taken. Its law: nothing is
-recorded; the same question about the same time has the same answer however often it is asked.
+Nothing is recorded: the samples of a scrape at a fixed interval are computed for each query, so the same query about
+the same time always has the same answer.
 """
 
 import math

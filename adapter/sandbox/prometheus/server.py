@@ -1,7 +1,7 @@
-"""A small Prometheus over real HTTP, for machines without a real one and for failures that a real one cannot be made to have.
+"""A small Prometheus over real HTTP, for machines without a real one and for failures that are hard to provoke.
 
-It serves the query and series endpoints with the response format and the errors of the real server, over series that are
-computed from time. There is no scraping, no storage and no rules.
+It serves the query and series endpoints with the response format and the errors of the real server, over series that
+are computed from time. It has no scraping, no storage and no rules.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _STATUS_OF = {"bad_data": 400, "execution": 422}
 Parameters = MultiDictProxy[str]
 
 
-class Asked(NamedTuple):
+class RecordedRequest(NamedTuple):
     """One request as it came in; `parameters` are those of the URL and of a form together."""
 
     method: str
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Fault(NamedTuple):
+class FixedResponse(NamedTuple):
     """What every API request is answered with while it is in force."""
 
     status: int
@@ -61,8 +61,8 @@ class Prometheus:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.series = series
-        self.requests: deque[Asked] = deque(maxlen=100_000)
-        self.fault: Fault | None = None
+        self.requests: deque[RecordedRequest] = deque(maxlen=100_000)
+        self.fault: FixedResponse | None = None
         self.wait = 0.0
         self._now = now
         self._listener = Listener(self._handle, host, port, tls)
@@ -95,7 +95,7 @@ class Prometheus:
 
     def fail(self, status: int, body: str = "", content_type: str = "text/plain") -> None:
         """Answer every API request with this, as a proxy in front or a broken server does, until `recover`."""
-        self.fault = Fault(status, body, content_type)
+        self.fault = FixedResponse(status, body, content_type)
 
     def recover(self) -> None:
         """Answer as usual again, without delay."""
@@ -115,7 +115,7 @@ class Prometheus:
         if request.method == "POST":
             for key, value in (await request.post()).items():
                 parameters.add(key, str(value))
-        asked = Asked(request.method, path, MultiDictProxy(parameters), dict(request.headers))
+        asked = RecordedRequest(request.method, path, MultiDictProxy(parameters), dict(request.headers))
         self.requests.append(asked)
         await asyncio.sleep(self.wait)
         if self.fault is not None:
@@ -124,7 +124,7 @@ class Prometheus:
             )
         return self._answer(asked)
 
-    def _answer(self, asked: Asked) -> web.Response:
+    def _answer(self, asked: RecordedRequest) -> web.Response:
         endpoint = self._endpoints.get(asked.path)
         if endpoint is None or asked.method not in {"GET", "POST"}:
             return web.Response(text="404 page not found\n", status=404)

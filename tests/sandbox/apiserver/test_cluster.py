@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
-from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from adapter.sandbox.apiserver.status import StatusFailure
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from tests.support.tls import Authority
@@ -569,7 +569,7 @@ async def test_reviews(cluster: Cluster, http: aiohttp.ClientSession) -> None:
         "user": {"username": "alice", "groups": ["dev"]},
         "audiences": ["metrics"],
     }
-    cluster.reviews.access = lambda spec: AccessVerdict(
+    cluster.reviews.access = lambda spec: AccessReviewVerdict(
         spec["user"] == "alice", "because", denied=spec["user"] == "eve"
     )
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -16,11 +16,11 @@ from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.demo import native_hpa
-from adapter.sandbox.demo.native_hpa import Adapter, Key, NativeController
+from adapter.sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 
-KEY = Key("shop", "web")
+KEY = HPAKey("shop", "web")
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop"
 
@@ -323,7 +323,7 @@ async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
 
     await world.controller.sync(KEY)
     assert world.replicas() == 4
-    made = await world.controller.sync(Key("shop", "second"))
+    made = await world.controller.sync(HPAKey("shop", "second"))
     assert made is not None
     assert "controlled by multiple HPAs: [shop/second shop/web]" in made.error
     await world.controller.sync(KEY)
@@ -350,7 +350,7 @@ async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) ->
 
     await world.controller.sync(KEY)
     assert world.replicas() == 3
-    made = await world.controller.sync(Key("shop", "second"))
+    made = await world.controller.sync(HPAKey("shop", "second"))
 
     assert made is not None
     assert not made.error

@@ -9,7 +9,7 @@ from adapter.cli import demo as verb
 from adapter.cli import main
 from adapter.errors import InputError
 from adapter.sandbox.demo import run
-from adapter.sandbox.demo.run import QUESTIONS, Seen
+from adapter.sandbox.demo.run import QUESTIONS, ScreenState
 from adapter.sandbox.demo.view import Reading
 from tests.support import tools
 
@@ -26,7 +26,7 @@ def test_a_bad_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_value_that_never_changes_is_noticed() -> None:
-    seen = Seen()
+    seen = ScreenState()
     for value in ("1", "1", "2"):
         seen.add(
             [Reading({"x": "5"}) if number else Reading({"x": value}) for number in range(len(QUESTIONS))]

@@ -1,7 +1,6 @@
-"""CustomResourceDefinitions: from the document to the kinds it makes the cluster serve.
+"""CustomResourceDefinitions: the kinds that a definition adds, and its status.
 
-What lives here: the reading of a definition, what is refused in it, and its status. What does not: the objects of the kinds. Its law:
-a definition takes effect with its creation. Schemas are not looked at: nothing is pruned, defaulted or validated by them.
+A definition takes effect when it is created. Its schema is ignored: nothing is pruned, defaulted or validated.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""The kinds that the sandbox cluster serves, as a table, and how a spelling finds its row.
+"""The table of the kinds that the sandbox cluster serves.
 
-What lives here: names, scopes, verbs and the few rules of a kind that clients can observe (does it count generations, may it be
-created by PUT). What does not: objects and HTTP. Its law: a row says nothing that the real API server does not say of that kind.
+A row holds names, scope, verbs and the few rules of a kind that clients can observe, such as whether it counts
+generations or can be created by PUT. Each of them is that of the real API server.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
-"""What a write means: create, replace, patch, delete and scale over the store, without HTTP.
+"""Create, replace, patch, delete and scale over the store, without HTTP.
 
-What lives here: what the generic registry and the strategies of a real API server do to an object before it is stored: identity,
-versions, generations, the split of spec and status, finalizers, garbage collection. What does not: paths, media types, authority.
-Its law: a write either stores one new version or raises a Status; a write that changes nothing stores nothing.
+This module does what the generic registry and the strategies of a real API server do before an object is stored:
+identity, versions, generations, the split of spec and status, finalizers and garbage collection. A write stores
+exactly one new version or raises a Status. A write that changes nothing stores nothing.
 """
 
 import datetime as dt
@@ -13,7 +13,7 @@ from typing import Any
 from adapter.sandbox.apiserver import status
 from adapter.sandbox.apiserver.storage import custom_resources, scale
 from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.storage.scale import SANDBOX, Writer
+from adapter.sandbox.apiserver.storage.scale import SANDBOX, FieldManager
 from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record, Store, clone
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -54,7 +54,7 @@ def store_key(kind: Kind) -> KindKey:
     return kind.group, kind.plural
 
 
-class Objects:
+class ObjectRegistry:
     """The writes and reads of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
 
     def __init__(self, store: Store, kinds: KindTable, now: Callable[[], float]) -> None:
@@ -79,7 +79,7 @@ class Objects:
         *,
         trusted: bool = False,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> Record:
         """Store a new object; `by` is noted as the writer of its replicas.
 
@@ -124,7 +124,7 @@ class Objects:
         subresource: str = "",
         *,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> tuple[Record, bool]:
         """Replace an object, or its status only; returns the record and whether it was created (kinds that PUT may create)."""
         document = self._checked(kind, namespace, clone(document))
@@ -155,7 +155,7 @@ class Objects:
         subresource: str = "",
         *,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> Record:
         """Replace an object by what `change` makes of it; `change` must not alter its argument."""
         current = self.read(kind, namespace, name)
@@ -174,7 +174,7 @@ class Objects:
         merged: Callable[[JSON], JSON],
         *,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> tuple[Record, bool]:
         """Create the object or merge into it: what server-side apply comes to without field ownership."""
         if self.store.get(store_key(kind), namespace, name) is not None:
@@ -183,7 +183,14 @@ class Objects:
         return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
 
     def _write(
-        self, kind: Kind, current: Record, document: JSON, subresource: str, *, dry_run: bool, by: Writer
+        self,
+        kind: Kind,
+        current: Record,
+        document: JSON,
+        subresource: str,
+        *,
+        dry_run: bool,
+        by: FieldManager,
     ) -> Record:
         metadata = document["metadata"]
         version = metadata.get("resourceVersion", "")
@@ -266,7 +273,7 @@ class Objects:
         change: Callable[[JSON], JSON],
         *,
         dry_run: bool,
-        by: Writer,
+        by: FieldManager,
     ) -> Record:
         """Write the replicas of an object from what `change` makes of its Scale."""
         record = self.read(kind, namespace, name)

@@ -1,8 +1,7 @@
-"""The patch formats of the Kubernetes API over plain JSON values.
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch over plain JSON values.
 
-What lives here: JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch with the merge keys of the kinds the
-sandbox serves. What does not: objects, versions, admission. Its law: the input is never changed; a list of objects whose merge key
-is not in the table is replaced whole, as upstream does with fields that carry no patch strategy.
+The functions never change their input. Strategic merge knows the merge keys of the kinds that the sandbox serves. Any
+other list is replaced whole, as upstream does for fields without a patch strategy.
 """
 
 import copy

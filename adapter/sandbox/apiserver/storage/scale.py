@@ -1,9 +1,7 @@
-"""The scale subresource: the replicas of an object seen and written through a Scale, and the record of who wrote them.
+"""The scale subresource, and the owner of the replicas in ``metadata.managedFields``.
 
-What lives here: where a kind keeps its replicas, the Scale made from an object, the object made from a Scale, and the entries of
-``metadata.managedFields``. What does not: storing, versions, authority. Its law: a Scale carries the version of its object, so whoever
-holds the object may write its Scale without reading it first. Of all fields only the replicas have an owner here; the real API server
-keeps one for each field.
+A Scale carries the version of its object, so a client that holds the object can write its Scale without another read.
+Only the replicas have an owner here. The real API server tracks one for each field.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ from adapter.sandbox.apiserver.storage.store import JSON, Record, clone
 _SIGNS = {"In": "in", "NotIn": "notin"}
 
 
-class Writer(NamedTuple):
+class FieldManager(NamedTuple):
     """Who writes: the field manager, how (``Update`` or ``Apply``) and through which subresource."""
 
     manager: str
@@ -23,7 +21,7 @@ class Writer(NamedTuple):
     subresource: str = ""
 
 
-SANDBOX = Writer("sandbox")
+SANDBOX = FieldManager("sandbox")
 """Whoever writes from Python and does not say who."""
 
 
@@ -80,7 +78,7 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
     return document
 
 
-def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: Writer, now: str) -> None:
+def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: FieldManager, now: str) -> None:
     """Bring ``managedFields`` of `document` up to date: who changes the replicas owns them, and nobody else does."""
     if "scale" not in kind.subresources:
         return

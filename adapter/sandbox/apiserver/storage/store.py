@@ -1,8 +1,7 @@
-"""A versioned object store with a watch log: what etcd and the watch cache are to a real API server.
+"""A versioned object store with a watch log, in place of etcd and the watch cache.
 
-What lives here: objects by kind and key, one version counter over all of them, the log of changes a watch reads, snapshots of
-earlier versions. What does not: HTTP, defaults, validation, time. Its law: a stored object is never changed in place; every write
-is a new record with a higher version than all before it.
+One counter gives the versions of all objects. A stored object never changes in place: every write adds a record with
+a higher version. The log serves watches and the snapshots of earlier versions.
 """
 
 import bisect
@@ -82,7 +81,7 @@ class Change(NamedTuple):
 Subscriber = Callable[[Change], None]
 
 
-class _Shelf:
+class _KindObjects:
     """The objects of one kind, their log and those who watch it."""
 
     def __init__(self, log_size: int, horizon: int) -> None:
@@ -100,44 +99,44 @@ class Store:
         self.version = 0
         self._log_size = log_size
         self._compacted = 0
-        self._shelves: dict[KindKey, _Shelf] = {}
+        self._by_kind: dict[KindKey, _KindObjects] = {}
         self._subscriptions = 0
         self._dependents: dict[str, set[tuple[KindKey, str]]] = {}
 
-    def _shelf(self, kind: KindKey) -> _Shelf:
-        shelf = self._shelves.get(kind)
-        if shelf is None:
-            shelf = self._shelves[kind] = _Shelf(self._log_size, self._compacted)
-        return shelf
+    def _objects_of(self, kind: KindKey) -> _KindObjects:
+        objects = self._by_kind.get(kind)
+        if objects is None:
+            objects = self._by_kind[kind] = _KindObjects(self._log_size, self._compacted)
+        return objects
 
     def get(self, kind: KindKey, namespace: str, name: str) -> Record | None:
         """Return the current record, or None."""
-        return self._shelf(kind).records.get(key_of(namespace, name))
+        return self._objects_of(kind).records.get(key_of(namespace, name))
 
     def put(self, kind: KindKey, document: JSON) -> Record:
         """Store `document` under the next version. The store owns it from here on."""
-        shelf = self._shelf(kind)
+        objects = self._objects_of(kind)
         self.version += 1
         record = Record(document, self.version)
-        old = shelf.records.get(record.key)
+        old = objects.records.get(record.key)
         if old is None:
-            bisect.insort(shelf.keys, record.key)
+            bisect.insort(objects.keys, record.key)
         else:
             self._disown(kind, old)
-        shelf.records[record.key] = record
+        objects.records[record.key] = record
         for owner in document["metadata"].get("ownerReferences") or ():
             self._dependents.setdefault(owner["uid"], set()).add((kind, record.key))
-        self._append(shelf, Change(self.version, old, record))
+        self._append(objects, Change(self.version, old, record))
         return record
 
     def remove(self, kind: KindKey, record: Record) -> Record:
         """Delete an object; returns its last state under the version of the deletion."""
-        shelf = self._shelf(kind)
+        objects = self._objects_of(kind)
         self.version += 1
-        del shelf.records[record.key]
-        del shelf.keys[bisect.bisect_left(shelf.keys, record.key)]
+        del objects.records[record.key]
+        del objects.keys[bisect.bisect_left(objects.keys, record.key)]
         self._disown(kind, record)
-        self._append(shelf, Change(self.version, record, None))
+        self._append(objects, Change(self.version, record, None))
         return record.at(self.version)
 
     def _disown(self, kind: KindKey, record: Record) -> None:
@@ -148,33 +147,35 @@ class Store:
                 if not dependents:
                     del self._dependents[owner["uid"]]
 
-    def _append(self, shelf: _Shelf, change: Change) -> None:
-        if len(shelf.log) == self._log_size:
-            shelf.horizon = shelf.log[0].version if self._log_size else change.version
-        shelf.log.append(change)
-        for subscriber in list(shelf.subscribers.values()):
+    def _append(self, objects: _KindObjects, change: Change) -> None:
+        if len(objects.log) == self._log_size:
+            objects.horizon = objects.log[0].version if self._log_size else change.version
+        objects.log.append(change)
+        for subscriber in list(objects.subscribers.values()):
             subscriber(change)
 
     def dependents(self, uid: str) -> list[tuple[KindKey, Record]]:
         """Return the objects that name `uid` as an owner."""
-        return [(kind, self._shelf(kind).records[key]) for kind, key in sorted(self._dependents.get(uid, ()))]
+        return [
+            (kind, self._objects_of(kind).records[key]) for kind, key in sorted(self._dependents.get(uid, ()))
+        ]
 
     def records(self, kind: KindKey, namespace: str = "", after: str = "") -> Iterator[Record]:
         """Yield the records of a kind in list order; of one namespace if given; only those behind the key `after`."""
-        shelf = self._shelf(kind)
-        return _select(shelf.records, shelf.keys, namespace, after)
+        objects = self._objects_of(kind)
+        return _select(objects.records, objects.keys, namespace, after)
 
     def records_at(
         self, kind: KindKey, version: int, namespace: str = "", after: str = ""
     ) -> Iterator[Record] | None:
         """Yield the records as they were at `version`, or return None when the log no longer reaches back that far."""
-        shelf = self._shelf(kind)
-        if version >= (shelf.log[-1].version if shelf.log else shelf.horizon):
+        objects = self._objects_of(kind)
+        if version >= (objects.log[-1].version if objects.log else objects.horizon):
             return self.records(kind, namespace, after)
-        if version < shelf.horizon:
+        if version < objects.horizon:
             return None
-        past = dict(shelf.records)
-        for change in reversed(shelf.log):
+        past = dict(objects.records)
+        for change in reversed(objects.log):
             if change.version <= version:
                 break
             if change.old is not None:
@@ -185,16 +186,16 @@ class Store:
 
     def kinds_in(self, namespace: str) -> list[tuple[KindKey, list[Record]]]:
         """Return all objects of a namespace by kind."""
-        found = ((kind, list(self.records(kind, namespace))) for kind in list(self._shelves))
+        found = ((kind, list(self.records(kind, namespace))) for kind in list(self._by_kind))
         return [(kind, records) for kind, records in found if records]
 
     def changes_since(self, kind: KindKey, version: int) -> list[Change] | None:
         """Return the changes after `version`, or None when some of them are forgotten."""
-        shelf = self._shelf(kind)
-        if version < shelf.horizon:
+        objects = self._objects_of(kind)
+        if version < objects.horizon:
             return None
         newer = []
-        for change in reversed(shelf.log):
+        for change in reversed(objects.log):
             if change.version <= version:
                 break
             newer.append(change)
@@ -203,24 +204,24 @@ class Store:
 
     def horizon(self, kind: KindKey) -> int:
         """Return the oldest version from which a watch may start."""
-        return self._shelf(kind).horizon
+        return self._objects_of(kind).horizon
 
     def compact(self) -> None:
         """Forget the whole log: any watch or continued list from before now is told that it is too old."""
         self._compacted = self.version
-        for shelf in self._shelves.values():
-            shelf.log.clear()
-            shelf.horizon = self.version
+        for objects in self._by_kind.values():
+            objects.log.clear()
+            objects.horizon = self.version
 
     def subscribe(self, kind: KindKey, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` at every later change of a kind, in order, until the returned function is called."""
-        shelf = self._shelf(kind)
+        objects = self._objects_of(kind)
         self._subscriptions += 1
         number = self._subscriptions
-        shelf.subscribers[number] = subscriber
+        objects.subscribers[number] = subscriber
 
         def unsubscribe() -> None:
-            shelf.subscribers.pop(number, None)
+            objects.subscribers.pop(number, None)
 
         return unsubscribe
 
