@@ -113,7 +113,7 @@ def _evaluate(lines: list[bytes]) -> None:
 
 
 def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]:
-    """Return an autoscaler with behavior, and what it sees: ten ready pods a little above their target."""
+    """Return an autoscaler with behavior, and its inputs: ten ready pods a little above their target."""
     hpa = msgspec.convert(
         {
             "metadata": {"name": "web", "namespace": "default"},

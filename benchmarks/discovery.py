@@ -36,7 +36,7 @@ _IDLE_SECONDS = 2.0
 
 
 async def watch_lag(lags: list[float]) -> None:
-    """Note for ever how late a timer of a millisecond is woken."""
+    """Record how late a timer of a millisecond fires, until cancelled."""
     while True:
         due = time.perf_counter() + _TICK  # uvloop's own time is in whole milliseconds
         await asyncio.sleep(_TICK)
@@ -44,7 +44,7 @@ async def watch_lag(lags: list[float]) -> None:
 
 
 async def relist(url: str) -> dict[str, float]:
-    """Relist once from nothing and return what it took."""
+    """Relist once from nothing and return the cost."""
     gc.freeze()  # as `fastpath serve` does: what is imported is no garbage
     clock, monitoring = SystemClock(), Monitoring()
     faults = ProblemLog(monitoring, clock)

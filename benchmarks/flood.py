@@ -34,7 +34,6 @@ class Cluster:
         self._flood = asyncio.Event()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
         match request.path:
             case "/flood":
                 self._flood.set()
@@ -94,7 +93,7 @@ class Cluster:
 
 
 class Prometheus:
-    """A gauge of every pod; once `flooding`, of many more where all are asked for."""
+    """A gauge of every pod; once `flooding`, many more for a query of all pods."""
 
     def __init__(self, apps: list[App], series: int) -> None:
         self._namespaces = {pod: app.namespace for app in apps for pod in app.pods}
@@ -106,7 +105,6 @@ class Prometheus:
         self._flooding = False
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
         if request.path == "/flood":
             self._flooding = True
             return web.Response()

@@ -24,7 +24,6 @@ _CONNECTIONS = 8
 
 
 def rules(metrics: Sequence[str]) -> dict[str, object]:
-    """Return one rule for each counter."""
     resources = {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
     return {
         "rules": [
@@ -42,7 +41,7 @@ def rules(metrics: Sequence[str]) -> dict[str, object]:
 async def ask_all(
     stage: Stage, port: int, apps: Sequence[App], pods: int, period: float, seconds: float
 ) -> list[float]:
-    """Let every app's autoscaler ask once a `period` for some seconds; returns how long each request took, in order."""
+    """Send one request each `period` for every app's autoscaler; return the latencies in order."""
     requests = [load.render(path_of(app, app.metric.replace("_total", "_per_second"))) for app in apps]
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(_CONNECTIONS):

@@ -35,7 +35,7 @@ _METRIC = "http_requests_total"
 
 
 class Innocents:
-    """Asks at a constant rate for pods whose values must all be there."""
+    """Callers at a constant rate for pods whose values must all be present."""
 
     def __init__(self, stage: Stage, port: int, paths: Sequence[str], pods: int, rate: float) -> None:
         self._stage = stage
@@ -48,7 +48,7 @@ class Innocents:
         self.stopping = False
 
     async def run(self) -> None:
-        """Ask until `stopping`. A latency counts from the moment at which the request was due."""
+        """Send until `stopping`. A latency counts from the moment at which the request was due."""
         free: asyncio.Queue[Connection] = asyncio.Queue()
         connections = [await Connection.open(self._port, self._stage.tls) for _ in range(_INNOCENTS)]
         for connection in connections:
@@ -72,7 +72,7 @@ class Innocents:
 
 
 class Meter:
-    """What one adapter takes while something happens to it, and what its self-metrics say."""
+    """The cost of one adapter during a case, and its self-metrics."""
 
     def __init__(self, stage: Stage, adapter: Adapter, innocents: Callable[[], Innocents]) -> None:
         self.stage = stage
@@ -80,7 +80,6 @@ class Meter:
         self._innocents = innocents
 
     def read(self, name: str, **labels: str) -> float:
-        """Return the value of a self-metric."""
         status, text = self.stage.fetch(self.adapter.port, "/metrics")
         within = "".join(rf'(?=[^}}]*\b{label}="{value}")' for label, value in labels.items())
         found = re.search(rf"^{name}(?:\{{{within}[^}}]*\}})? (\S+)$", text.decode(), re.MULTILINE)
@@ -94,7 +93,7 @@ class Meter:
         return self.read(f"{lag}_count") - self.read(f"{lag}_bucket", le="0.05")
 
     async def take(self, case: str, work: Callable[[], Awaitable[Mapping[str, float]]]) -> dict[str, float]:
-        """Return the figures of a case, those that `work` returns among them."""
+        """Return the figures of a case, those of `work` included."""
         innocents = self._innocents()
         asking = asyncio.create_task(innocents.run())
         held = await asyncio.to_thread(self._held)
@@ -123,7 +122,7 @@ class Meter:
 
 
 def rules(series: str) -> dict[str, object]:
-    """Return a rule whose questions may be merged and swept."""
+    """Return a rule whose queries can be merged and swept."""
     return {
         "rules": [
             {
@@ -138,13 +137,13 @@ def rules(series: str) -> dict[str, object]:
 
 
 def path_of(app: App, metric: str, *, name: str = "%2A", selector: str = "") -> str:
-    """Return the path of a question about pods of an app, its selector narrowed by `selector`."""
+    """Return the path of a request for pods of an app, narrowed by `selector`."""
     pods = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/{name}/{metric}"
     return f"{pods}?labelSelector=app%3D{app.name}{selector}" if name == "%2A" else pods
 
 
 def endless(case: str, apps: Sequence[App]) -> Iterator[bytes]:
-    """Yield requests that nobody made before; `case` is what differs."""
+    """Yield requests that no caller made before; `case` is what differs."""
     padding = ",".join(f"v{number:04}" for number in range(_LONG // 6))
     for number, app in enumerate(itertools.cycle(apps)):
         if case == "selectors":
@@ -157,7 +156,7 @@ def endless(case: str, apps: Sequence[App]) -> Iterator[bytes]:
 
 
 async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float) -> dict[str, float]:
-    """Ask over some connections for twice half the time; return how many were answered, and what each half added to memory."""
+    """Send requests over some connections in two halves; return the answers and the memory growth of each half."""
     answered, refused = 0, 0
 
     async def ask(end: float) -> None:
@@ -185,7 +184,7 @@ async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float)
 
 
 class Sizes(NamedTuple):
-    """How large all is: `apps` of so many `pods`, the innocents' requests a second, the seconds of each abuse of callers, and the floods."""
+    """The sizes: `apps` of `pods`, the innocents' requests a second, the seconds of each abuse, and the floods."""
 
     apps: int
     pods: int
@@ -196,7 +195,6 @@ class Sizes(NamedTuple):
 
 
 def measure_callers(sizes: Sizes) -> dict[str, float]:
-    """Return the figures of the abuses of callers."""
     apps = make_apps(sizes.apps, sizes.pods)
     figures: dict[str, float] = {}
     with Stage() as stage:
@@ -219,7 +217,7 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
 
 
 def measure_sweep(sizes: Sizes) -> dict[str, float]:
-    """Return the figures of a sweep that brings far more series than the one before."""
+    """Return the figures of a sweep with far more series than the one before."""
     apps = make_apps(sizes.apps, sizes.pods)
     with Stage() as stage:
         url = stage.start_flood("prometheus", sizes.apps, sizes.pods, sizes.series)
@@ -249,7 +247,6 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
 
 
 def measure_changes(sizes: Sizes) -> dict[str, float]:
-    """Return the figures of pods that change all at once."""
     count = -(-sizes.changes // sizes.pods)
     apps = make_apps(count, sizes.pods)
     with Stage() as stage:
@@ -292,7 +289,7 @@ contexts: [{{name: flood, context: {{cluster: flood, user: flood}}}}]
 
 
 def _forget_peak(process: int) -> None:
-    """Have the peak of a process' memory begin anew."""
+    """Reset the peak of a process' memory."""
     Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
 
 

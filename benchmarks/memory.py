@@ -20,7 +20,7 @@ _METRIC = "http_requests_total"
 
 
 def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
-    """Return the figures at one number of pods; only the first few apps have series and ask."""
+    """Return the figures at one number of pods; only the first few apps have series and send requests."""
     count = -(-pods // pods_per_app)
     apps = make_apps(min(_ASKING, count), pods_per_app)
     with Stage() as stage:

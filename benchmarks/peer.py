@@ -35,7 +35,7 @@ class Peer(NamedTuple):
 
 
 def find() -> Path | None:
-    """Return the program, None where the environment names none; ValueError when what it names cannot be run."""
+    """Return the program, None without one in the environment; ValueError if it cannot be run."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return None
@@ -59,7 +59,7 @@ def start(
     question: str,
     seconds: float,
 ) -> Peer:
-    """Start it and wait until it answers `question`, a path; ChildProcessError in one sentence when it does not."""
+    """Start it and wait until it answers `question`, a path; ChildProcessError names the failure."""
     config = stage.directory / f"peer-{form}.yaml"
     config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
     with socket.socket() as probe:

@@ -25,7 +25,10 @@ _SALT = "fastpath"  # of the names within the picture, which are random otherwis
 
 
 def panels(figures: Mapping[str, float]) -> dict[tuple[str, str], list[tuple[int, float]]]:
-    """Return sizes and costs by case and kind of cost, what is fixed taken away, where it is less by a hundredth at least."""
+    """Return sizes and costs by case and kind of cost.
+
+    The fixed cost is subtracted where at least a hundredth of it remains.
+    """
     found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for name, value in figures.items():
         match = _POINT.fullmatch(name)

@@ -25,7 +25,7 @@ _TIME = "2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
 
 
 def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> dict[str, Any]:
-    """Return a pod of an app; `number` is its place among all pods, from which its address and its age follow."""
+    """Return a pod of an app; its address and age follow from `number`, its place among all pods."""
     labels = {"app": app.name, "app.kubernetes.io/instance": app.name, "app.kubernetes.io/version": "1.4.2"}
     if owner == "StatefulSet":
         labels |= {
@@ -91,7 +91,6 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
 
 
 def encode_pods(pods: int, pods_per_app: int, owner: str, *, ready: bool = True) -> Iterator[bytes]:
-    """Yield pods as the API server writes them."""
     number = 0
     for app in make_apps(-(-pods // pods_per_app), pods_per_app):
         for name in app.pods:
@@ -101,7 +100,7 @@ def encode_pods(pods: int, pods_per_app: int, owner: str, *, ready: bool = True)
 
 
 class PodList:
-    """The answers, each made anew while it is sent."""
+    """The responses; each is encoded again while it is sent."""
 
     def __init__(self, pods: int, pods_per_app: int, owner: str, events: int) -> None:
         self._pods = (pods, pods_per_app, owner)

@@ -41,7 +41,7 @@ class Holds:
         self.longest = 0.0
 
     async def watch(self) -> None:
-        """Look at the processor's clock on every turn of a short timer."""
+        """Read the processor clock on every turn of a short timer."""
         before = time.thread_time()
         while True:
             await asyncio.sleep(_TIMER_SECONDS)
@@ -50,7 +50,7 @@ class Holds:
             before = now
 
     def take(self) -> float:
-        """Return it and begin anew."""
+        """Return the longest hold and reset it."""
         longest, self.longest = self.longest, 0.0
         return longest
 

@@ -31,7 +31,7 @@ _LONGEST_SECONDS = 60.0
 
 
 class Asked(NamedTuple):
-    """A request: when it was due, how long it took from then, and whether it was answered with all its values."""
+    """A request: when it was due, its latency, and whether all values arrived."""
 
     due: float
     took: float
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 class Callers:
-    """Asks at a constant rate, until it is told to stop."""
+    """Send requests at a constant rate, until told to stop."""
 
     def __init__(self, stage: Stage, port: int, requests: Sequence[bytes], pods: int) -> None:
         self._stage = stage
@@ -51,7 +51,7 @@ class Callers:
         self.asked: list[Asked] = []
 
     async def run(self, rate: float) -> None:
-        """Ask so many times a second, until `stopping`; ends when all is answered."""
+        """Send so many requests a second until `stopping`; return once all are answered."""
         for _ in range(_CONNECTIONS):
             self._free.put_nowait(await Connection.open(self._port, self._stage.tls))
         begun = time.perf_counter()
@@ -78,7 +78,7 @@ class Callers:
 
 
 def rules(metrics: Sequence[str], turn: int) -> dict[str, object]:
-    """Return a rule for each counter, and one that has another name and selector at each turn."""
+    """Return a rule for each counter, and one whose name and selector change each turn."""
     changing = {
         "seriesQuery": f'{metrics[0]}{{namespace!="",pod!="",job!="turn-{turn}"}}',
         "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},

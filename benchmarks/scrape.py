@@ -38,7 +38,7 @@ LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8"])
 
 
 def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
-    """Return an exposition of about `lines` lines: runtime gauges, a histogram for each of many paths, and the wanted counter."""
+    """Return an exposition of about `lines` lines: runtime gauges, histograms of many paths, the wanted counter."""
     written = []
     for gauge in range(lines // 8):
         name = f"process_runtime_gauge_{gauge}_bytes"
@@ -133,7 +133,7 @@ def _parse_with_client(body: bytes, count: int) -> None:
 
 
 def _take(count: int) -> None:
-    """Take in scrapes of pods, each pod's a second apart, and evaluate each."""
+    """Process scrapes of pods, each pod's a second apart, and evaluate each pod."""
     query = pod_query.compile_query(template.parse(_QUERY), "pod", "namespace")
     names = query.series_names(WANTED)
     bodies = [make_body(900, number) for number in range(10)]
@@ -177,7 +177,7 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
 
 @contextmanager
 def _serving() -> Iterator[int]:
-    """Serve a large body on the other core, at every address of loopback; yields the port."""
+    """Serve a large body on the other core, at every address of loopback; yield the port."""
     command = [sys.executable, "-m", "benchmarks.scrape", "serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -34,7 +34,7 @@ _LONGER = 3
 
 
 def rules(*, ours: bool = True) -> dict[str, object]:
-    """Return a rule whose values are kept for a second, and one whose values are kept as long as the flags say.
+    """Return a rule that caches values for a second, and one that follows the flags.
 
     Without `ours`, the keys that prometheus-adapter does not know are left out.
     """
@@ -49,7 +49,7 @@ def rules(*, ours: bool = True) -> dict[str, object]:
 
 
 def path_of(app: App, metric: str) -> str:
-    """Return what a HorizontalPodAutoscaler on a Pods metric of the app asks for."""
+    """Return the request of a HorizontalPodAutoscaler on a Pods metric of the app."""
     selector = urllib.parse.quote(f"app={app.name}", safe="")
     return f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/*/{metric}?labelSelector={selector}"
 
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 class _Lap(NamedTuple):
-    """All cases once, of all servers in turn, but those of the throttled peer."""
+    """All cases once, of all servers in turn, except those of the throttled peer."""
 
     asking: "_Asking"
     bare_port: int
@@ -109,7 +109,7 @@ class _Lap(NamedTuple):
     peers: Sequence[Peer]
 
     def run(self, seconds: float) -> dict[str, float]:
-        """Return the figures, each case asked for so many seconds."""
+        """Return the figures, each case run for so many seconds."""
         figures = self.asking.ask("", self.bare_port, seconds, ["bare"])
         figures |= self.asking.ask("", self.port, seconds, _CASES)
         figures |= _shares_of_bare(figures)
@@ -123,7 +123,7 @@ class _Lap(NamedTuple):
 def _start_peer(
     stage: Stage, program: Path, form: str, kubeconfig: Path, prometheus_url: str, app: App, seconds: float
 ) -> Peer:
-    """Start a prometheus-adapter; what keeps it from starting ends the program."""
+    """Start a prometheus-adapter; a failure ends the program."""
     try:
         return peer.start(
             stage, program, form, kubeconfig, prometheus_url, rules(ours=False), path_of(app, _WARM), seconds
@@ -134,7 +134,7 @@ def _start_peer(
 
 
 class _Asking:
-    """Asks a server the cases over, and never the same new selector twice."""
+    """Runs the cases against a server, and never uses the same new selector twice."""
 
     def __init__(self, stage: Stage, apps: Sequence[App]) -> None:
         self._stage = stage
@@ -144,7 +144,7 @@ class _Asking:
         self._loads = 0
 
     def check(self, ports: Sequence[int]) -> bytes:
-        """Ask each server some of the questions, a new one too, and return one body; an answer that lacks a value ends the program."""
+        """Send each server some requests, a new one too; return one body. A missing value ends the program."""
         body = b""
         warm, cold = self._paths["warm"], self._paths["cold"]
         for port in ports:
@@ -155,7 +155,7 @@ class _Asking:
         return body
 
     def ask(self, prefix: str, port: int, seconds: float, cases: Sequence[str]) -> dict[str, float]:
-        """Return the figures of the cases, each at both numbers of connections; a failed request ends the program."""
+        """Return the figures of the cases at both numbers of connections; a failed request ends the program."""
         figures: dict[str, float] = {}
         for connections in _CONNECTIONS:
             for case in cases:
@@ -174,7 +174,7 @@ class _Asking:
         return figures
 
     def measure_overhead(self, port: int, prometheus_port: int, seconds: float) -> dict[str, float]:
-        """Return the medians of cold requests and of their queries alone, asked in turn."""
+        """Return the medians of cold requests and of their queries alone, sent in turn."""
         ours, direct = Caller(port, self._stage.tls), Caller(prometheus_port)
         pairs = []
         for app in self._apps:
@@ -199,11 +199,11 @@ class _Asking:
         }
 
     def drain(self, port: int, seconds: float) -> None:
-        """Use up what a throttle saved while nobody asked, so that its steady state is measured."""
+        """Use up the saved burst of a throttle, so that its steady state is measured."""
         self._load(port, "cold", _CONNECTIONS[-1], seconds)
 
     def _settle(self, port: int) -> None:
-        """Wait until a server has done what an earlier load left waiting in it: a throttle lets a new request pass last."""
+        """Wait until a server has finished the requests of an earlier load: a throttle serves a new one last."""
         status, body = self._stage.fetch(port, self._paths["warm"][0])
         if status != 200:
             sys.exit(f"HTTP status {status}: {body.decode()}")

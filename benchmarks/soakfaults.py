@@ -19,7 +19,7 @@ _MOST_COPIES = 5
 
 
 class Faults:
-    """Makes the faults. `counts` says how often each was made; `silence` is how many seconds Prometheus is away at most."""
+    """Makes the faults. `counts` has the number of each; `silence` is how long Prometheus is away at most, in seconds."""
 
     def __init__(self, world: World, program: Program, callers: Callers, seed: int, silence: float) -> None:
         self.counts: Counter[str] = Counter()
@@ -31,7 +31,7 @@ class Faults:
         self._copies = 0
 
     async def round(self, seconds: float) -> None:
-        """Make every fault once, evenly over some seconds or as long as their recovery takes; the load rises and falls once."""
+        """Make every fault once, over some seconds or as long as their recovery takes; the load rises and falls once."""
         names = list(self.table)
         self._random.shuffle(names)
         begun = CLOCK.monotonic()
@@ -49,7 +49,7 @@ class Faults:
 
     @property
     def table(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """The faults that follow each other, by name."""
+        """The faults of a round, by name."""
         return {
             "prometheus_stands_still": self._pause_prometheus,
             "prometheus_killed": self._kill_prometheus,
@@ -87,7 +87,7 @@ class Faults:
         await self._rewrite(lambda: self._world.write_rules(self._copies), "applied")
 
     async def _rewrite(self, write: Callable[[], None], outcome: str) -> None:
-        """Write and wait until the program has counted what became of it."""
+        """Write the file and wait until the program has counted the result."""
         series = f'fastpath_config_reloads_total{{outcome="{outcome}"}}'
         before = await self._program.metric(series)
         write()

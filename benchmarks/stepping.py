@@ -48,11 +48,11 @@ class Workload:
 
     @property
     def series(self) -> str:
-        """What its pods call their load."""
+        """The name of its pods' load series."""
         return f"{self.case}_load" + ("_total" if self.case == "counter" else "")
 
     def read(self, now: float) -> float:
-        """Return what a pod shows."""
+        """Return the value that a pod shows."""
         if self.case == "counter":
             return _LOW * (now - self.begun) + (_HIGH - _LOW) * max(0.0, now - self.step)
         low = _BOOSTED_LOW if self.case == "boosted" else _LOW
@@ -60,7 +60,6 @@ class Workload:
 
 
 def cast(count: int, begun: float) -> list[Workload]:
-    """Return so many workloads of each case."""
     return [
         Workload(case, f"{case.replace('_', '-')}-{number}", begun)
         for case in CASES
@@ -69,7 +68,7 @@ def cast(count: int, begun: float) -> list[Workload]:
 
 
 def needed(pods: int) -> int:
-    """Return how many replicas a workload of so many pods needs after its step."""
+    """Return the replicas that a workload needs after its step."""
     return math.ceil(pods * _HIGH / _TARGET)
 
 
@@ -77,7 +76,7 @@ def needed(pods: int) -> int:
 async def listening(
     cluster: Cluster, workloads: Sequence[Workload], pods: int, now: Callable[[], float]
 ) -> AsyncIterator[tuple[int, list[tuple[str, str]]]]:
-    """Let every pod run and listen at its own address; gives their port, and what case listens at which address and port."""
+    """Serve every pod at its own address; yield their port, and the case by address and port."""
     by_name = {workload.name: workload for workload in workloads}
     given: list[str] = []
 
@@ -104,7 +103,7 @@ async def listening(
 
 
 def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
-    """Return rules for all cases. The pods of the cases `scraped` are read directly, at this port; Prometheus is asked for the others."""
+    """Return rules for all cases; pods of the cases `scraped` are read directly at this port."""
     places = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
     direct = {"interval": f"{INTERVAL:g}s", "window": f"{WINDOW:g}s", "port": port}
 
@@ -123,7 +122,6 @@ def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
 
 
 def autoscaler(workload: Workload, pods: int) -> dict[str, Any]:
-    """Return the autoscaler of a workload of so many pods."""
     native = workload.case in HPA_CASES
     metadata: dict[str, Any] = {"name": workload.name, "namespace": NAMESPACE}
     target = {"type": "AverageValue", "averageValue": str(_TARGET)}

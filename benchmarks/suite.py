@@ -35,7 +35,7 @@ _TINY_AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A benchmark: the module of that name. `long` ones run only when they are named."""
+    """A benchmark: the module of that name. `long` ones run only if they are named."""
 
     about: str
     tiny: str
@@ -117,9 +117,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
-    """Run benchmarks one after the other, keep what they find, and show it; returns the exit status.
+    """Run benchmarks one after the other, save their results, and show them; return the exit status.
 
-    At tiny sizes, of which no time is worth anything, several run side by side.
+    At tiny sizes, whose times mean nothing, several run side by side.
     """
     found: dict[str, Entry] = {}
     failed: list[str] = []
@@ -144,7 +144,7 @@ def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
 
 
 def read(results: Path) -> dict[str, Entry]:
-    """Return all entries of a file of results, by benchmark; none where there is no such file."""
+    """Return all entries of a file of results by benchmark; empty without the file."""
     if not results.exists():
         return {}
     entries: dict[str, Entry] = json.loads(results.read_text(encoding="utf-8"))
@@ -152,7 +152,7 @@ def read(results: Path) -> dict[str, Entry]:
 
 
 def write(results: Path, entries: Mapping[str, Entry]) -> None:
-    """Write a file of results, whole or not at all; benchmarks are sorted, their figures stay as they came."""
+    """Write a file of results atomically; benchmarks are sorted, their figures keep their order."""
     new = results.with_suffix(".new")
     new.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
     new.replace(results)
@@ -164,7 +164,7 @@ def _run_alone(name: str, arguments: Sequence[str]) -> int:
 
 
 def _run_case(name: str, *, tiny: bool) -> Entry | None:
-    """Run one benchmark and show its table, at once where it runs alone; returns its entry, None when it failed."""
+    """Run one benchmark and show its table, at once if it runs alone; return its entry, None if it failed."""
     begun = common.wall()
     start = time.perf_counter()
     command = [*_command(name), *shlex.split(CASES[name].tiny if tiny else CASES[name].full)]
@@ -189,7 +189,7 @@ def _run_case(name: str, *, tiny: bool) -> Entry | None:
 
 
 def _read_entry(line: str) -> Entry | None:
-    """Return what a benchmark's last line holds, None when that is not what it is to be."""
+    """Return the entry on a benchmark's last line, None if it is invalid."""
     try:
         entry = json.loads(line)
     except ValueError:

@@ -47,7 +47,7 @@ _SAMPLE_AGE = 0.5
 
 
 class _Clock:
-    """Stands still while a tick is timed, and moves a second between two."""
+    """A clock that stands still during a tick and advances a second between two."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -60,7 +60,7 @@ class _Clock:
 
 
 class _World:
-    """Caches that are full: targets, pods by selector, values by pod."""
+    """Filled caches: targets, pods by selector, values by pod."""
 
     def __init__(self, clock: _Clock, pods: int, value: int) -> None:
         self.clock = clock
@@ -173,7 +173,7 @@ class _Pods:
 
 
 class _Source:
-    """A reading made anew at each look, as from scrapes: a value for each pod by name."""
+    """A metric source with a value for each pod by name; it builds a new reading for each call, as scrapes do."""
 
     span = 1_000_000_000
 
@@ -251,7 +251,7 @@ def _autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, 
 
 
 async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], value: int) -> float:
-    """Return the seconds of one tick, of those that follow the first."""
+    """Return the seconds of each tick after the first."""
     clock = _Clock()
     world = _World(clock, pods, value)
     context = AutoscalerContext(
@@ -288,7 +288,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
 
 
 def _decode(count: int, pods: int) -> dict[str, float]:
-    """Return how long it takes to decode all autoscalers and all pods once."""
+    """Return the time to decode all autoscalers and all pods once."""
     autoscalers = msgspec.json.encode(
         [_autoscaler(number, pods, _METRICS["pods"]) for number in range(count)]
     )

@@ -11,23 +11,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`value` at a time in epoch seconds, and `total`, its integral up to then (only differences mean anything)."""
+    """`value` at a time in epoch seconds, and `total`, its integral (only differences of it are meaningful)."""
 
     value: Callable[[float], float]
     total: Callable[[float], float]
 
     def __call__(self, now: float) -> float:
-        """Return the value at `now`."""
         return self.value(now)
 
 
 def constant(level: float) -> Curve:
-    """Return a load that never changes."""
     return Curve(lambda _: level, lambda now: level * now)
 
 
 def wave(mean: float, amplitude: float, period: float, phase: float = 0.0) -> Curve:
-    """Return a sine around `mean`; `period` and `phase` in seconds, highest a quarter period after `phase`."""
+    """Return a sine around `mean`. `period` and `phase` are in seconds; the maximum is at `phase` + `period` / 4."""
     speed = 2 * math.pi / period
 
     def value(now: float) -> float:
@@ -40,7 +38,7 @@ def wave(mean: float, amplitude: float, period: float, phase: float = 0.0) -> Cu
 
 
 def steps(levels: Sequence[tuple[float, float]], before: float = 0.0) -> Curve:
-    """Return a load that jumps to each level at its time; `levels` are (epoch seconds, level) in order of time."""
+    """Return a load that jumps to each level at its time; `levels` are (epoch seconds, level) in order."""
 
     def value(now: float) -> float:
         level = before
@@ -65,7 +63,6 @@ def steps(levels: Sequence[tuple[float, float]], before: float = 0.0) -> Curve:
 
 
 def share(curve: Curve, factor: float) -> Curve:
-    """Return a fixed share of a load, as one of several pods gets it."""
     return Curve(lambda now: factor * curve.value(now), lambda now: factor * curve.total(now))
 
 

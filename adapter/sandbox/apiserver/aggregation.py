@@ -44,10 +44,10 @@ _RETURNED = (
 
 
 class Backend(NamedTuple):
-    """Where a group-version is served.
+    """The server of a group-version.
 
-    `url` is "" for a Service that is not there or has no address here. `name` is what the server's certificate must be for, "" when it
-    is not checked.
+    `url` is "" if the Service does not exist or has no address. `name` is the expected name in the server's
+    certificate, "" if it is not verified.
     """
 
     group: str
@@ -59,9 +59,10 @@ class Backend(NamedTuple):
 
 
 class Aggregation:
-    """Answers for groups that have an APIService with a Service.
+    """Serves the groups that have an APIService with a Service.
 
-    `certificate` is a PEM file of certificate and key, shown to the servers behind as kube-apiserver shows its own.
+    `certificate` is a PEM file of certificate and key, presented to the servers behind as kube-apiserver
+    does.
     """
 
     def __init__(self, objects: ObjectRegistry, kinds: Mapping[str, Kind], certificate: Path | None) -> None:
@@ -72,12 +73,11 @@ class Aggregation:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connections to the servers behind."""
         if self._session is not None:
             await self._session.close()
 
     def backends(self) -> list[Backend]:
-        """Return the group-versions that others serve, the highest priority first."""
+        """Return the group-versions of APIServices, the highest priority first."""
         records = self._objects.store.records(store_key(self._kinds["apiservices"]), "")
         found = [
             self._backend(record.document)
@@ -87,7 +87,7 @@ class Aggregation:
         return sorted(found, key=lambda each: (each.priority, each.group, each.version))
 
     def backend(self, path: str) -> Backend | None:
-        """Return who serves a path, None where that is this cluster."""
+        """Return the server of a path, None if this cluster serves it itself."""
         parts = path.split("/")
         if len(parts) < 4 or parts[1] != "apis":
             return None
@@ -110,7 +110,7 @@ class Aggregation:
         )
 
     async def forward(self, request: web.BaseRequest, backend: Backend, user: str) -> web.Response:
-        """Return what the server behind answers to a request of `user`."""
+        """Proxy a request of `user`."""
         if not backend.url:
             instead = "give its Service the type ExternalName and externalName localhost"
             raise status.not_built(
@@ -131,7 +131,7 @@ class Aggregation:
         return web.Response(status=answer.status, body=body, headers=kept)
 
     async def discover(self) -> list[JSON]:
-        """Return the groups that others serve as an aggregated document lists them; who does not answer is stale."""
+        """Return the groups of APIServices as an aggregated document lists them; an unreachable one is stale."""
         groups: dict[str, JSON] = {}
         documents: dict[str, JSON] = {}
         for each in self.backends():
@@ -195,7 +195,7 @@ def group_versions(backends: list[Backend]) -> dict[str, list[str]]:
 
 
 def _version_in(document: JSON, backend: Backend) -> JSON:
-    """Return what a server's document says of a group-version; one that it does not list has no resources."""
+    """Return a group-version of a server's document; an unlisted one has no resources."""
     if not document:
         return {"version": backend.version, "freshness": "Stale"}
     for item in document["items"]:

@@ -92,7 +92,6 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
 
 
 def definitions(kind: Kind) -> list[JSON]:
-    """Return the column definitions of a kind."""
     middle = _COLUMNS.get((kind.group, kind.plural), ())
     columns = [
         ("Name", "string", "name"),
@@ -106,7 +105,7 @@ def definitions(kind: Kind) -> list[JSON]:
 
 
 def cells(kind: Kind, document: JSON, now: float) -> list[Any]:
-    """Return the cells of one object; `now` is epoch seconds, for the age."""
+    """Return the cells of an object; `now` is epoch seconds, for the age."""
     middle = _COLUMNS.get((kind.group, kind.plural), ())
     return [document["metadata"]["name"], *(cell(document) for _, _, cell in middle), _age(document, now)]
 

@@ -35,12 +35,11 @@ _HEADERS = {"Cache-Control": "no-cache, private"}
 
 
 def json_response(body: bytes, code: int = 200, content_type: str = "application/json") -> web.Response:
-    """Return a response with the headers of the API server."""
     return web.Response(body=body, status=code, headers=_HEADERS | {"Content-Type": content_type})
 
 
 class WatchOptions:
-    """How watches of a cluster behave: see the arguments of Cluster."""
+    """The behavior of watches: see the arguments of Cluster."""
 
     def __init__(self, *, bookmark_interval: float, initial_events: bool, gone_as_status: bool) -> None:
         self.bookmark_interval = bookmark_interval
@@ -51,7 +50,7 @@ class WatchOptions:
 
 
 class ResourceHandlers:
-    """Answers requests about resources; one method for each verb."""
+    """Answers requests for resources, one method for each verb."""
 
     def __init__(
         self, objects: ObjectRegistry, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]
@@ -62,7 +61,7 @@ class ResourceHandlers:
         self._now = now
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Answer one request about a resource; raises StatusFailure."""
+        """Answer a request for a resource; raises StatusFailure."""
         routing.check_method(target)
         kind = target.kind
         if not kind.stored and kind.verbs == ("create",):
@@ -89,7 +88,7 @@ class ResourceHandlers:
         return json_response(shown, 201 if created else 200)
 
     async def _act(self, request: web.BaseRequest, target: Target) -> tuple[Record | web.Response, bool]:
-        """Do what the verb says; the flag says whether an object was created."""
+        """Carry out the verb; the flag says whether an object was created."""
         kind, namespace, name = target.kind, target.namespace, target.name
         dry_run = request.query.get("dryRun") == "All"
         by = _writer(request)
@@ -202,7 +201,7 @@ class ResourceHandlers:
     def _present(
         self, key: KindKey, namespace: str, query: Mapping[str, str], limit: int
     ) -> tuple[int, Iterator[Record]]:
-        """Return the version a list shows and its records: the present, or the past that a token or Exact names."""
+        """Return the version and records of a list: the present, or the past that a token or Exact names."""
         store = self._objects.store
         if query.get("continue"):
             version, after = _read_token(query["continue"])
@@ -286,7 +285,7 @@ def _predicate(kind: Kind, query: Mapping[str, str]) -> selectors.Predicate:
 
 
 def _writer(request: web.BaseRequest) -> FieldManager:
-    """Return the field manager of a write: the one it names, else its user agent up to the slash."""
+    """Return the field manager of a write: fieldManager, else the user agent up to the slash."""
     return FieldManager(
         request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0]
     )
@@ -322,7 +321,7 @@ def _media_type(request: web.BaseRequest) -> str:
 
 
 def _change_of(media: str, body: bytes, kind: Kind) -> Callable[[JSON], Any]:
-    """Return the function that a patch body stands for."""
+    """Return the function that applies a patch body."""
     if media == "application/json-patch+json":
         operations = _read_json(body)
         if not isinstance(operations, list) or not all(
@@ -359,7 +358,7 @@ def _read_yaml(body: bytes) -> Any:
 
 
 async def read_body(request: web.BaseRequest) -> Any:
-    """Return the decoded body of a write; raises 415 where it is neither JSON nor YAML."""
+    """Return the decoded body of a write; raise 415 if it is neither JSON nor YAML."""
     media = request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
     if media == "application/vnd.kubernetes.protobuf":
         raise status.no_protobuf()

@@ -14,7 +14,7 @@ JSON = dict[str, Any]
 
 
 class TokenVerdict(NamedTuple):
-    """Who a token belongs to; `authenticated` False means nobody, with an `error` for the log."""
+    """The user of a token; `authenticated` False rejects the token, with an `error` for the log."""
 
     authenticated: bool
     user: str = ""
@@ -25,7 +25,7 @@ class TokenVerdict(NamedTuple):
 
 
 class AccessReviewVerdict(NamedTuple):
-    """Whether an access is allowed, and why. `denied` True says that no other authorizer may allow it."""
+    """Whether an access is allowed, and why. `denied` True stops other authorizers from allowing it."""
 
     allowed: bool
     reason: str = ""
@@ -44,10 +44,11 @@ def _everything(_spec: JSON) -> AccessReviewVerdict:
 
 
 class Reviews:
-    """The verdicts in force and the reviews received.
+    """The programmed verdicts and the received reviews.
 
-    `token` gets the spec of a TokenReview, `access` the spec of a SubjectAccessReview or SelfSubjectAccessReview. By default no
-    token is known and every access is allowed. `received` holds the documents in order of arrival.
+    `token` gets the spec of a TokenReview, `access` that of a SubjectAccessReview or SelfSubjectAccessReview.
+    By default no token is known and every access is allowed. `received` holds the documents in order of
+    arrival.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class Reviews:
         self.received: list[JSON] = []
 
     def answer(self, kind: Kind, given: Any) -> JSON:
-        """Return the review with its status filled in."""
+        """Return the review with its status."""
         if not isinstance(given, dict) or not isinstance(given.get("spec"), dict):
             raise status.bad_request(
                 f"the object provided is unrecognized (must be of type {kind.kind}): it has no spec"

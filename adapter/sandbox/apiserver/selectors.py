@@ -22,7 +22,6 @@ _NAME = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-
 
 
 def everything(_record: Record) -> bool:
-    """Select all."""
     return True
 
 
@@ -136,7 +135,7 @@ def label_selector(text: str) -> Predicate:
 
 
 def field_selector(kind: Kind, text: str) -> Predicate:
-    """Return the predicate of a field selector of `kind`; terms are ``path=value``, ``path==value`` or ``path!=value``."""
+    """Return the predicate of a field selector of `kind`: ``path=value``, ``path==value``, ``path!=value``."""
     tests: list[Predicate] = []
     for term in filter(None, text.split(",")):
         match = re.fullmatch(r"(.*?)(!=|==|=)(.*)", term)
@@ -172,7 +171,6 @@ def _text(value: Any) -> str:
 
 
 def both(one: Predicate, other: Predicate) -> Predicate:
-    """Return the predicate that holds where both hold."""
     if one is everything:
         return other
     if other is everything:

@@ -15,7 +15,7 @@ from adapter.sandbox.apiserver.storage.store import Record
 
 
 class ObjectView(enum.Enum):
-    """What a client asked an object or a list to be sent as."""
+    """The representation that a client asks for."""
 
     PLAIN = "plain"
     PARTIAL = "PartialObjectMetadata"
@@ -31,7 +31,7 @@ class MediaRange(NamedTuple):
 
 
 def parse_accept(accept: str) -> list[MediaRange]:
-    """Return the entries of an Accept header, highest quality first, otherwise in the order written."""
+    """Return the entries of an Accept header by quality, otherwise in order."""
     ranges = []
     for entry in filter(None, (part.strip() for part in (accept or "*/*").split(","))):
         kind, *rest = (piece.strip() for piece in entry.split(";"))
@@ -48,7 +48,7 @@ def _negative_quality(media: MediaRange) -> float:
 
 
 def negotiate(accept: str) -> ObjectView:
-    """Return the form of the first acceptable entry; raises 406 when there is none. Only JSON is spoken here."""
+    """Return the view of the first acceptable entry; raise 406 without one. Only JSON is supported."""
     for media in parse_accept(accept):
         if media.type not in {"application/json", "*/*", "application/*"}:
             continue
@@ -71,7 +71,7 @@ def one(
     include: str = "Metadata",
     headed: bool = True,
 ) -> bytes:
-    """Return one object. `include` is the Table option includeObject; a Table is `headed` when it carries its columns."""
+    """Return one object. `include` is the Table option includeObject; a `headed` Table has its columns."""
     if form is ObjectView.PLAIN:
         return _typed(kind.kind, kind.api_version, record.body)
     if form is ObjectView.PARTIAL:
@@ -94,7 +94,7 @@ def many(
     *,
     include: str = "Metadata",
 ) -> bytes:
-    """Return a list. Items of built-in kinds carry no kind and apiVersion, those of custom kinds do, as in the real lists."""
+    """Return a list. As in real lists, items carry kind and apiVersion only if the kind is custom."""
     if form is ObjectView.TABLE:
         return _table(kind, records, metadata, now, include=include, headed=True)
     if form is ObjectView.PARTIAL:
@@ -117,7 +117,7 @@ def many(
 
 
 def bookmark(form: ObjectView, kind: Kind, version: int, *, initial_end: bool = False) -> bytes:
-    """Return the object of a BOOKMARK event: nothing but a version, with the null timestamp that the real one has."""
+    """Return the object of a BOOKMARK event: only a version, and a null timestamp as upstream sends it."""
     metadata: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

@@ -19,18 +19,16 @@ from adapter.sandbox.apiserver.storage.store import Change, Record, Store
 
 
 class StreamGate:
-    """Whether watch streams may send. Closed, they stay open and silent; what happens meanwhile is sent when it opens."""
+    """Pauses watch streams. While closed, they stay open and silent; the missed changes are sent afterwards."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
         self._open.set()
 
     def close(self) -> None:
-        """Silence all streams."""
         self._open.clear()
 
     def open(self) -> None:
-        """Let them speak again."""
         self._open.set()
 
     async def passed(self) -> None:
@@ -39,9 +37,10 @@ class StreamGate:
 
 
 class Watch:
-    """One watch of one client: what to show and how.
+    """One watch of one client.
 
-    `version` is where it starts; None means the present state first, as events. `bookmarks` is the interval in seconds or None.
+    `version` is where it starts; None sends the present state first, as events. `bookmarks` is the interval
+    in seconds, or None.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Watch:
         self.include = "Metadata"
 
     def start(self, version: int | None, *, mark_initial_end: bool = False) -> list[bytes]:
-        """Begin to collect changes and return the first lines; raises 410 when `version` is no longer kept."""
+        """Collect changes from now on and return the first lines; raise 410 for a forgotten `version`."""
         key = store_key(self._kind)
         lines = []
         if version is None:
@@ -113,7 +112,7 @@ class Watch:
     async def stream(
         self, response: web.StreamResponse, first: list[bytes], gate: StreamGate, bookmarks: float | None
     ) -> None:
-        """Send `first` and all that follows until the caller cancels or the client goes."""
+        """Send `first` and all that follows until the caller cancels or the client disconnects."""
         try:
             lines = first
             while True:
@@ -126,7 +125,7 @@ class Watch:
             self._unsubscribe()
 
     async def _wait(self, bookmarks: float | None) -> list[bytes]:
-        """Wait for a change; return a bookmark when none came within the interval."""
+        """Wait for a change; return a bookmark if none arrives within the interval."""
         try:
             async with asyncio.timeout(bookmarks):
                 await self._wake.wait()
@@ -141,5 +140,5 @@ def _event(type_: str, shown: bytes) -> bytes:
 
 
 def error_line(failure: status.StatusFailure) -> bytes:
-    """Return the ERROR event of a watch that cannot go on."""
+    """Return the ERROR event that ends a watch."""
     return _event("ERROR", msgspec.json.encode(failure.document))

@@ -49,20 +49,19 @@ _SLOW = {QUESTIONS[1]}
 
 @dataclass(slots=True)
 class ScreenState:
-    """What was seen so far: the last readings, a line of sums for each question, and the columns of the chart."""
+    """The data of the screen: the last readings, their sums over time, and the columns of the chart."""
 
     readings: list[Reading] = field(default_factory=lambda: [Reading({}) for _ in QUESTIONS])
     history: list[list[float | None]] = field(default_factory=lambda: [[] for _ in QUESTIONS])
     moments: list[Moment] = field(default_factory=list)
 
     def add(self, readings: list[Reading]) -> None:
-        """Take the readings of one moment."""
         self.readings = readings
         for line, reading in zip(self.history, readings, strict=True):
             line.append(view.total(reading))
 
     def unchanged(self) -> list[str]:
-        """Return the questions whose value never changed: what the demo is there to show did not happen."""
+        """Return the questions whose value never changed, although the demo is there to show changes."""
         return [
             question.subject
             for question, line in zip(QUESTIONS, self.history, strict=True)
@@ -71,7 +70,7 @@ class ScreenState:
 
 
 async def run(version: str, *, seconds: float | None, port: int, console: Console) -> None:
-    """Run the demo for `seconds`, or until cancelled when None; RunError when no value was seen to change in a bounded run."""
+    """Run the demo for `seconds`, or until cancelled if None; RunError if no value changed in a bounded run."""
     clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-demo-")))
@@ -127,7 +126,7 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
 
 @contextlib.asynccontextmanager
 async def _adapter(options: Options, version: str) -> AsyncIterator[MetricsServer]:
-    """Run the adapter as `fastpath serve --scaler` does, until the block ends."""
+    """Run the adapter as `fastpath serve --scaler` does."""
     listening: asyncio.Future[MetricsServer] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     adapter = asyncio.create_task(
@@ -209,7 +208,6 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def _read(session: aiohttp.ClientSession) -> list[Reading]:
-    """Ask every question as an autoscaler would."""
     readings = []
     for question in QUESTIONS:
         async with session.get(question.path) as response:

@@ -63,7 +63,7 @@ externalRules:
 
 
 class LoadStep(NamedTuple):
-    """A step of the load upwards: when (epoch seconds), from what to what."""
+    """An upward step of the load: its time (epoch seconds) and the two levels."""
 
     time: float
     before: float
@@ -71,17 +71,17 @@ class LoadStep(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """A workload's pods that are ready, and those that its Scale asks for."""
+    """The ready pods of a workload, and the replicas of its Scale."""
 
     ready: int
     wanted: int
 
 
 class World:
-    """The cluster's objects and what its pods show. `now` gives epoch seconds, `random` numbers in [0, 1).
+    """The cluster's objects and the series of its pods. `now` gives epoch seconds, `random` numbers in [0, 1).
 
-    `quick` holds what Prometheus scrapes every second, `slow` what it scrapes for the native chain: the workloads' pods. The load steps
-    for the first time soon after the FastPathAutoscaler has its first value.
+    `quick` holds the series that Prometheus scrapes every second, `slow` those for the native chain: the
+    workloads' pods. The first step follows soon after the FastPathAutoscaler has its first value.
     """
 
     def __init__(self, cluster: Cluster, now: Callable[[], float], random: Callable[[], float]) -> None:
@@ -106,12 +106,11 @@ class World:
         return self._level * (1 + _WOBBLE * math.sin(now))
 
     def needed(self, now: float) -> int:
-        """Return how many pods that load needs."""
         lowest, highest = LIMITS
         return min(highest, max(lowest, math.ceil(self.load(now) / _TARGET)))
 
     def step(self, now: float) -> None:
-        """Change the load if that is due, start and stop pods, and let series begin and end with them."""
+        """Change the load if that is due, start and stop pods, and start and end their series."""
         if self._due is None:
             self._due = now + self._between(_FIRST_STEP) if self._is_active() else None
         elif now >= self._due:
@@ -134,18 +133,17 @@ class World:
             self._hide(name)
 
     def replicas(self, app: str) -> Replicas:
-        """Return the pods of a workload."""
         found = self._cluster.get("Deployment", app, NAMESPACE)
         return Replicas(found.get("status", {}).get("readyReplicas", 0), found["spec"]["replicas"])
 
     def reaction(self, app: str, step: LoadStep) -> float | None:
-        """Return the seconds from a step of the load to the first Scale that was written upwards for it, None while there is none."""
+        """Return the seconds from a step to the first upward Scale write, None before it."""
         at = self.watch.raised(NAMESPACE, app, step.time)
         return None if at is None else at - step.time
 
     @contextlib.asynccontextmanager
     async def listening(self, now: Callable[[], float]) -> AsyncIterator[None]:
-        """Let pods answer at their addresses until the block ends; `rules` are known then."""
+        """Serve the pods at their addresses, and set `rules`, which depend on their port."""
         async with contextlib.AsyncExitStack() as stack:
             port = 0
             for host, shown in self._addresses.items():
@@ -173,7 +171,7 @@ class World:
         return low + (high - low) * self._random()
 
     def _show(self, pod: str, app: str, address: str) -> None:
-        """Let a pod show its share of the load: itself at its address, and where Prometheus scrapes."""
+        """Add a pod's series: at its own address, and where Prometheus scrapes."""
 
         def share(now: float) -> float:
             return self.load(now) / self._ready[app]
@@ -208,7 +206,7 @@ class World:
 
 
 def _autoscaler(version: str, kind: str, name: str) -> dict[str, Any]:
-    """Return an autoscaler; both kinds want the same. Nothing is waited for on the way down, so that the next step comes soon."""
+    """Return an autoscaler; both kinds have the same target. Scale-down has no delay, so that steps follow soon."""
     target = {"type": "AverageValue", "averageValue": f"{_TARGET:g}"}
     return {
         "apiVersion": version,

@@ -18,7 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(series: SeriesSet, now: float) -> str:
-    """Return the exposition of all series at `now` (epoch seconds), the series of one name together."""
+    """Return the exposition of all series at `now` (epoch seconds), grouped by name."""
     lines = []
     for name, grouped in itertools.groupby(series, key=lambda one: one.name):
         rows = [(one, value) for one in grouped if (value := one.at(now)) is not None]
@@ -43,7 +43,7 @@ def _escape(text: str, *, quote: bool = False) -> str:
 
 
 class Exporter:
-    """Serves ``/metrics`` while the ``async with`` block is open. `now` gives epoch seconds; `scrapes` counts requests."""
+    """Serves ``/metrics`` inside the ``async with`` block. `now` gives epoch seconds; `scrapes` counts requests."""
 
     def __init__(
         self,
@@ -70,20 +70,18 @@ class Exporter:
 
     @property
     def address(self) -> str:
-        """Return host and port, as the targets of a scrape configuration are written."""
+        """Host and port, as in the targets of a scrape configuration."""
         return self._listener.address
 
     @property
     def url(self) -> str:
-        """Return the base URL, without a slash at its end."""
+        """The base URL, without a trailing slash."""
         return self._listener.url
 
     async def down(self) -> None:
-        """Refuse connections and cut open ones: scrapes fail."""
         await self._listener.down()
 
     async def up(self) -> None:
-        """Come back at the same address."""
         await self._listener.up()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -29,7 +29,7 @@ Parameters = MultiDictProxy[str]
 
 
 class RecordedRequest(NamedTuple):
-    """One request as it came in; `parameters` are those of the URL and of a form together."""
+    """One request as it arrived; `parameters` joins those of the URL and of a form."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class RecordedRequest(NamedTuple):
 
 
 class FixedResponse(NamedTuple):
-    """What every API request is answered with while it is in force."""
+    """The response to every API request while a failure is in force."""
 
     status: int
     body: str
@@ -46,9 +46,9 @@ class FixedResponse(NamedTuple):
 
 
 class Prometheus:
-    """A server that listens while the ``async with`` block is open.
+    """A server that listens inside the ``async with`` block.
 
-    `now` gives epoch seconds, for queries that name no time. `requests` holds the last 100,000 requests.
+    `now` gives epoch seconds, for queries without a time. `requests` holds the last 100,000 requests.
     """
 
     def __init__(
@@ -82,28 +82,26 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Return the base URL, without a slash at its end."""
+        """The base URL, without a trailing slash."""
         return self._listener.url
 
     async def down(self) -> None:
-        """Refuse connections and cut open ones."""
         await self._listener.down()
 
     async def up(self) -> None:
-        """Come back at the same address."""
         await self._listener.up()
 
     def fail(self, status: int, body: str = "", content_type: str = "text/plain") -> None:
-        """Answer every API request with this, as a proxy in front or a broken server does, until `recover`."""
+        """Answer every API request with this until `recover`, as a proxy in front or a broken server does."""
         self.fault = FixedResponse(status, body, content_type)
 
     def recover(self) -> None:
-        """Answer as usual again, without delay."""
+        """End `fail` and `delay`."""
         self.fault = None
         self.wait = 0.0
 
     def delay(self, seconds: float) -> None:
-        """Let every API request wait before it is answered."""
+        """Delay the answer to every API request."""
         self.wait = seconds
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -153,7 +151,7 @@ class Prometheus:
             raise
 
     def _chosen(self, parameters: Parameters) -> Iterable[Series]:
-        """Return the series with a sample in the asked time that match any selector, in the order of their labels."""
+        """Return the series that match any selector and have a sample in the time range, ordered by labels."""
         start, end = _time(parameters, "start", -math.inf), _time(parameters, "end", self._now())
         selectors = []
         for text in parameters.getall("match[]", []):
@@ -203,7 +201,7 @@ def _time(parameters: Parameters, name: str, absent: float | None = None) -> flo
 
 
 def _duration(name: str, text: str) -> float:
-    """Read a duration: seconds as a number, or as PromQL writes it."""
+    """Parse a duration: a number of seconds, or PromQL's notation."""
     try:
         return float(text)
     except ValueError:
@@ -229,7 +227,7 @@ def _timestamp(time: float) -> float | int:
 
 
 def format_value(value: float, *, exponents: bool = True) -> str:
-    """Return a value as Prometheus writes it: the shortest digits.
+    """Return a value as Prometheus writes it, with the shortest digits.
 
     Samples have exponents below 1e-6 and from 1e21 up; a scalar result never has (`exponents` False).
     """

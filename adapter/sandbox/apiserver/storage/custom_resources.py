@@ -21,7 +21,7 @@ def definition(
     short_names: tuple[str, ...] = (),
     scale: ScalePaths | None = None,
 ) -> JSON:
-    """Return a definition of a namespaced kind with a status subresource and, if `scale` says where, a scale subresource."""
+    """Return a definition of a namespaced kind with a status subresource and optionally a scale subresource."""
     subresources: JSON = {"status": {}}
     if scale is not None:
         subresources["scale"] = {
@@ -60,7 +60,7 @@ FASTPATH_AUTOSCALERS = definition(
 
 
 def kinds_of(document: JSON) -> list[Kind]:
-    """Return the kinds that a definition serves: one, for `check` refuses more."""
+    """Return the kinds of a definition: one, since `check` refuses more."""
     spec = document["spec"]
     names = spec["names"]
     return [
@@ -92,7 +92,7 @@ def _scale_paths(scale: JSON | None) -> ScalePaths | None:
 
 
 def check(document: JSON) -> None:
-    """Raise 422 for a definition that cannot be served, 501 for one that only the real API server could serve."""
+    """Raise 422 for an invalid definition, 501 for one that only the real API server can serve."""
     name = document["metadata"]["name"]
     spec = document.get("spec") or {}
     names = spec.get("names") or {}
@@ -122,7 +122,7 @@ def _invalid(name: str, field: str, message: str, reason: str) -> status.StatusF
 
 
 def established(document: JSON) -> JSON:
-    """Return the status of a definition that has taken effect."""
+    """Return the status of a definition in effect."""
     since = document["metadata"].get("creationTimestamp")
     conditions = [
         {"type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since}

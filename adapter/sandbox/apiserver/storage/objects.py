@@ -35,12 +35,12 @@ _SCALED = frozenset(
 
 
 def timestamp(now: float) -> str:
-    """Return epoch seconds in the form of the API, whole seconds."""
+    """Return epoch seconds in the form of the API, in whole seconds."""
     return dt.datetime.fromtimestamp(int(now), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def name_suffix(number: int) -> str:
-    """Return five letters as generateName appends them; different for each number below 14 million."""
+    """Return five letters for generateName, unique for each number below 14 million."""
     number = number * 7_368_787 % 27**5
     letters = []
     for _ in range(5):
@@ -50,12 +50,11 @@ def name_suffix(number: int) -> str:
 
 
 def store_key(kind: Kind) -> KindKey:
-    """Return where a kind's objects stand in the store."""
     return kind.group, kind.plural
 
 
 class ObjectRegistry:
-    """The writes and reads of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
+    """Reads and writes of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
 
     def __init__(self, store: Store, kinds: KindTable, now: Callable[[], float]) -> None:
         self.store = store
@@ -81,9 +80,9 @@ class ObjectRegistry:
         dry_run: bool = False,
         by: FieldManager = SANDBOX,
     ) -> Record:
-        """Store a new object; `by` is noted as the writer of its replicas.
+        """Store a new object; `by` is recorded as the writer of its replicas.
 
-        A `trusted` create (from Python, never from HTTP) keeps the status it is given and makes the namespace if it is missing.
+        A `trusted` create (from Python, never from HTTP) keeps its status and creates a missing namespace.
         """
         document = self._checked(kind, namespace, clone(document))
         metadata = document["metadata"]
@@ -126,7 +125,7 @@ class ObjectRegistry:
         dry_run: bool = False,
         by: FieldManager = SANDBOX,
     ) -> tuple[Record, bool]:
-        """Replace an object, or its status only; returns the record and whether it was created (kinds that PUT may create)."""
+        """Replace an object, or only its status; return the record and whether a PUT created it."""
         document = self._checked(kind, namespace, clone(document))
         given = document["metadata"].setdefault("name", name)
         if given != name:
@@ -157,7 +156,7 @@ class ObjectRegistry:
         dry_run: bool = False,
         by: FieldManager = SANDBOX,
     ) -> Record:
-        """Replace an object by what `change` makes of it; `change` must not alter its argument."""
+        """Replace an object by the result of `change`, which must not alter its argument."""
         current = self.read(kind, namespace, name)
         document = self._checked(kind, namespace, clone(change(current.document)))
         if document["metadata"].get("name") != name:
@@ -176,7 +175,7 @@ class ObjectRegistry:
         dry_run: bool = False,
         by: FieldManager = SANDBOX,
     ) -> tuple[Record, bool]:
-        """Create the object or merge into it: what server-side apply comes to without field ownership."""
+        """Create the object or merge into it: server-side apply without field ownership."""
         if self.store.get(store_key(kind), namespace, name) is not None:
             return self.patch(kind, namespace, name, merged, dry_run=dry_run, by=by), False
         document = merged({"metadata": {"name": name}})
@@ -216,9 +215,10 @@ class ObjectRegistry:
         return self.store.put(store_key(kind), document)
 
     def delete(self, kind: Kind, record: Record, options: JSON | None = None) -> Record:
-        """Delete an object, or mark it when finalizers hold it; returns the last state.
+        """Delete an object, or mark it while finalizers hold it; return the last state.
 
-        `options` are DeleteOptions: preconditions and propagationPolicy count, grace periods do not: there is no kubelet.
+        `options` are DeleteOptions. Preconditions and propagationPolicy count; grace periods do not, without
+        a kubelet.
         """
         options = options or {}
         wanted = options.get("preconditions") or {}
@@ -275,7 +275,7 @@ class ObjectRegistry:
         dry_run: bool,
         by: FieldManager,
     ) -> Record:
-        """Write the replicas of an object from what `change` makes of its Scale."""
+        """Write the replicas of an object; `change` turns its Scale into the new one."""
         record = self.read(kind, namespace, name)
         document = scale.rescaled(kind, record, change(scale.scale_of(kind, record)))
         return self._write(kind, record, document, "", dry_run=dry_run, by=by._replace(subresource="scale"))
@@ -318,7 +318,7 @@ class ObjectRegistry:
 
 
 def _carry_over(kind: Kind, current: Record, document: JSON) -> None:
-    """Give a new state of an object what a client cannot set: identity, version, status; count the generation up."""
+    """Set what clients cannot: identity, version, status, generation."""
     old, metadata = current.document, document["metadata"]
     for field in (*_SYSTEM_FIELDS, "resourceVersion"):
         metadata.pop(field, None)
@@ -347,7 +347,7 @@ def _check_name(kind: Kind, name: str) -> None:
 
 
 def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
-    """Refuse what the validation of a few kinds refuses."""
+    """Apply the validation of a few kinds."""
     if store_key(kind) == custom_resources.KEY:
         custom_resources.check(document)
     elif store_key(kind) == ("", "events"):

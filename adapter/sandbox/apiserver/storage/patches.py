@@ -29,7 +29,7 @@ _DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/", "$deleteFromPrimiti
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Return `target` with a JSON merge patch applied: null deletes, objects merge, all else replaces."""
+    """Return `target` with a JSON merge patch applied."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     result = dict(target) if isinstance(target, dict) else {}
@@ -116,7 +116,7 @@ def _reorder(result: dict[str, Any], field: str, order: list[Any]) -> None:
 
 
 def json_patch(target: Any, operations: list[dict[str, Any]]) -> Any:
-    """Return `target` with a JSON patch applied; raises a 422 where an operation does not fit, as upstream does."""
+    """Return `target` with a JSON patch applied; raise 422 for an operation that does not fit, as upstream."""
     result = copy.deepcopy(target)
     for operation in operations:
         result = _apply(result, operation)

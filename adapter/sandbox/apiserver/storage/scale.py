@@ -14,7 +14,7 @@ _SIGNS = {"In": "in", "NotIn": "notin"}
 
 
 class FieldManager(NamedTuple):
-    """Who writes: the field manager, how (``Update`` or ``Apply``) and through which subresource."""
+    """The field manager of a write, its operation (``Update`` or ``Apply``) and its subresource."""
 
     manager: str
     operation: str = "Update"
@@ -26,7 +26,7 @@ SANDBOX = FieldManager("sandbox")
 
 
 def scale_of(kind: Kind, record: Record) -> JSON:
-    """Return the Scale of an object; replicas 0 are left out of spec, as the real one leaves them out."""
+    """Return the Scale of an object; as upstream, spec omits 0 replicas."""
     document = record.document
     metadata = document["metadata"]
     paths = kind.scale or ScalePaths()
@@ -52,7 +52,7 @@ def scale_of(kind: Kind, record: Record) -> JSON:
 
 
 def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
-    """Return the object with the replicas of a Scale; its resourceVersion, when given, must be the object's."""
+    """Return the object with the replicas of a Scale. A resourceVersion in the Scale must be current."""
     metadata = scale.get("metadata") or {}
     if metadata.get("name", record.name) != record.name:
         raise status.bad_request(
@@ -79,7 +79,7 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
 
 
 def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: FieldManager, now: str) -> None:
-    """Bring ``managedFields`` of `document` up to date: who changes the replicas owns them, and nobody else does."""
+    """Update ``managedFields`` of `document`: the last writer of the replicas is their only owner."""
     if "scale" not in kind.subresources:
         return
     path = (kind.scale or ScalePaths()).spec_replicas
@@ -115,7 +115,7 @@ def _find(document: JSON, path: str) -> Any:
 
 
 def _selector_text(kind: Kind, document: JSON) -> str:
-    """Return the selector of a built-in kind as text, as status.selector of a Scale carries it."""
+    """Return the selector of a built-in kind as status.selector of a Scale has it."""
     selector = document.get("spec", {}).get("selector") or {}
     if not kind.group:  # a ReplicationController's is labels alone
         selector = {"matchLabels": selector}

@@ -17,12 +17,12 @@ KindKey = tuple[str, str]
 
 
 def key_of(namespace: str, name: str) -> str:
-    """Return the key that lists are sorted by: as in etcd the whole path, so ``a-b/x`` stands before ``a/x``."""
+    """Return the sort key of lists: as in etcd the whole path, so ``a-b/x`` precedes ``a/x``."""
     return f"{namespace}/{name}" if namespace else name
 
 
 def clone(document: Any) -> Any:
-    """Return a deep copy by way of JSON: quicker than copy.deepcopy, and what is not JSON fails here and not in a client."""
+    """Return a deep copy through JSON: faster than copy.deepcopy, and it fails early for values that are no JSON."""
     return msgspec.json.decode(msgspec.json.encode(document))
 
 
@@ -45,14 +45,13 @@ class Record:
 
     @property
     def metadata(self) -> bytes:
-        """Return the encoded metadata."""
         if self._metadata is None:
             self._metadata = msgspec.json.encode(self.document["metadata"])
         return self._metadata
 
     @property
     def body(self) -> bytes:
-        """Return what follows kind and apiVersion in the encoded object: metadata and all else, without the outer braces."""
+        """The encoded object after kind and apiVersion, without the outer braces."""
         if self._rest is None:
             rest = {
                 field: value
@@ -68,9 +67,9 @@ class Record:
 
 
 class Change(NamedTuple):
-    """One entry of the log. `old` is None when the object was added, `new` when it was deleted; never both.
+    """One entry of the log. `old` is None for an addition, `new` for a deletion.
 
-    A deletion keeps the last record as it was; its event carries ``old.at(version)``.
+    A deletion keeps the last record unchanged; its event carries ``old.at(version)``.
     """
 
     version: int
@@ -82,7 +81,7 @@ Subscriber = Callable[[Change], None]
 
 
 class _KindObjects:
-    """The objects of one kind, their log and those who watch it."""
+    """The objects of one kind, their log and its subscribers."""
 
     def __init__(self, log_size: int, horizon: int) -> None:
         self.records: dict[str, Record] = {}
@@ -93,7 +92,7 @@ class _KindObjects:
 
 
 class Store:
-    """All objects of a cluster. `log_size` is how many changes of one kind are kept for watches that start in the past."""
+    """All objects of a cluster. `log_size` is the number of changes kept for each kind."""
 
     def __init__(self, log_size: int) -> None:
         self.version = 0
@@ -110,7 +109,6 @@ class Store:
         return objects
 
     def get(self, kind: KindKey, namespace: str, name: str) -> Record | None:
-        """Return the current record, or None."""
         return self._objects_of(kind).records.get(key_of(namespace, name))
 
     def put(self, kind: KindKey, document: JSON) -> Record:
@@ -130,7 +128,7 @@ class Store:
         return record
 
     def remove(self, kind: KindKey, record: Record) -> Record:
-        """Delete an object; returns its last state under the version of the deletion."""
+        """Delete an object; return its last state under the version of the deletion."""
         objects = self._objects_of(kind)
         self.version += 1
         del objects.records[record.key]
@@ -161,14 +159,14 @@ class Store:
         ]
 
     def records(self, kind: KindKey, namespace: str = "", after: str = "") -> Iterator[Record]:
-        """Yield the records of a kind in list order; of one namespace if given; only those behind the key `after`."""
+        """Yield the records of a kind in list order, of one namespace if given, only after the key `after`."""
         objects = self._objects_of(kind)
         return _select(objects.records, objects.keys, namespace, after)
 
     def records_at(
         self, kind: KindKey, version: int, namespace: str = "", after: str = ""
     ) -> Iterator[Record] | None:
-        """Yield the records as they were at `version`, or return None when the log no longer reaches back that far."""
+        """Yield the records as of `version`, or return None if the log does not reach back that far."""
         objects = self._objects_of(kind)
         if version >= (objects.log[-1].version if objects.log else objects.horizon):
             return self.records(kind, namespace, after)
@@ -185,12 +183,11 @@ class Store:
         return _select(past, sorted(past), namespace, after)
 
     def kinds_in(self, namespace: str) -> list[tuple[KindKey, list[Record]]]:
-        """Return all objects of a namespace by kind."""
         found = ((kind, list(self.records(kind, namespace))) for kind in list(self._by_kind))
         return [(kind, records) for kind, records in found if records]
 
     def changes_since(self, kind: KindKey, version: int) -> list[Change] | None:
-        """Return the changes after `version`, or None when some of them are forgotten."""
+        """Return the changes after `version`, or None if some are no longer in the log."""
         objects = self._objects_of(kind)
         if version < objects.horizon:
             return None
@@ -203,18 +200,18 @@ class Store:
         return newer
 
     def horizon(self, kind: KindKey) -> int:
-        """Return the oldest version from which a watch may start."""
+        """Return the oldest version from which a watch can start."""
         return self._objects_of(kind).horizon
 
     def compact(self) -> None:
-        """Forget the whole log: any watch or continued list from before now is told that it is too old."""
+        """Drop the whole log: watches and continued lists from older versions are too old."""
         self._compacted = self.version
         for objects in self._by_kind.values():
             objects.log.clear()
             objects.horizon = self.version
 
     def subscribe(self, kind: KindKey, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber` at every later change of a kind, in order, until the returned function is called."""
+        """Call `subscriber` at every later change of a kind, until the returned function is called."""
         objects = self._objects_of(kind)
         self._subscriptions += 1
         number = self._subscriptions
