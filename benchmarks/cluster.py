@@ -1,7 +1,7 @@
 """The sandbox cluster as a process: `python -m benchmarks.cluster KUBECONFIG APPS PODS_PER_APP OWNER`.
 
-The pods carry the labels of pods of OWNER, a Deployment or a StatefulSet; those of a StatefulSet have one label of
-their own. The process writes the kubeconfig once all pods exist, and runs until it is ended.
+The pods carry the labels of pods of OWNER, a Deployment or a StatefulSet; those of a StatefulSet have one
+label of their own. The process writes the kubeconfig once all pods exist, and runs until it is ended.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What all benchmarks share: the cores of the programs, the median of several runs, and the printed result.
 
-Every benchmark prints a table for people and, as its last line, one JSON object for programs. A goal that is missed is
-reported like any other figure: no benchmark fails because it is slow.
+Every benchmark prints a table for people and, as its last line, one JSON object for programs. A goal that is
+missed is reported like any other figure: no benchmark fails because it is slow.
 """
 
 import argparse
@@ -22,7 +22,10 @@ SERVER_CORE = _CORES[0]
 """Where the program that is measured runs, with its children."""
 
 LOAD_CORE = _CORES[-1]
-"""Where all else runs: the load generator, Prometheus, the sandbox cluster. The same core where there is only one."""
+"""Where all else runs: the load generator, Prometheus, the sandbox cluster.
+
+The same core where there is only one.
+"""
 
 _LIBRARIES = ("aiohttp", "uvloop", "msgspec", "prometheus-client", "promql-parser")
 
@@ -45,7 +48,10 @@ class Goal:
 
 @dataclass(slots=True)
 class Report:
-    """The results of one benchmark. Names of `figures` carry their unit; `goals` has those that must be reached."""
+    """The results of one benchmark.
+
+    Names of `figures` carry their unit; `goals` has those that must be reached.
+    """
 
     benchmark: str
     settings: Mapping[str, object]

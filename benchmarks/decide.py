@@ -1,8 +1,8 @@
 """The speed of decisions: `python -m benchmarks.decide`, in syncs for each second of one core.
 
-The unit is CPU time, so that a busy machine gives valid figures too. `evaluate` reads and writes the conformance cases
-as text, as `fastpath evaluate --jsonl` does. `decide` calls the decision alone, with ten pods and decoded inputs, one
-second of time apart, as a scaler at 1 Hz does. It carries the history along.
+The unit is CPU time, so that a busy machine gives valid figures too. `evaluate` reads and writes the
+conformance cases as text, as `fastpath evaluate --jsonl` does. `decide` calls the decision alone, with ten
+pods and decoded inputs, one second of time apart, as a scaler at 1 Hz does. It carries the history along.
 """
 
 import json

@@ -1,9 +1,9 @@
 """How long the discovery of a million series blocks the event loop.
 
-A process like the adapter's, on the server's core, relists through the adapter's own relister, lister and registry
-while a timer of one millisecond measures how late it fires. The worker process of discovery runs on the same core, as
-it does if the adapter has one. Two cases: a million series of 2,000 names, and (`many_names`) of 50,000 names. `idle`
-is the same timer before the discovery: the share of the machine.
+A process like the adapter's, on the server's core, relists through the adapter's own relister, lister and
+registry while a timer of one millisecond measures how late it fires. The worker process of discovery runs on
+the same core, as it does if the adapter has one. Two cases: a million series of 2,000 names, and
+(`many_names`) of 50,000 names. `idle` is the same timer before the discovery: the share of the machine.
 """
 
 import asyncio

@@ -1,8 +1,11 @@
-"""Servers that flood their clients: `python -m benchmarks.flood PORTFILE cluster|prometheus APPS PODS_PER_APP SIZE`.
+"""Servers that flood their clients.
 
-`cluster` is an API server that has the pods of `make_apps` and allows every access. After a request for `/flood`, its
-watches send SIZE relabelled pods as fast as the client reads. `prometheus` has one value for each of these pods. After
-`/flood`, it answers a query for all of them with SIZE series. Both run until they are ended.
+    python -m benchmarks.flood PORTFILE cluster|prometheus APPS PODS_PER_APP SIZE
+
+`cluster` is an API server that has the pods of `make_apps` and allows every access. After a request for
+`/flood`, its watches send SIZE relabelled pods as fast as the client reads. `prometheus` has one value for
+each of these pods. After `/flood`, it answers a query for all of them with SIZE series. Both run until they
+are ended.
 """
 
 import asyncio

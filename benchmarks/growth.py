@@ -1,9 +1,10 @@
 """How cost grows with size: requests, autoscalers, pods, rules and series, each doubled six times.
 
-Cost is the processor time of the measured program and its children, so that a busy machine gives valid figures too;
-for pods and series also memory. The fixed cost (the start of Python, of the discovery worker) is measured at the
-smallest size and subtracted. The exponent is the slope of a line through the logarithms of size and cost, over the
-upper half of the sizes: 1 is linear growth. At the smaller sizes the fixed cost hides the growth.
+Cost is the processor time of the measured program and its children, so that a busy machine gives valid
+figures too; for pods and series also memory. The fixed cost (the start of Python, of the discovery worker) is
+measured at the smallest size and subtracted. The exponent is the slope of a line through the logarithms of
+size and cost, over the upper half of the sizes: 1 is linear growth. At the smaller sizes the fixed cost hides
+the growth.
 
 Each case takes the least of some runs: other programs can only add to the cost.
 """
@@ -86,7 +87,7 @@ class Growth:
     costs: dict[int, Cost] = field(default_factory=dict)
 
     def points(self, name: str) -> list[tuple[int, float]]:
-        """Return sizes and costs without the fixed cost, at least a hundredth of it: less is not measurable."""
+        """Return sizes and costs without the fixed cost; below a hundredth of it nothing is measurable."""
         fixed = getattr(self.fixed, name) or 0.0
         return [
             (size, max(value - fixed, _UNSURE * fixed, 1e-9))
@@ -115,7 +116,7 @@ def least(measure: Callable[[], Cost], runs: int) -> Cost:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process, exactly, and of its ended children, in hundredths."""
+    """Return the processor time of a process and its ended children; the children's is in hundredths."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     own = sum(int(file.read_text(encoding="ascii").split()[0]) for file in threads) / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -136,7 +137,7 @@ def requests(smallest: int, runs: int) -> Growth:
 
 
 def autoscalers(smallest: int, runs: int) -> Growth:
-    """Autoscalers of five pods with one request each for expired values, in a cluster that has all of them."""
+    """Autoscalers of five pods with one request each for expired values."""
     growth = Growth(sizes_from(smallest))
     apps = make_apps(growth.sizes[-1], 5)
     with Stage() as stage:
@@ -213,7 +214,8 @@ def swept(smallest: int, runs: int) -> Growth:
     growth = Growth(sizes_from(smallest))
 
     def decode(count: int) -> Cost:
-        element = '{{"metric":{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}},"value":[1790000000.123,"{0}.25"]}}'
+        labels = '{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}}'
+    element = '{{"metric":' + labels + ',"value":[1790000000.123,"{0}.25"]}}'
         body = ",".join(element.format(number) for number in range(count))
         chunks = _chunks(
             f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode()

@@ -1,10 +1,10 @@
 """Prometheus queries each second while many HorizontalPodAutoscalers ask, each once a period.
 
-Their phases are spread evenly, as those of a controller that has run for a while. No two ask at the same moment, which
-is the hard case. Three cases: all on one rule, as many on several rules together, and ten times as many on one rule.
-Prometheus itself counts the queries. A latency counts from the moment at which a request was due, so that a late
-caller shows. `load_core_busy_share` is the used share of the core that runs the callers and Prometheus: near 1, that
-core was the bottleneck.
+Their phases are spread evenly, as those of a controller that has run for a while. No two ask at the same
+moment, which is the hard case. Three cases: all on one rule, as many on several rules together, and ten times
+as many on one rule. Prometheus itself counts the queries. A latency counts from the moment at which a request
+was due, so that a late caller shows. `load_core_busy_share` is the used share of the core that runs the
+callers and Prometheus: near 1, that core was the bottleneck.
 """
 
 import asyncio
@@ -110,7 +110,10 @@ def run_case(
 def main() -> None:
     sizes = common.parse_sizes(__doc__, hpas=1000, many=10_000, pods=5, rules=10, period=15.0, seconds=30.0)
     common.stay_on_load_core()
-    each = f"autoscalers of {sizes.pods} pods, each asking every {sizes.period:g} s, after the first period: Prometheus queries"
+    each = (
+        f"autoscalers of {sizes.pods} pods, each asking every {sizes.period:g} s, after the first period: "
+        "Prometheus queries"
+    )
     goals = {
         "one_rule_queries_per_second": Goal(f"{sizes.hpas:,} {each}, one rule", 2, "/s"),
         "several_rules_queries_per_second": Goal(

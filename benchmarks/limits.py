@@ -1,13 +1,14 @@
 """The effect of abuse on memory, processor and other callers: `fastpath serve` over TLS under hostile load.
 
-Three abuses by callers, with a real Prometheus: unknown selectors, object names and metric names, each several thousand
-bytes long, as fast as they are answered. Each runs in two halves; the memory growth of the second shows whether it is
-bounded. Then a Prometheus that answers a query for all pods with very many series, and an API server that sends very
-many changed pods at once.
+Three abuses by callers, with a real Prometheus: unknown selectors, object names and metric names, each
+several thousand bytes long, as fast as they are answered. Each runs in two halves; the memory growth of the
+second shows whether it is bounded. Then a Prometheus that answers a query for all pods with very many series,
+and an API server that sends very many changed pods at once.
 
-Meanwhile well-behaved callers repeat known requests at a constant rate. Their responses must be complete. The peak of
-memory is that of the case alone. `held_over_50_ms` counts how often a timer of the adapter, at ten a second, was that
-late. A caller of the swept metric waits for the sweep. The metrics that show a limit are read from `/metrics`.
+Meanwhile well-behaved callers repeat known requests at a constant rate. Their responses must be complete. The
+peak of memory is that of the case alone. `held_over_50_ms` counts how often a timer of the adapter, at ten a
+second, was that late. A caller of the swept metric waits for the sweep. The metrics that show a limit are
+read from `/metrics`.
 """
 
 import asyncio
@@ -112,7 +113,7 @@ class Meter:
         await asking
         figures["held_over_50_ms"] = await asyncio.to_thread(self._held) - held
         if not innocents.took:
-            sys.exit(f"{case}: nobody else was answered")
+            sys.exit(f"{case}: no other caller was answered")
         figures |= {
             "innocent_p50_ms": common.percentile(innocents.took, 0.5),
             "innocent_p99_ms": common.percentile(innocents.took, 0.99),
@@ -156,7 +157,7 @@ def endless(case: str, apps: Sequence[App]) -> Iterator[bytes]:
 
 
 async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float) -> dict[str, float]:
-    """Send requests over some connections in two halves; return the answers and the memory growth of each half."""
+    """Send requests in two halves; return the answers and the memory growth of each half."""
     answered, refused = 0, 0
 
     async def ask(end: float) -> None:
@@ -184,7 +185,7 @@ async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float)
 
 
 class Sizes(NamedTuple):
-    """The sizes: `apps` of `pods`, the innocents' requests a second, the seconds of each abuse, and the floods."""
+    """The sizes of all cases: `rate` is the innocents' requests a second, `seconds` the time of an abuse."""
 
     apps: int
     pods: int
@@ -206,7 +207,8 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
         meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))
         for case in ("selectors", "names", "metrics"):
             requests = endless(case, apps)
-            work = meter.take(case, lambda requests=requests: ask_endlessly(meter, requests, sizes.seconds))  # type: ignore[misc]  # bound for the case
+            # bound for the case
+            work = meter.take(case, lambda requests=requests: ask_endlessly(meter, requests, sizes.seconds))  # type: ignore[misc]
             figures |= uvloop.run(work)
             for cache in ("routes", "objects", "batches", "selections", "bodies", "accesses"):
                 figures[f"{case}_{cache}_used_ratio"] = meter.read("fastpath_cache_used_ratio", cache=cache)

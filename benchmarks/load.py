@@ -23,7 +23,8 @@ TOKEN = "benchmark-token"
 """What callers show, since wrk shows no certificates; the sandbox cluster of a benchmark knows it."""
 
 HEADERS = {
-    "User-Agent": "kube-controller-manager/v1.36.0 (linux/amd64) kubernetes/0000000/system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+    "User-Agent": "kube-controller-manager/v1.36.0 (linux/amd64) kubernetes/0000000/"
+    "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
     "Accept": "application/json, */*",
     "Accept-Encoding": "gzip",
     "Audit-Id": "6b1f7f5a-7f0f-4d53-9b6a-6f6dbd0f3c11",
@@ -39,7 +40,7 @@ _WRK_SCRIPT = Path(__file__).with_name("requests.lua")
 
 
 class Load(NamedTuple):
-    """The result of a closed loop: each connection sends its next request as soon as the last one is answered."""
+    """The result of a closed loop: each connection sends a request as soon as the last is answered."""
 
     requests_per_second: float
     p50_ms: float
@@ -105,7 +106,7 @@ class Caller:
             self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
 
     def time(self, request: bytes) -> float:
-        """Return the seconds from sending to the complete response; a status other than 200 ends the program."""
+        """Return the seconds to the complete response; a status other than 200 ends the program."""
         begun = time.perf_counter()
         self._socket.sendall(request)
         received = self._socket.recv(_CHUNK)
@@ -143,7 +144,7 @@ def render(path: str) -> bytes:
 
 
 def make_fresh(path: str, word: str) -> str:
-    """Return a path whose selector, the last in it, selects the same but is new; requests.lua does the same."""
+    """Return a path with a new selector that selects the same; requests.lua does the same."""
     return f"{path}%2Cprobe%21%3D{word}"
 
 

@@ -1,10 +1,10 @@
 """Resident memory of `fastpath serve` and its time from start to ready, at two numbers of watched pods.
 
-The pods are those of Deployments, which share their labels. The large number is repeated with pods of StatefulSets,
-each of which has a label of its own.
+The pods are those of Deployments, which share their labels. The large number is repeated with pods of
+StatefulSets, each of which has a label of its own.
 
-Ready is the first `readyz` that succeeds: pods listed, series discovered. Memory is read then, and again after every
-autoscaler has asked once. The peak is over all that time.
+Ready is the first `readyz` that succeeds: pods listed, series discovered. Memory is read then, and again
+after every autoscaler has asked once. The peak is over all that time.
 """
 
 import sys

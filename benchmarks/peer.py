@@ -1,8 +1,8 @@
 """prometheus-adapter in comparison: the same requests, Prometheus, sandbox cluster, certificate and core.
 
-`serve` measures; this module finds and starts the program. It runs twice: as shipped, where its client sends five
-requests a second to the API server (it lists the objects of every request there), and without that throttle. Without
-PROMETHEUS_ADAPTER in the environment there is no comparison.
+`serve` measures; this module finds and starts the program. It runs twice: as shipped, where its client sends
+five requests a second to the API server (it lists the objects of every request there), and without that
+throttle. Without PROMETHEUS_ADAPTER in the environment there is no comparison.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""Draws docs/images/growth.svg from the results of `benchmarks.growth`: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
+"""Draws docs/images/growth.svg: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
 
-One panel a case, both axes logarithmic: the measured cost without the fixed cost, and a dashed line of linear growth
-through the last point. The same results give the same bytes. Needs matplotlib (requirements/bench.txt).
+One panel a case of `benchmarks.growth`, both axes logarithmic: the measured cost without the fixed cost, and a dashed line of linear
+growth through the last point. The same results give the same bytes. Needs matplotlib
+(requirements/bench.txt).
 """
 
 import json

@@ -1,8 +1,10 @@
-"""An API server that serves whole pods only: `python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS`.
+"""An API server that serves whole pods only.
 
-It answers the list of all pods, in one body as from a watch cache, and a watch that sends EVENTS pods that became
-unready, as fast as the client reads. Objects are about as large as real ones, with fields that the adapter does not
-read. Runs until it is ended.
+    python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS
+
+It answers the list of all pods, in one body as from a watch cache, and a watch that sends EVENTS pods that
+became unready, as fast as the client reads. Objects are about as large as real ones, with fields that the
+adapter does not read. Runs until it is ended.
 """
 
 import asyncio

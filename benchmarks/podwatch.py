@@ -1,9 +1,9 @@
-"""The cost of watching all pods of a large cluster: memory, time to the first list, and blocking of the event loop.
+"""The cost of watching all pods of a large cluster: memory, time to the first list, event loop.
 
-Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the pods of
-every app, and then takes a burst of events in which pods become unready. The longest hold is processor time between
-two turns of a timer. The longest collection is that of the garbage collector, with the imported objects frozen as
-`fastpath serve` freezes them.
+Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the
+pods of every app, and then takes a burst of events in which pods become unready. The longest hold is
+processor time between two turns of a timer. The longest collection is that of the garbage collector, with the
+imported objects frozen as `fastpath serve` freezes them.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Profiles of the benchmarks: `python -m benchmarks.profiles [NAME ...]` writes docs/profiles/NAME.txt.
 
-py-spy samples the benchmark and its children from outside and records the stack of each busy thread. Only the measured
-processes count, and only after their start. Time spent in C counts for the Python function that called it. Needs py-spy
-(requirements/bench.txt) and permission to trace processes.
+py-spy samples the benchmark and its children from outside and records the stack of each busy thread. Only the
+measured processes count, and only after their start. Time spent in C counts for the Python function that
+called it. Needs py-spy (requirements/bench.txt) and permission to trace processes.
 """
 
 import re
@@ -56,7 +56,7 @@ CASES: Mapping[str, Profile] = {
 
 
 def record(name: str, profile: Profile, raw: Path) -> list[str]:
-    """Run a benchmark under py-spy; return the stacks, one a line, with the process first and a count last."""
+    """Run a benchmark under py-spy; return a stack a line, with the process first and a count last."""
     spy = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
     command = [spy, "record", "--subprocesses", "--format", "raw", "--rate", str(_RATE), "--output", str(raw)]
     ran = [sys.executable, "-m", f"benchmarks.{name}", *shlex.split(profile.arguments)]
@@ -109,7 +109,8 @@ def render(name: str, profile: Profile, stacks: Iterable[str]) -> str:
     lines = [
         f"python -m benchmarks.profiles {name}",
         f"  = py-spy record --subprocesses --rate {_RATE} -- python -m benchmarks.{name} {profile.arguments}",
-        f"  {total} samples of processes like /{profile.measured}/, without imports; Python {machine['python']}, {machine['cpu']}",
+        f"  {total} samples of processes like /{profile.measured}/, without imports; "
+        f"Python {machine['python']}, {machine['cpu']}",
         "",
         "   self   with what it calls",
     ]

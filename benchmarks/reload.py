@@ -1,10 +1,10 @@
 """Requests while the rules file changes under load, and the time until a new rule answers.
 
-Autoscalers ask at a constant rate, over rules with a counter each. Then one rule of the file is replaced by another,
-with a new name and a new series selector, as kubelet replaces a ConfigMap's file. `before` is the time up to that,
-`during` the time from then until a second after the new rule answers. A latency counts from the moment at which a
-request was due. The new metric is asked for every 50 ms; it answers once the change is seen (the file is checked every
-second), compiled, and its series are discovered.
+Autoscalers ask at a constant rate, over rules with a counter each. Then one rule of the file is replaced by
+another, with a new name and a new series selector, as kubelet replaces a ConfigMap's file. `before` is the
+time up to that, `during` the time from then until a second after the new rule answers. A latency counts from
+the moment at which a request was due. The new metric is asked for every 50 ms; it answers once the change is
+seen (the file is checked every second), compiled, and its series are discovered.
 """
 
 import asyncio
@@ -149,7 +149,8 @@ def main() -> None:
     common.stay_on_load_core()
     goals = {
         "during_failures": Goal(
-            f"requests that fail while one of {sizes.rules} rules is replaced in the file, {sizes.runs} times",
+            f"requests that fail while one of {sizes.rules} rules is replaced in the file, "
+            f"{sizes.runs} times",
             0,
             "",
         )

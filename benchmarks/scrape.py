@@ -1,9 +1,9 @@
-"""How many pods a core scrapes: `python -m benchmarks.scrape`, in pods for each second of CPU time of one core.
+"""How many pods a core scrapes: `python -m benchmarks.scrape`, in pods a second of CPU time.
 
-`parse` finds one family in a body. `take` does all that is done with a body: it parses, records the samples of a
-counter and evaluates the pod's rate. `scrape` also reads the pods over HTTP on loopback, with the pods on another core.
-Bodies are those of ordinary programs: some 300 and some 900 lines, 24 and 70 KiB, a dozen series of one name wanted.
-`client` is prometheus-client's own parser on the smaller one.
+`parse` finds one family in a body. `take` does all that is done with a body: it parses, records the samples
+of a counter and evaluates the pod's rate. `scrape` also reads the pods over HTTP on loopback, with the pods
+on another core. Bodies are those of ordinary programs: some 300 and some 900 lines, 24 and 70 KiB, a dozen
+series of one name wanted. `client` is prometheus-client's own parser on the smaller one.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8"])
 
 
 def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
-    """Return an exposition of about `lines` lines: runtime gauges, histograms of many paths, the wanted counter."""
+    """Return an exposition of about `lines` lines: gauges, histograms of many paths, the wanted counter."""
     written = []
     for gauge in range(lines // 8):
         name = f"process_runtime_gauge_{gauge}_bytes"

@@ -1,14 +1,17 @@
-"""Requests a second and latency of `fastpath serve`: warm, cold and mixed, beside aiohttp alone and Prometheus alone.
+"""Requests a second and latency of `fastpath serve`: warm, cold and mixed.
 
-Warm: the values of a rule are cached for a second, the default. A lap over all HorizontalPodAutoscalers takes less, so
-the cache answers most requests and every value is queried again each second. Cold: nothing is cached, so every request
-costs at least a share of a query. Mixed: as warm, but every tenth request has a new selector; it selects the pods of one
-app, as the others do. The overhead of a cold request is the median over that of the same query sent to Prometheus
-directly, the two in turn over one connection each.
+aiohttp alone and Prometheus alone serve the same requests for comparison.
 
-If PROMETHEUS_ADAPTER names a prometheus-adapter, it serves the same requests between our runs, on the same core: without
-the throttle of its client, and as shipped. `..._ratio` is our figure over its own, the median over the runs. As shipped,
-it answers at the constant rate of that throttle. That case runs once and longer, since its queue takes seconds to form.
+Warm: the values of a rule are cached for a second, the default. A lap over all HorizontalPodAutoscalers takes
+less, so the cache answers most requests and every value is queried again each second. Cold: nothing is
+cached, so every request costs at least a share of a query. Mixed: as warm, but every tenth request has a new
+selector; it selects the pods of one app, as the others do. The overhead of a cold request is the median over
+that of the same query sent to Prometheus directly, the two in turn over one connection each.
+
+If PROMETHEUS_ADAPTER names a prometheus-adapter, it serves the same requests between our runs, on the same
+core: without the throttle of its client, and as shipped. `..._ratio` is our figure over its own, the median
+over the runs. As shipped, it answers at the constant rate of that throttle. That case runs once and longer,
+since its queue takes seconds to form.
 """
 
 import sys
@@ -51,7 +54,8 @@ def rules(*, ours: bool = True) -> dict[str, object]:
 def path_of(app: App, metric: str) -> str:
     """Return the request of a HorizontalPodAutoscaler on a Pods metric of the app."""
     selector = urllib.parse.quote(f"app={app.name}", safe="")
-    return f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/*/{metric}?labelSelector={selector}"
+    pods = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods"
+    return f"{pods}/*/{metric}?labelSelector={selector}"
 
 
 def main() -> None:
@@ -144,7 +148,7 @@ class _Asking:
         self._loads = 0
 
     def check(self, ports: Sequence[int]) -> bytes:
-        """Send each server some requests, a new one too; return one body. A missing value ends the program."""
+        """Send some requests, a new one too, and return one body. A missing value ends the program."""
         body = b""
         warm, cold = self._paths["warm"], self._paths["cold"]
         for port in ports:
@@ -155,7 +159,7 @@ class _Asking:
         return body
 
     def ask(self, prefix: str, port: int, seconds: float, cases: Sequence[str]) -> dict[str, float]:
-        """Return the figures of the cases at both numbers of connections; a failed request ends the program."""
+        """Return the figures at both numbers of connections; a failed request ends the program."""
         figures: dict[str, float] = {}
         for connections in _CONNECTIONS:
             for case in cases:
@@ -164,7 +168,8 @@ class _Asking:
                 found = self._load(port, case, connections, seconds)
                 if found.errors or not found.requests_per_second:
                     sys.exit(
-                        f"{name}: {found.errors} requests failed, {found.requests_per_second:g} answered a second"
+                        f"{name}: {found.errors} requests failed, "
+                        f"{found.requests_per_second:g} answered a second"
                     )
                 figures |= {
                     f"{name}_requests_per_second": found.requests_per_second,
@@ -203,7 +208,7 @@ class _Asking:
         self._load(port, "cold", _CONNECTIONS[-1], seconds)
 
     def _settle(self, port: int) -> None:
-        """Wait until a server has finished the requests of an earlier load: a throttle serves a new one last."""
+        """Wait until a server has finished the requests of an earlier load, which a throttle delays."""
         status, body = self._stage.fetch(port, self._paths["warm"][0])
         if status != 200:
             sys.exit(f"HTTP status {status}: {body.decode()}")

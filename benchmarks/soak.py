@@ -1,14 +1,15 @@
-"""Mixed load with faults on `fastpath serve` and `fastpath scale`: resources must not grow, no answer may be wrong.
+"""Mixed load with faults on `fastpath serve` and `fastpath scale`: no leak, no wrong answer.
 
-The load: warm requests, new selectors, relists and reloads of the rules, a workload scaled up and down. The faults, in
-an order of the seed: Prometheus paused and resumed, killed and restarted, watches cut, the serving certificate rotated,
-the rules file broken and repaired, pods replaced, callers that hang up. Every round makes each fault once, so that
-rounds can be compared.
+The load: warm requests, new selectors, relists and reloads of the rules, a workload scaled up and down. The
+faults, in an order of the seed: Prometheus paused and resumed, killed and restarted, watches cut, the serving
+certificate rotated, the rules file broken and repaired, pods replaced, callers that hang up. Every round
+makes each fault once, so that rounds can be compared.
 
-New requests fill the caches before the run: a bounded cache that fills up is no growth. Growth is the slope over the
-second half of the run, and the last quarter against the first. Latency is of warm requests while Prometheus is
-reachable, by round. A wrong answer (a value that differs from the sample, a failure of a request that succeeded before,
-a count of replicas that no metric justifies) makes the exit status 1. The long run: `--minutes 60`.
+New requests fill the caches before the run: a bounded cache that fills up is no growth. Growth is the slope
+over the second half of the run, and the last quarter against the first. Latency is of warm requests while
+Prometheus is reachable, by round. A wrong answer (a value that differs from the sample, a failure of a
+request that succeeded before, a count of replicas that no metric justifies) makes the exit status 1. The long
+run: `--minutes 60`.
 """
 
 import argparse
@@ -133,7 +134,7 @@ async def beside(*tasks: "asyncio.Task[None]") -> AsyncIterator[None]:
     """Run endless tasks beside the block; if one fails, the block ends too."""
     current = asyncio.current_task()
     assert current is not None
-    block = current  # of the block, whoever calls back
+    block = current  # the callback runs outside of the block
 
     def ended(task: "asyncio.Task[None]") -> None:
         if not task.cancelled():

@@ -1,7 +1,7 @@
 """The callers of a soak, and the check of every answer.
 
-A request that succeeded before must succeed whatever happens: with values from Prometheus, or with the last answer and
-its own time. A new request may fail while Prometheus is unreachable, and only then.
+A request that succeeded before must succeed whatever happens: with values from Prometheus, or with the last
+answer and its own time. A new request may fail while Prometheus is unreachable, and only then.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Callers:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.calm: list[float] = []
-        """Seconds that warm requests took while Prometheus was there; who reads them takes them away."""
+        """Latencies of warm requests while Prometheus was reachable; `take_latency` removes them."""
         self._world = world
         self._program = program
         self._random = random.Random(seed)
@@ -120,7 +120,7 @@ class Callers:
                 begun = CLOCK.monotonic()
                 answer = connection.get(load.render(path))
                 answer.add_done_callback(_note_seen)
-                reply = await asyncio.shield(answer)  # whoever is cancelled leaves an answer that still comes
+                reply = await asyncio.shield(answer)  # the answer still arrives after a cancellation
             except OSError as error:
                 self._note("broken", f"{path}: {error!r}")
                 connection = None
@@ -143,7 +143,7 @@ class Callers:
         return [(external, None), *((_path(app, f"app={app.name}"), app) for app in apps)]
 
     def _new_question(self) -> tuple[str, App]:
-        """Return a request with a new selector: of pods, which costs no query of its own, or of series, which does."""
+        """Return a request with a new selector: of pods, without a query of its own, or of series, with one."""
         self._fresh += 1
         app = self._random.choice(self._world.apps)
         if self._fresh % 2:

@@ -1,7 +1,7 @@
 """The faults of a soak: each once a round, in an order of the seed, with its recovery.
 
-A fault ends when its effect has been seen to come and go: a counted reload, a certificate in a handshake, watches that
-are open again. The run fails if that does not happen.
+A fault ends when its effect has been seen to come and go: a counted reload, a certificate in a handshake,
+watches that are open again. The run fails if that does not happen.
 """
 
 import asyncio
@@ -19,7 +19,10 @@ _MOST_COPIES = 5
 
 
 class Faults:
-    """Makes the faults. `counts` has the number of each; `silence` is how long Prometheus is away at most, in seconds."""
+    """Makes the faults.
+
+    `counts` has the number of each; `silence` is how long Prometheus is away at most, in seconds.
+    """
 
     def __init__(self, world: World, program: Program, callers: Callers, seed: int, silence: float) -> None:
         self.counts: Counter[str] = Counter()
@@ -31,7 +34,7 @@ class Faults:
         self._copies = 0
 
     async def round(self, seconds: float) -> None:
-        """Make every fault once, over some seconds or as long as their recovery takes; the load rises and falls once."""
+        """Make every fault once, over `seconds` or as long as they take; the load rises and falls once."""
         names = list(self.table)
         self._random.shuffle(names)
         begun = CLOCK.monotonic()

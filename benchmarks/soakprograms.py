@@ -1,4 +1,4 @@
-"""The programs of a soak, `fastpath serve` and `fastpath scale`, each a process that reports its resources."""
+"""The programs of a soak: `fastpath serve` and `fastpath scale`, as processes that report their resources."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,7 @@
 """The surroundings of a soak: a cluster, and a real Prometheus whose samples are known beforehand.
 
-The value of a series is a function of its number and the time, so that an answer can be checked at any later moment: its
-timestamp gives the sample. No value is ever zero.
+The value of a series is a function of its number and the time, so that an answer can be checked at any later
+moment: its timestamp gives the sample. No value is ever zero.
 """
 
 import asyncio
@@ -33,7 +33,9 @@ QUEUE = "soak_queue"
 QUEUES = ("mail", "orders")
 SCALED = "scaled"
 LEAST, MOST = 2, 8
-"""Replicas that the scaled workload may have: its load asks for them in turn, and a value taken for zero would ask for one."""
+"""Replicas that the scaled workload may have: its load asks for them in turn, and a value taken for zero
+would ask for one.
+"""
 PATIENCE_SECONDS = 60.0
 """How long anything may take to come right before the run is given up."""
 
@@ -160,7 +162,10 @@ class World:
 
     @contextlib.asynccontextmanager
     async def disturbing(self) -> AsyncIterator[None]:
-        """Mark Prometheus as unreachable within the block. No write is in flight then: half of one cannot be repeated."""
+        """Mark Prometheus as unreachable within the block.
+
+        No write is in flight then: half of one cannot be repeated.
+        """
         async with self._writing:
             self._trouble.append(CLOCK.monotonic())
             try:

@@ -38,7 +38,7 @@ _FUTURE = 540.0  # Prometheus refuses what lies ten minutes ahead
 
 
 class App(NamedTuple):
-    """A workload of the sandbox cluster: the target of one HorizontalPodAutoscaler. `metric` is its counter."""
+    """A workload, the target of one HorizontalPodAutoscaler. `metric` is its counter."""
 
     namespace: str
     name: str
@@ -110,7 +110,7 @@ class Stage:
         return self.directory / "ca.crt"
 
     def start_cluster(self, count: int, pods_per_app: int, owner: str = "Deployment") -> Path:
-        """Start the sandbox cluster with the pods of `make_apps`, labelled as those of `owner`; return its kubeconfig."""
+        """Start the cluster with the pods of `make_apps`, labelled for `owner`; return its kubeconfig."""
         kubeconfig = self.directory / f"kubeconfig-{self._started}"
         self._start(
             "cluster",
@@ -168,7 +168,7 @@ class Stage:
         return Adapter(port[0], pid, time.perf_counter() - begun, config)
 
     def start_scaler(self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str) -> int:
-        """Start `fastpath scale` on the server's core and wait until its caches are full; return the process id."""
+        """Start `fastpath scale` on the server's core, wait until its caches are full; return its PID."""
         config = self.directory / f"rules-{self._started}.yaml"
         config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
         with socket.socket() as probe:
@@ -193,7 +193,7 @@ class Stage:
         return self._start("scaler", command, ready, pinned=True)
 
     def start_bare(self, body: bytes) -> int:
-        """Start aiohttp alone, over the same TLS on the same core, with one response for everything; return its port."""
+        """Start aiohttp alone with one response, over the same TLS on the same core; return its port."""
         answer = self.directory / f"answer-{self._started}"
         answer.write_bytes(body)
         port = self.directory / f"port-{self._started}"
@@ -216,7 +216,7 @@ class Stage:
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
     def start_flood(self, which: str, apps: int, pods_per_app: int, size: int) -> str:
-        """Start a server that floods its clients on command, a ``cluster`` or a ``prometheus``; return its URL."""
+        """Start a server that floods its clients, a ``cluster`` or a ``prometheus``; return its URL."""
         port = self.directory / f"port-{self._started}"
         sizes = [str(apps), str(pods_per_app), str(size)]
         self._start("flood", ["benchmarks.flood", str(port), which, *sizes], port.exists)
@@ -254,7 +254,7 @@ class Stage:
         directory: Path,
         pinned: bool,
     ) -> int:
-        """Start a program in a directory, `pinned` to the server's core, and wait until `ready`; return its id.
+        """Start a program, `pinned` to the server's core, and wait until `ready`; return its PID.
 
         ChildProcessError says whether it ended or was not ready in time.
         """
@@ -305,7 +305,7 @@ def _read_counter(server: PrometheusServer, pattern: str) -> float:
 
 
 def _samples(apps: Iterable[App], now: float) -> Iterator[Written]:
-    """Yield the counters of all pods, one after the other, each in the order of time, as Prometheus requires."""
+    """Yield the counters of all pods one by one, each in the order of time, as Prometheus requires."""
     moments = [turn * _STEP for turn in range(int((_PAST + _FUTURE) / _STEP))]
     for app in apps:
         for number, pod in enumerate(app.pods):

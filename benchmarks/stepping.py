@@ -1,4 +1,4 @@
-"""The workloads of `benchmarks.reaction`: pods whose load steps once, their rules, and the autoscalers of each case.
+"""The workloads of `benchmarks.reaction`: pods whose load steps once, their rules and autoscalers.
 
 Within a case only the moment of the step differs, and a pod's load depends on time alone.
 """
@@ -94,7 +94,8 @@ async def listening(
             workload = by_name[pod["metadata"]["labels"]["app"]]
             labels = {"namespace": NAMESPACE, "pod": pod["metadata"]["name"]}
             kind = "counter" if workload.case == "counter" else "gauge"
-            shown = SeriesSet([Series(workload.series, labels, workload.read, type=kind)])  # type: ignore[arg-type]  # a literal
+            # a literal
+            shown = SeriesSet([Series(workload.series, labels, workload.read, type=kind)])  # type: ignore[arg-type]
             exporter = Exporter(shown, now, host=pod["status"]["podIP"], port=port)
             await stack.enter_async_context(exporter)
             port = int(exporter.address.rpartition(":")[2])

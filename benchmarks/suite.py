@@ -3,11 +3,11 @@
     scripts/bench [--tiny] [--results FILE] [NAME ...]
     scripts/bench NAME ITS-OWN-ARGUMENTS
 
-Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json, from which `python -m
-benchmarks.page` writes docs/performance.md. A benchmark with arguments of its own only prints: figures of other sizes
-do not belong in the file. `scripts/bench NAME --help` lists its sizes. `--tiny` takes sizes that say nothing about
-speed, and keeps the figures only with `--results`. `PROMETHEUS_ADAPTER=` names a prometheus-adapter to compare with
-`serve`.
+Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json, from which
+`python -m benchmarks.page` writes docs/performance.md. A benchmark with arguments of its own only prints:
+figures of other sizes do not belong in the file. `scripts/bench NAME --help` lists its sizes. `--tiny` takes
+sizes that say nothing about speed, and keeps the figures only with `--results`. `PROMETHEUS_ADAPTER=` names a
+prometheus-adapter to compare with `serve`.
 """
 
 import argparse
@@ -65,7 +65,8 @@ CASES: Mapping[str, Case] = {
         "--small 10 --large 20 --pods 2 --runs 1",
     ),
     "limits": Case(
-        "endless questions, a sweep of very many series, and very many changed pods: memory, and what others notice",
+        "endless questions, a sweep of very many series, and very many changed pods: "
+        "memory, and what others notice",
         "--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
     ),
     "decide": Case("`fastpath evaluate` and the decision alone", "--repeat 1 --calls 200 --runs 1"),
@@ -136,7 +137,7 @@ def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
             if results is not None:
                 write(results, read(results) | {name: entry})
     finally:
-        pool.shutdown(cancel_futures=True)  # who interrupts one wants none of those that would follow
+        pool.shutdown(cancel_futures=True)  # an interrupt ends all runs
     _show(found)
     if failed:
         print(f"scripts/bench: failed: {', '.join(failed)}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Load curves: a value as a function of time, with its exact integral.
 
-The integral lets a gauge and a counter follow the same load: a counter whose rate is the curve grows by the difference
-of the integral between two times.
+The integral lets a gauge and a counter follow the same load: a counter whose rate is the curve grows by the
+difference of the integral between two times.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`value` at a time in epoch seconds, and `total`, its integral (only differences of it are meaningful)."""
+    """`value` at a time in epoch seconds, and `total`, its integral up to a constant."""
 
     value: Callable[[float], float]
     total: Callable[[float], float]
@@ -25,7 +25,10 @@ def constant(level: float) -> Curve:
 
 
 def wave(mean: float, amplitude: float, period: float, phase: float = 0.0) -> Curve:
-    """Return a sine around `mean`. `period` and `phase` are in seconds; the maximum is at `phase` + `period` / 4."""
+    """Return a sine around `mean`.
+
+    `period` and `phase` are in seconds; the maximum is at `phase` + `period` / 4.
+    """
     speed = 2 * math.pi / period
 
     def value(now: float) -> float:

@@ -1,7 +1,7 @@
 """The aggregation layer: discovery of APIServices, and the proxy to the servers behind them.
 
-A proxied request carries what kube-apiserver sends: its client certificate and the caller in X-Remote headers, and
-none of the caller's own credentials. The condition Available is never written.
+A proxied request carries what kube-apiserver sends: its client certificate and the caller in X-Remote
+headers, and none of the caller's own credentials. The condition Available is never written.
 
 Only Services of type ExternalName have an address. A real cluster reaches a port on loopback the same way.
 """
@@ -131,7 +131,7 @@ class Aggregation:
         return web.Response(status=answer.status, body=body, headers=kept)
 
     async def discover(self) -> list[JSON]:
-        """Return the groups of APIServices as an aggregated document lists them; an unreachable one is stale."""
+        """Return the groups of APIServices as an aggregated document has them; unreachable ones are stale."""
         groups: dict[str, JSON] = {}
         documents: dict[str, JSON] = {}
         for each in self.backends():

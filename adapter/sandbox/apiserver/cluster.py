@@ -1,9 +1,9 @@
 """A small Kubernetes API server over real HTTP, for tests and for trials without a cluster.
 
-A request passes the programmed faults, authentication and authorization before it reaches the handlers. Python code
-creates objects and faults by method call. Clients see the behavior of a real API server for all kinds that are
-served. A request that the sandbox does not implement gets 501 and a sentence that says so. Nothing here reads a
-clock or runs a controller; `workloads` has the controllers.
+A request passes the programmed faults, authentication and authorization before it reaches the handlers.
+Python code creates objects and faults by method call. Clients see the behavior of a real API server for all
+kinds that are served. A request that the sandbox does not implement gets 501 and a sentence that says so.
+Nothing here reads a clock or runs a controller; `workloads` has the controllers.
 """
 
 import asyncio
@@ -272,7 +272,7 @@ class Cluster:
         self.store.compact()
 
     async def down(self, *, refuse: bool = True) -> None:
-        """Refuse connections and cut open ones; with `refuse` False, answer every request with 503 instead."""
+        """Refuse connections and cut open ones; with `refuse` False, answer everything with 503."""
         if not refuse:
             self.faults.unavailable = True
             self.cut_watches()

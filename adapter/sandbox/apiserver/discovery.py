@@ -1,7 +1,7 @@
 """The discovery documents of the sandbox cluster, legacy and aggregated.
 
-Both forms are computed from the table of kinds at every request, so they agree, and a kind that is added at run time
-appears at once.
+Both forms are computed from the table of kinds at every request, so they agree, and a kind that is added at
+run time appears at once.
 """
 
 from typing import Any

@@ -1,14 +1,14 @@
 """The failures that a test can program, and the record of the requests that clients sent.
 
-This module holds forbidding rules, delays and failures to come. The HTTP handlers ask it; without faults it has no
-effect.
+This module holds forbidding rules, delays and failures to come. The HTTP handlers ask it; without faults it
+has no effect.
 """
 
 from typing import NamedTuple
 
 
 class Request(NamedTuple):
-    """One request as it arrived. `verb` is the API's (list, watch, deletecollection), "" without a resource."""
+    """One request as it arrived. `verb` is "" for a path without a resource."""
 
     method: str
     path: str
@@ -53,7 +53,9 @@ class Faults:
         self.unavailable = False
 
     def forbid(self, verb: str, resource: str, namespace: str | None = None) -> None:
-        """Answer 403 from now on. `resource` is plural, ``plural.group`` or ``plural/subresource``; "*" is all.
+        """Answer 403 from now on.
+
+        `resource` is plural, ``plural.group`` or ``plural/subresource``; "*" is all.
 
         `namespace` None covers every request; "" only those across all namespaces.
         """

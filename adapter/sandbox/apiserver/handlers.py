@@ -1,7 +1,7 @@
 """The verbs of the sandbox cluster over HTTP: from a decoded request to a response.
 
-This module reads query parameters, bodies, list options and continue tokens, and starts watches. `objects` carries
-out the writes and `views` encodes the responses. Every refusal is a Status object.
+This module reads query parameters, bodies, list options and continue tokens, and starts watches. `objects`
+carries out the writes and `views` encodes the responses. Every refusal is a Status object.
 """
 
 import asyncio
@@ -226,7 +226,8 @@ class ResourceHandlers:
         form = views.negotiate(request.headers.get("Accept", ""))
         if form is views.ObjectView.PARTIAL_LIST:
             raise status.not_acceptable(
-                f"you requested PartialObjectMetadataList, but the requested object is not a list (*{kind.kind})"
+                "you requested PartialObjectMetadataList, "
+                f"but the requested object is not a list (*{kind.kind})"
             )
         initial_events = routing.is_true(query.get("sendInitialEvents"))
         if "sendInitialEvents" in query:

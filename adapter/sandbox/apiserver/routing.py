@@ -1,7 +1,7 @@
 """Request paths: from path and method to kind, namespace, name, subresource and verb.
 
-Routing looks up no object. A path that names no resource gives None, and the cluster answers 404 in plain text, as a
-real API server does.
+Routing looks up no object. A path that names no resource gives None, and the cluster answers 404 in plain
+text, as a real API server does.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Label and field selectors, parsed into predicates over records.
 
-The grammar is that of k8s.io/apimachinery. It is written for the sandbox alone, so that the adapter's own parser is
-tested against another one. A selector that does not parse is a 400 in upstream's words.
+The grammar is that of k8s.io/apimachinery. It is written for the sandbox alone, so that the adapter's own
+parser is tested against another one. A selector that does not parse is a 400 in upstream's words.
 """
 
 import re
@@ -110,7 +110,8 @@ def _compare(key: str, operator: str, value: str) -> LabelTest:
         limit = int(value)
     except ValueError:
         raise _unparsable(
-            f"values[0][{key}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
+            f'values[0][{key}]: Invalid value: "{value}": '
+            "for 'Gt', 'Lt' operators, the value must be an integer"
         ) from None
 
     def test(labels: dict[str, str]) -> bool:
@@ -135,7 +136,7 @@ def label_selector(text: str) -> Predicate:
 
 
 def field_selector(kind: Kind, text: str) -> Predicate:
-    """Return the predicate of a field selector of `kind`: ``path=value``, ``path==value``, ``path!=value``."""
+    """Return the predicate of a field selector; operators are ``=``, ``==`` and ``!=``."""
     tests: list[Predicate] = []
     for term in filter(None, text.split(",")):
         match = re.fullmatch(r"(.*?)(!=|==|=)(.*)", term)

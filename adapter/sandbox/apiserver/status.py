@@ -1,7 +1,8 @@
 """Refusals as Status objects, in the words of the API machinery.
 
-Code, reason, message and details are those of a real API server, so that clients are tested against what they meet in
-production. Where the sandbox lacks a feature, the message begins with "sandbox:" and says what to do instead.
+Code, reason, message and details are those of a real API server, so that clients are tested against what they
+meet in production. Where the sandbox lacks a feature, the message begins with "sandbox:" and says what to do
+instead.
 """
 
 from collections.abc import Sequence
@@ -114,13 +115,15 @@ def too_old(asked: int, kept: int) -> StatusFailure:
 def continue_expired() -> StatusFailure:
     """410 of a continue token with a forgotten version."""
     return expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter."
+        "The provided continue parameter is too old to display a consistent list result. "
+        "You can start a new list without the continue parameter."
     )
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusFailure:
     """415: the media type of the body is unknown."""
-    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    types = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {types}"
     return StatusFailure(415, "UnsupportedMediaType", message, {})
 
 
@@ -139,7 +142,10 @@ def invalid(
 
 def no_protobuf() -> StatusFailure:
     """415 where a real API server reads protobuf."""
-    message = "sandbox: protobuf is not read: send application/json; with kubectl use create -f or apply -f instead of a generator"
+    message = (
+        "sandbox: protobuf is not read: send application/json; "
+        "with kubectl use create -f or apply -f instead of a generator"
+    )
     return StatusFailure(415, "UnsupportedMediaType", message)
 
 

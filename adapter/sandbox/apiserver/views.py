@@ -1,6 +1,7 @@
 """Content negotiation, and the encoding of objects, lists, PartialObjectMetadata and Tables.
 
-The store encodes an object once; a view only joins those bytes. Watch events of many clients thus share the work.
+The store encodes an object once; a view only joins those bytes. Watch events of many clients thus share the
+work.
 """
 
 import enum

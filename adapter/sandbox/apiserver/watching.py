@@ -1,7 +1,7 @@
 """Watch streams: the log of a kind, filtered by a selector, as lines of JSON.
 
-A watcher receives each change once and in order. An object that no longer matches the selector is sent as DELETED,
-with its last matching state under the new version.
+A watcher receives each change once and in order. An object that no longer matches the selector is sent as
+DELETED, with its last matching state under the new version.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from adapter.sandbox.apiserver.storage.store import Change, Record, Store
 
 
 class StreamGate:
-    """Pauses watch streams. While closed, they stay open and silent; the missed changes are sent afterwards."""
+    """Pauses watch streams. They stay open and silent; the missed changes are sent afterwards."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()

@@ -1,7 +1,7 @@
 """The controllers and kubelets of the sandbox cluster: pods follow the replicas of their Deployment.
 
-`Workloads.step` looks at every Deployment and does what is due. The result depends on the cluster's objects and `now`
-alone, so the same steps give the same pods. The caller decides when and how often to step.
+`Workloads.step` looks at every Deployment and does what is due. The result depends on the cluster's objects
+and `now` alone, so the same steps give the same pods. The caller decides when and how often to step.
 """
 
 import zlib

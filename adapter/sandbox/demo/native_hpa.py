@@ -1,9 +1,10 @@
 """A stand-in for the HorizontalPodAutoscaler controller of kube-controller-manager.
 
-The controller syncs every HorizontalPodAutoscaler of the cluster once in a period. It reads metrics only through the
-metrics APIs, on the paths and in the order of the real controller's clients. `autoscaler.decide.decision` computes the
-replicas, with the real controller's settings and by the legacy algorithm or by behavior, as the object says. Each sync
-decides once, however often the write has to be repeated. The controller records no events.
+The controller syncs every HorizontalPodAutoscaler of the cluster once in a period. It reads metrics only
+through the metrics APIs, on the paths and in the order of the real controller's clients.
+`autoscaler.decide.decision` computes the replicas, with the real controller's settings and by the legacy
+algorithm or by behavior, as the object says. Each sync decides once, however often the write has to be
+repeated. The controller records no events.
 """
 
 import asyncio
@@ -69,7 +70,9 @@ _MANAGER = "kube-controller-manager"
 _ATTEMPTS = 5
 _PAUSE = 0.01
 _JITTER = 0.1
-"""``retry.DefaultRetry`` of client-go: how often a Scale is written at most, and how long is waited before the next time."""
+"""``retry.DefaultRetry`` of client-go: how often a Scale is written at most, and how long is waited before
+the next time.
+"""
 
 
 class HPAKey(NamedTuple):
@@ -170,7 +173,7 @@ class NativeController:
         return [HPAKey(each.metadata.namespace, each.metadata.name) for each in listed.items or ()]
 
     async def _follow(self, key: HPAKey) -> None:
-        """Sync one autoscaler, each time a period after the end of the last sync, as its rate limiter does."""
+        """Sync one autoscaler, each time a period after the end of the last sync."""
         await asyncio.sleep(self._random() * self._period)
         while True:
             await self.sync(key)
@@ -256,7 +259,7 @@ class NativeController:
         raise KubernetesError(404, "NotFound", f'no matches for kind "{reference.kind}" in group "{group}"')
 
     async def _pods(self, namespace: str, selector: str) -> tuple[Pod, ...]:
-        """Return the pods of a selector; empty if it is empty or they cannot be read, which `decide` reports."""
+        """Return the pods of a selector, none if it is empty or on an error, which `decide` reports."""
         if decision.selector_of(selector) is None:
             return ()
         query = urlencode({"labelSelector": selector})

@@ -1,4 +1,4 @@
-"""The demo: sandbox cluster, Prometheus, adapter with its scaler, and the native controller, all in one process.
+"""The demo: sandbox cluster, Prometheus, adapter, scaler and native controller in one process.
 
 It ends after the given time, or by Ctrl-C.
 """
@@ -37,12 +37,19 @@ _FRAME_SECONDS = 0.25
 
 _CUSTOM = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{NAMESPACE}"
 _EXTERNAL = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}"
+
+
+def _pods_path(app: str) -> str:
+    return f"{_CUSTOM}/pods/*/requests_in_flight?labelSelector=app%3D{app}"
+
+
+_QUEUE_PATH = f"{_EXTERNAL}/queue_depth?labelSelector=queue%3Dorders"
 QUESTIONS = (
-    Question("requests_in_flight", "web-fast, scraped each 1 s", f"{_CUSTOM}/pods/*/requests_in_flight?labelSelector=app%3D{FAST}"),
-    Question("requests_in_flight", "web-native, each 15 s", f"{_CUSTOM}/pods/*/requests_in_flight?labelSelector=app%3D{NATIVE}"),
+    Question("requests_in_flight", "web-fast, scraped each 1 s", _pods_path(FAST)),
+    Question("requests_in_flight", "web-native, each 15 s", _pods_path(NATIVE)),
     Question("ingress_hits", "Ingress web", f"{_CUSTOM}/ingresses.networking.k8s.io/web/ingress_hits"),
-    Question("queue_depth", "external, queue=orders", f"{_EXTERNAL}/queue_depth?labelSelector=queue%3Dorders"),
-)  # fmt: skip
+    Question("queue_depth", "external, queue=orders", _QUEUE_PATH),
+)
 _SLOW = {QUESTIONS[1]}
 """What may stay the same for as long as the native chain's own period, and so in all of a short demo."""
 
@@ -70,7 +77,7 @@ class ScreenState:
 
 
 async def run(version: str, *, seconds: float | None, port: int, console: Console) -> None:
-    """Run the demo for `seconds`, or until cancelled if None; RunError if no value changed in a bounded run."""
+    """Run the demo for `seconds`, None for until cancelled; RunError if no value changed in that time."""
     clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-demo-")))

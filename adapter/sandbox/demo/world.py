@@ -1,7 +1,7 @@
 """The world of the demo: two workloads under the same stepped load, and the series of their pods.
 
-A FastPathAutoscaler scales one, a HorizontalPodAutoscaler with the same target scales the other. `World.step` brings
-the cluster, the load and the series to a moment; the caller decides when.
+A FastPathAutoscaler scales one, a HorizontalPodAutoscaler with the same target scales the other. `World.step`
+brings the cluster, the load and the series to a moment; the caller decides when.
 """
 
 import contextlib
@@ -78,7 +78,9 @@ class Replicas(NamedTuple):
 
 
 class World:
-    """The cluster's objects and the series of its pods. `now` gives epoch seconds, `random` numbers in [0, 1).
+    """The cluster's objects and the series of its pods.
+
+    `now` gives epoch seconds, `random` numbers in [0, 1).
 
     `quick` holds the series that Prometheus scrapes every second, `slow` those for the native chain: the
     workloads' pods. The first step follows soon after the FastPathAutoscaler has its first value.
@@ -195,7 +197,7 @@ class World:
         cluster.create(ingress | {"metadata": {"name": "web", "namespace": NAMESPACE}})
         cluster.create(_autoscaler("fastpath.io/v1alpha1", "FastPathAutoscaler", FAST))
         cluster.create(_autoscaler("autoscaling/v2", "HorizontalPodAutoscaler", NATIVE))
-        # a pod of somebody else, by which Prometheus knows of the metric within seconds of its start
+        # a foreign pod, so that Prometheus has the metric within seconds of its start
         self.quick.add(Series(_METRIC, {"namespace": "default", "pod": "other"}, lambda _: 1.0))
         hits = {"namespace": NAMESPACE, "ingress": "web", "service": "web"}
         self.quick.add(Series("ingress_hits", hits, curves.wave(mean=120, amplitude=80, period=20)))
@@ -206,7 +208,10 @@ class World:
 
 
 def _autoscaler(version: str, kind: str, name: str) -> dict[str, Any]:
-    """Return an autoscaler; both kinds have the same target. Scale-down has no delay, so that steps follow soon."""
+    """Return an autoscaler; both kinds have the same target.
+
+    Scale-down has no delay, so that steps follow soon.
+    """
     target = {"type": "AverageValue", "averageValue": f"{_TARGET:g}"}
     return {
         "apiVersion": version,
@@ -226,4 +231,4 @@ def _no_address(host: str, error: OSError) -> str:
     advice = ""
     if error.errno == errno.EADDRNOTAVAIL:
         advice = " (Linux has all of 127.0.0.0/8; elsewhere add addresses to the loopback interface)"
-    return f"the pods of the demo need loopback addresses of their own, and {host} cannot be had{advice}: {error}"
+    return f"the pods of the demo need loopback addresses, and {host} is not available{advice}: {error}"

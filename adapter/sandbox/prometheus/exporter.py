@@ -43,7 +43,10 @@ def _escape(text: str, *, quote: bool = False) -> str:
 
 
 class Exporter:
-    """Serves ``/metrics`` inside the ``async with`` block. `now` gives epoch seconds; `scrapes` counts requests."""
+    """Serves ``/metrics`` inside the ``async with`` block.
+
+    `now` gives epoch seconds; `scrapes` counts requests.
+    """
 
     def __init__(
         self,

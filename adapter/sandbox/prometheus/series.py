@@ -1,7 +1,7 @@
 """Programmable series: labels, and values computed from time.
 
-Nothing is recorded: the samples of a scrape at a fixed interval are computed for each query, so the same query about
-the same time always has the same answer.
+Nothing is recorded: the samples of a scrape at a fixed interval are computed for each query, so the same
+query about the same time always has the same answer.
 """
 
 import math
@@ -89,7 +89,7 @@ class SeriesSet:
         return points
 
     def has_samples(self, series: Series, start: float, end: float) -> bool:
-        """Return whether a scrape from `start` to `end` finds the series; looks back 10,000 scrapes at most."""
+        """Return whether a scrape from `start` to `end` finds the series, among the last 10,000."""
         last = math.floor(min(end, max(series.end, start)) / self.interval)
         first = max(start, series.start)
         for number in range(last, last - 10_000, -1):
@@ -100,7 +100,7 @@ class SeriesSet:
         return False
 
     def latest(self, series: Series, now: float, lookback: float) -> Point | None:
-        """Return the newest sample not older than `lookback` seconds, None if the last scrape missed the series.
+        """Return the newest sample of the last `lookback` seconds, None if the last scrape missed the series.
 
         A real Prometheus writes a stale marker then: the series ends at the next scrape, not five minutes
         later.

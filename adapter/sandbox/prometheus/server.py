@@ -1,7 +1,7 @@
-"""A small Prometheus over real HTTP, for machines without a real one and for failures that are hard to provoke.
+"""A small Prometheus over real HTTP, for machines without a real one and to provoke failures.
 
-It serves the query and series endpoints with the response format and the errors of the real server, over series that
-are computed from time. It has no scraping, no storage and no rules.
+It serves the query and series endpoints with the response format and the errors of the real server, over
+series that are computed from time. It has no scraping, no storage and no rules.
 """
 
 import asyncio
@@ -151,7 +151,7 @@ class Prometheus:
             raise
 
     def _chosen(self, parameters: Parameters) -> Iterable[Series]:
-        """Return the series that match any selector and have a sample in the time range, ordered by labels."""
+        """Return the series that match a selector and have a sample in the range, ordered by labels."""
         start, end = _time(parameters, "start", -math.inf), _time(parameters, "end", self._now())
         selectors = []
         for text in parameters.getall("match[]", []):

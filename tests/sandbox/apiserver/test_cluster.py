@@ -92,7 +92,8 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             pod("taken") | {"metadata": {"name": "taken", "resourceVersion": "1"}},
             409,
             "Conflict",
-            'Operation cannot be fulfilled on pods "taken": the object has been modified; please apply your changes to the latest version and try again',
+            'Operation cannot be fulfilled on pods "taken": the object has been modified; '
+            "please apply your changes to the latest version and try again",
         ),
         (
             "PUT",
@@ -180,7 +181,8 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             lease("held"),
             422,
             "Invalid",
-            'leases.coordination.k8s.io "held" is invalid: metadata.resourceVersion: Invalid value: "": must be specified for an update',
+            'leases.coordination.k8s.io "held" is invalid: '
+            'metadata.resourceVersion: Invalid value: "": must be specified for an update',
         ),
         (
             "GET",
@@ -188,7 +190,8 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             None,
             501,
             "NotImplemented",
-            "sandbox: conversion to autoscaling/v1 HorizontalPodAutoscaler is not implemented: ask for the preferred version of its group",
+            "sandbox: conversion to autoscaling/v1 HorizontalPodAutoscaler is not implemented: "
+            "ask for the preferred version of its group",
         ),
     ],
 )
@@ -279,7 +282,8 @@ async def test_patch(cluster: Cluster, http: aiohttp.ClientSession, media: str, 
         (
             "PATCH",
             "application/json",
-            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
+            "application/json-patch+json, application/merge-patch+json, "
+            "application/strategic-merge-patch+json, application/apply-patch+yaml",
         ),
         ("PUT", "text/plain", "application/json, application/yaml"),
     ],
@@ -523,7 +527,8 @@ async def test_scale(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     assert (web["spec"]["replicas"], web["metadata"]["generation"]) == (0, 3)
     status, negative = await ask(http, "PATCH", path, data='{"spec":{"replicas":-1}}', headers=headers)
     assert negative["message"] == (
-        'Scale.autoscaling "web" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0'
+        'Scale.autoscaling "web" is invalid: '
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
     )
     async with http.get(f"{PODS}/web/scale") as response:
         assert response.status == 404
@@ -593,11 +598,13 @@ async def test_forbidden(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     status, answer = await ask(http, "GET", "/api/v1/pods")
     assert (status, answer["reason"]) == (403, "Forbidden")
     assert answer["message"] == (
-        'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope'
+        'pods is forbidden: User "system:anonymous" '
+        'cannot list resource "pods" in API group "" at the cluster scope'
     )
     _, answer = await ask(http, "GET", f"{DEPLOYMENTS}/web")
     assert answer["message"] == (
-        'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource "deployments" in API group "apps" in the namespace "default"'
+        'deployments.apps "web" is forbidden: User "system:anonymous" '
+        'cannot get resource "deployments" in API group "apps" in the namespace "default"'
     )
     assert (await ask(http, "GET", "/apis/apps/v1/namespaces/kube-system/deployments/web"))[0] == 404
     cluster.allow("list", "pods")

@@ -1,4 +1,4 @@
-"""Several sets of series behind one Prometheus, the small one here; the real one is in the test of the whole demo."""
+"""Several sets of series behind the sandbox's Prometheus; the demo's test covers a real one."""
 
 from adapter.sandbox.demo.metric_source import _Joined
 from adapter.sandbox.prometheus.series import Point, Series, SeriesSet

@@ -1,6 +1,7 @@
 """CustomResourceDefinitions: the kinds that a definition adds, and its status.
 
-A definition takes effect when it is created. Its schema is ignored: nothing is pruned, defaulted or validated.
+A definition takes effect when it is created. Its schema is ignored: nothing is pruned, defaulted or
+validated.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ def definition(
     short_names: tuple[str, ...] = (),
     scale: ScalePaths | None = None,
 ) -> JSON:
-    """Return a definition of a namespaced kind with a status subresource and optionally a scale subresource."""
+    """Return a definition of a namespaced kind with a status and, optionally, a scale subresource."""
     subresources: JSON = {"status": {}}
     if scale is not None:
         subresources["scale"] = {

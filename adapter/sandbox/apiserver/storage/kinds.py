@@ -1,7 +1,7 @@
 """The table of the kinds that the sandbox cluster serves.
 
-A row holds names, scope, verbs and the few rules of a kind that clients can observe, such as whether it counts
-generations or can be created by PUT. Each of them is that of the real API server.
+A row holds names, scope, verbs and the few rules of a kind that clients can observe, such as whether it
+counts generations or can be created by PUT. Each of them is that of the real API server.
 """
 
 from collections.abc import Iterator, Sequence
@@ -241,7 +241,7 @@ class KindTable:
         )
 
     def groups(self) -> dict[str, list[str]]:
-        """Return each named API group with its versions, the preferred one first, in the order of discovery."""
+        """Return each named API group and its versions, the preferred first, in the order of discovery."""
         found: dict[str, list[str]] = {}
         for kind in self:
             versions = found.setdefault(kind.group, [])

@@ -1,8 +1,8 @@
 """Create, replace, patch, delete and scale over the store, without HTTP.
 
-This module does what the generic registry and the strategies of a real API server do before an object is stored:
-identity, versions, generations, the split of spec and status, finalizers and garbage collection. A write stores
-exactly one new version or raises a Status. A write that changes nothing stores nothing.
+This module does what the generic registry and the strategies of a real API server do before an object is
+stored: identity, versions, generations, the split of spec and status, finalizers and garbage collection. A
+write stores exactly one new version or raises a Status. A write that changes nothing stores nothing.
 """
 
 import datetime as dt
@@ -20,7 +20,8 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _SUBDOMAIN_PATTERN = re.compile(_SUBDOMAIN)
 _SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with "
     f"an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "managedFields")
@@ -161,7 +162,8 @@ class ObjectRegistry:
         document = self._checked(kind, namespace, clone(change(current.document)))
         if document["metadata"].get("name") != name:
             raise status.bad_request(
-                f"the name of the object ({document['metadata'].get('name', '')}) does not match the name on the URL ({name})"
+                f"the name of the object ({document['metadata'].get('name', '')}) "
+                f"does not match the name on the URL ({name})"
             )
         return self._write(kind, current, document, subresource, dry_run=dry_run, by=by)
 
@@ -198,7 +200,7 @@ class ObjectRegistry:
         old = current.document
         old_metadata = old["metadata"]
         if metadata.get("uid") and metadata["uid"] != old_metadata["uid"]:
-            cause = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {old_metadata['uid']}"
+            cause = _wrong_uid(metadata["uid"], old_metadata["uid"])
             raise status.conflict(kind, current.name, cause)
         if subresource == "status":
             state = {"status": document["status"]} if "status" in document else {}
@@ -224,7 +226,7 @@ class ObjectRegistry:
         wanted = options.get("preconditions") or {}
         metadata = record.document["metadata"]
         if wanted.get("uid") not in {None, metadata["uid"]}:
-            cause = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {metadata['uid']}"
+            cause = _wrong_uid(wanted["uid"], metadata["uid"])
             raise status.conflict(kind, record.name, cause)
         if wanted.get("resourceVersion") not in {None, metadata["resourceVersion"]}:
             cause = (
@@ -299,7 +301,8 @@ class ObjectRegistry:
         if document["kind"] != kind.kind or document["apiVersion"] != kind.api_version:
             given = f"{document['kind']} in version {document['apiVersion']!r}".replace("'", '"')
             raise status.bad_request(
-                f"{given} cannot be handled as a {kind.kind}: the path is that of {kind.api_version} {kind.kind}"
+                f"{given} cannot be handled as a {kind.kind}: "
+                f"the path is that of {kind.api_version} {kind.kind}"
             )
         metadata = document.setdefault("metadata", {})
         if not isinstance(metadata, dict):
@@ -315,6 +318,10 @@ class ObjectRegistry:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         return document
+
+
+def _wrong_uid(wanted: str, found: str) -> str:
+    return f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
 
 
 def _carry_over(kind: Kind, current: Record, document: JSON) -> None:

@@ -1,7 +1,7 @@
 """JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch over plain JSON values.
 
-The functions never change their input. Strategic merge knows the merge keys of the kinds that the sandbox serves. Any
-other list is replaced whole, as upstream does for fields without a patch strategy.
+The functions never change their input. Strategic merge knows the merge keys of the kinds that the sandbox
+serves. Any other list is replaced whole, as upstream does for fields without a patch strategy.
 """
 
 import copy
@@ -116,7 +116,7 @@ def _reorder(result: dict[str, Any], field: str, order: list[Any]) -> None:
 
 
 def json_patch(target: Any, operations: list[dict[str, Any]]) -> Any:
-    """Return `target` with a JSON patch applied; raise 422 for an operation that does not fit, as upstream."""
+    """Return `target` with a JSON patch applied; raise 422 for an operation that fails, as upstream."""
     result = copy.deepcopy(target)
     for operation in operations:
         result = _apply(result, operation)

@@ -1,7 +1,7 @@
 """The scale subresource, and the owner of the replicas in ``metadata.managedFields``.
 
-A Scale carries the version of its object, so a client that holds the object can write its Scale without another read.
-Only the replicas have an owner here. The real API server tracks one for each field.
+A Scale carries the version of its object, so a client that holds the object can write its Scale without
+another read. Only the replicas have an owner here. The real API server tracks one for each field.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class FieldManager(NamedTuple):
 
 
 SANDBOX = FieldManager("sandbox")
-"""Whoever writes from Python and does not say who."""
+"""The default for writes from Python."""
 
 
 def scale_of(kind: Kind, record: Record) -> JSON:

@@ -1,7 +1,7 @@
 """A versioned object store with a watch log, in place of etcd and the watch cache.
 
-One counter gives the versions of all objects. A stored object never changes in place: every write adds a record with
-a higher version. The log serves watches and the snapshots of earlier versions.
+One counter gives the versions of all objects. A stored object never changes in place: every write adds a
+record with a higher version. The log serves watches and the snapshots of earlier versions.
 """
 
 import bisect
@@ -22,7 +22,7 @@ def key_of(namespace: str, name: str) -> str:
 
 
 def clone(document: Any) -> Any:
-    """Return a deep copy through JSON: faster than copy.deepcopy, and it fails early for values that are no JSON."""
+    """Return a deep copy through JSON, which is faster than copy.deepcopy and refuses other values."""
     return msgspec.json.decode(msgspec.json.encode(document))
 
 
@@ -159,7 +159,7 @@ class Store:
         ]
 
     def records(self, kind: KindKey, namespace: str = "", after: str = "") -> Iterator[Record]:
-        """Yield the records of a kind in list order, of one namespace if given, only after the key `after`."""
+        """Yield the records of a kind in list order: of one namespace if given, after the key `after`."""
         objects = self._objects_of(kind)
         return _select(objects.records, objects.keys, namespace, after)
 
