@@ -215,7 +215,7 @@ def swept(smallest: int, runs: int) -> Growth:
 
     def decode(count: int) -> Cost:
         labels = '{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}}'
-    element = '{{"metric":' + labels + ',"value":[1790000000.123,"{0}.25"]}}'
+        element = '{{"metric":' + labels + ',"value":[1790000000.123,"{0}.25"]}}'
         body = ",".join(element.format(number) for number in range(count))
         chunks = _chunks(
             f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode()

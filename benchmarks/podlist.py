@@ -44,18 +44,30 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
         f'k:{{"type":"{kind}"}}': {".": {}, "f:lastTransitionTime": {}, "f:status": {}} for kind in "ABCDEF"
     }
     managed = [
-        {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:conditions": keys}}}
+        {
+            "manager": manager,
+            "operation": "Update",
+            "apiVersion": "v1",
+            "time": time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:status": {"f:conditions": keys}},
+        }
         for manager in ("kube-controller-manager", "kubelet")
-    ]  # fmt: skip
+    ]
     container = {
         "name": app.name,
         "image": f"registry.example.com/team/{app.name}@sha256:{number % 7:064}",
         "env": [{"name": f"SETTING_{index}", "value": f"value of setting {index}"} for index in range(20)],
-        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}, {"name": "metrics", "containerPort": 9090}],
+        "ports": [
+            {"name": "http", "containerPort": 8080, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": 9090},
+        ],
         "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
-        "volumeMounts": [{"name": f"kube-api-access-{number:05}", "mountPath": "/var/run/secrets", "readOnly": True}],
+        "volumeMounts": [
+            {"name": f"kube-api-access-{number:05}", "mountPath": "/var/run/secrets", "readOnly": True}
+        ],
         "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5},
-    }  # fmt: skip
+    }
     conditions = [
         {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": time}
         for kind in ("Initialized", "ContainersReady", "PodScheduled")
@@ -71,14 +83,23 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
             "resourceVersion": str(1000 + number + (not ready) * 1_000_000),
             "creationTimestamp": time,
             "labels": labels,
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": app.name, "controller": True}],
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": owner, "name": app.name, "controller": True}
+            ],
             "managedFields": managed,
         },
         "spec": {
             "containers": [container],
             "nodeName": f"node-{number % 1000}",
-            "volumes": [{"name": f"kube-api-access-{number:05}", "projected": {"sources": [{"serviceAccountToken": {}}]}}],
-            "tolerations": [{"key": f"node.kubernetes.io/{key}", "effect": "NoExecute"} for key in ("not-ready", "gone")],
+            "volumes": [
+                {
+                    "name": f"kube-api-access-{number:05}",
+                    "projected": {"sources": [{"serviceAccountToken": {}}]},
+                }
+            ],
+            "tolerations": [
+                {"key": f"node.kubernetes.io/{key}", "effect": "NoExecute"} for key in ("not-ready", "gone")
+            ],
         },
         "status": {
             "phase": "Running",
@@ -87,9 +108,11 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
             "podIP": address,
             "podIPs": [{"ip": address}],
             "startTime": time,
-            "containerStatuses": [{"name": app.name, "ready": ready, "containerID": f"containerd://{number:064x}"}],
+            "containerStatuses": [
+                {"name": app.name, "ready": ready, "containerID": f"containerd://{number:064x}"}
+            ],
         },
-    }  # fmt: skip
+    }
 
 
 def encode_pods(pods: int, pods_per_app: int, owner: str, *, ready: bool = True) -> Iterator[bytes]:

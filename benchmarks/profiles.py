@@ -109,8 +109,10 @@ def render(name: str, profile: Profile, stacks: Iterable[str]) -> str:
     lines = [
         f"python -m benchmarks.profiles {name}",
         f"  = py-spy record --subprocesses --rate {_RATE} -- python -m benchmarks.{name} {profile.arguments}",
-        f"  {total} samples of processes like /{profile.measured}/, without imports; "
-        f"Python {machine['python']}, {machine['cpu']}",
+        (
+            f"  {total} samples of processes like /{profile.measured}/, without imports; "
+            f"Python {machine['python']}, {machine['cpu']}"
+        ),
         "",
         "   self   with what it calls",
     ]

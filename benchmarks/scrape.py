@@ -50,9 +50,8 @@ def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
     written += [f"# HELP {WANTED} Requests.", f"# TYPE {WANTED} counter"]
     for status in ("200", "404", "500"):
         for method in ("GET", "POST", "PUT", "DELETE"):
-            written.append(
-                f'{WANTED}{{code="{status}",handler="/api/v1/things",method="{method}"}} {number * 17 + int(status)}'
-            )
+            labels = f'code="{status}",handler="/api/v1/things",method="{method}"'
+            written.append(f"{WANTED}{{{labels}}} {number * 17 + int(status)}")
     written += [
         "# HELP http_request_duration_seconds Time.",
         "# TYPE http_request_duration_seconds histogram",

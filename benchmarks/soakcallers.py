@@ -143,7 +143,7 @@ class Callers:
         return [(external, None), *((_path(app, f"app={app.name}"), app) for app in apps)]
 
     def _new_question(self) -> tuple[str, App]:
-        """Return a request with a new selector: of pods, without a query of its own, or of series, with one."""
+        """Return a request with a new selector: of pods (without a query) or of series."""
         self._fresh += 1
         app = self._random.choice(self._world.apps)
         if self._fresh % 2:

@@ -1,10 +1,10 @@
 """One tick of the scaler: `python -m benchmarks.tick`, for 10,000 autoscalers with 10 pods each.
 
-The unit is seconds of one core. The values are in the provider already, as after a round of scrapes. The measured time covers all that
-follows, once for every autoscaler: pods and target from their caches, the reading, the decision, its history
-and its reports. `steady` has nothing to change, `limited` is held back at every tick, `cpu` computes shares
-of requests. Decoding is stated beside it: the pods and the autoscalers as the API server lists them. The unit
-is CPU time, so that a busy machine gives valid figures too.
+The unit is seconds of one core. The values are in the provider already, as after a round of scrapes. The
+measured time covers all that follows, once for every autoscaler: pods and target from their caches, the
+reading, the decision, its history and its reports. `steady` has nothing to change, `limited` is held back at
+every tick, `cpu` computes shares of requests. Decoding is stated beside it: the pods and the autoscalers as
+the API server lists them. The unit is CPU time, so that a busy machine gives valid figures too.
 """
 
 # ruff: noqa: ARG002 - caches that are full ignore their arguments

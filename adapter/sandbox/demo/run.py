@@ -110,20 +110,18 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
         )
         server = await stack.enter_async_context(_adapter(options, version))
         url = f"https://127.0.0.1:{server.port}"
-        curl = f"curl -k -H 'Authorization: Bearer {token}'"
         places = {
             "adapter": f"{url}  (self-signed certificate: curl -k)",
             "Prometheus": f"{prometheus}  {about}",
             "cluster": f"{cluster.url}  (kubectl --server={cluster.url} get fpa,hpa,pods -A)",
-            "try": f"{curl} '{url}{QUESTIONS[0].path}'",
-            "decisions": f"{curl} '{url}/debug/fastpath/autoscalers/{NAMESPACE}/{FAST}'",
-            "health": f"curl -k '{url}/readyz?verbose'",
-            "metrics": f"{curl} '{url}/metrics'",
+            "first": f"export A={url} T='Authorization: Bearer {token}'",
+            "try": f'curl -kH "$T" "$A{_CUSTOM}/pods/*/{QUESTIONS[0].metric}"',
+            "decisions": f'curl -kH "$T" "$A/debug/fastpath/autoscalers/{NAMESPACE}/{FAST}"',
+            "health": 'curl -k "$A/readyz?verbose"',
+            "metrics": 'curl -kH "$T" "$A/metrics"',
         }
-        for (
-            name,
-            text,
-        ) in places.items():  # before the screen and not cut into its lines, so that they can be copied
+        # The live screen starts below these lines. They are not wrapped, so that they can be copied.
+        for name, text in places.items():
             console.print(f"{name:<11} {text}", soft_wrap=True, markup=False, highlight=False)
         adapter = Adapter(url, directory / "certificates" / "apiserver.crt", token)
         controller = native_hpa.running(Path(kubeconfig), adapter, directory, clock, random=random.random)

@@ -107,8 +107,10 @@ def readings_table(
     for question, reading, line in zip(questions, readings, history, strict=True):
         summed = total(reading)
         cells = [str(len(reading.values)), "" if summed is None else f"{summed:.4g}", _sparkline(line)]
-        if reading.error:
-            cells = ["", "", "not yet" if is_first(line) else "no value now"]
+        if is_first(line):
+            cells = ["", "", "not yet"]
+        elif reading.error:
+            cells = ["", "", "no value now"]
         table.add_row(question.metric, question.subject, *cells)
     return table
 

@@ -207,7 +207,7 @@ def _growth(
 def _increase(points: Sequence[Point], start: float, end: float) -> float | None:
     """Return the increase of a counter in a window, None for fewer than two samples.
 
-    As Prometheus' extrapolatedRate: what the samples cover is stretched to the window where they reach close to its
+    As Prometheus' extrapolatedRate: the covered time grows to the window if the samples reach close to its
     ends, and never below zero.
     """
     if len(points) < 2:

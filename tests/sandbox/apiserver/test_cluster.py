@@ -92,8 +92,10 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             pod("taken") | {"metadata": {"name": "taken", "resourceVersion": "1"}},
             409,
             "Conflict",
-            'Operation cannot be fulfilled on pods "taken": the object has been modified; '
-            "please apply your changes to the latest version and try again",
+            (
+                'Operation cannot be fulfilled on pods "taken": the object has been modified; '
+                "please apply your changes to the latest version and try again"
+            ),
         ),
         (
             "PUT",
@@ -181,8 +183,10 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             lease("held"),
             422,
             "Invalid",
-            'leases.coordination.k8s.io "held" is invalid: '
-            'metadata.resourceVersion: Invalid value: "": must be specified for an update',
+            (
+                'leases.coordination.k8s.io "held" is invalid: '
+                'metadata.resourceVersion: Invalid value: "": must be specified for an update'
+            ),
         ),
         (
             "GET",
@@ -190,8 +194,10 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             None,
             501,
             "NotImplemented",
-            "sandbox: conversion to autoscaling/v1 HorizontalPodAutoscaler is not implemented: "
-            "ask for the preferred version of its group",
+            (
+                "sandbox: conversion to autoscaling/v1 HorizontalPodAutoscaler is not implemented: "
+                "ask for the preferred version of its group"
+            ),
         ),
     ],
 )
@@ -282,8 +288,10 @@ async def test_patch(cluster: Cluster, http: aiohttp.ClientSession, media: str, 
         (
             "PATCH",
             "application/json",
-            "application/json-patch+json, application/merge-patch+json, "
-            "application/strategic-merge-patch+json, application/apply-patch+yaml",
+            (
+                "application/json-patch+json, application/merge-patch+json, "
+                "application/strategic-merge-patch+json, application/apply-patch+yaml"
+            ),
         ),
         ("PUT", "text/plain", "application/json, application/yaml"),
     ],

@@ -198,7 +198,15 @@ async def test_a_metric_that_cannot_be_read(world: World) -> None:
         pytest.param(
             HITS,
             f"{CUSTOM}/ingresses.networking.k8s.io/main/hits",
-            {"items": [{"describedObject": {"kind": "Ingress", "name": "main"}, "metric": {"name": "hits"}, "value": "35"}]},
+            {
+                "items": [
+                    {
+                        "describedObject": {"kind": "Ingress", "name": "main"},
+                        "metric": {"name": "hits"},
+                        "value": "35",
+                    }
+                ]
+            },
             id="object",
         ),
         pytest.param(

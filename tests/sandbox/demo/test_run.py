@@ -52,8 +52,13 @@ async def test_values_change_and_nothing_stays_behind(monkeypatch: pytest.Monkey
     assert re.search(
         r"^From a step .*\n  fast-scaler   (?:under 0\.1|\d+\.\d) s\n  native chain  ", screen, re.MULTILINE
     )
-    commands = [
-        line.partition("curl ")[2] for line in screen.splitlines() if line.startswith(("try ", "metrics "))
-    ]
-    assert [command.count("'") for command in commands] == [4, 4], "each stands on one line"
+    assert re.search(
+        r"^first       export A=https://127\.0\.0\.1:\d+ T='Authorization: Bearer \w+'$", screen, re.MULTILINE
+    )
+    commands = [line for line in screen.splitlines() if line.startswith(("try ", "decisions ", "metrics "))]
+    assert len(commands) == 3
+    for command in commands:
+        assert re.fullmatch(r'\w+ +curl -kH "\$T" "\$A/\S+"', command), "on one line, to be copied"
+        assert len(command) <= 120
+    assert "not yet" in screen, "the table before the first values"
     assert ("sandbox's small Prometheus" in screen) is not real

@@ -124,3 +124,11 @@ def test_before_the_first_step() -> None:
     console.print(view.render("replicas", view.chart([], 2), view.legend("2", "2"), table, [], []))
     assert isinstance(console.file, io.StringIO)
     assert "the load steps in a moment" in console.file.getvalue()
+
+
+def test_before_the_first_values() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    question = Question("queue_depth", "external, queue=orders", "/b")
+    console.print(view.readings_table([question], [Reading({})], [[]]))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[1].split()[-2:] == ["not", "yet"]
