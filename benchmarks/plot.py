@@ -1,7 +1,7 @@
 """Draws docs/images/growth.svg: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
 
-One panel a case of `benchmarks.growth`, with logarithmic axes: the measured cost without the fixed cost, and a
-dashed line of linear growth through the last point. The same results give the same bytes. Needs matplotlib
+One panel a case of `benchmarks.growth`, with logarithmic axes: the measured cost without the fixed cost, and
+a dashed line of linear growth through the last point. The same results give the same bytes. Needs matplotlib
 (requirements/bench.txt).
 """
 
