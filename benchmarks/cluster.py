@@ -1,7 +1,7 @@
 """The sandbox cluster as a process: `python -m benchmarks.cluster KUBECONFIG APPS PODS_PER_APP OWNER`.
 
-The pods have the labels that pods of OWNER, a Deployment or a StatefulSet, have; the latter each one of their own. Writes
-the kubeconfig when all pods are there, and runs until it is ended.
+The pods carry the labels of pods of OWNER, a Deployment or a StatefulSet; those of a StatefulSet have one
+label of their own. The process writes the kubeconfig once all pods exist, and runs until it is ended.
 """
 
 import asyncio

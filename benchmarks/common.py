@@ -1,7 +1,7 @@
-"""What all benchmarks share: which core runs what, how figures are taken together, and how a result is printed.
+"""What all benchmarks share: the cores of the programs, the median of several runs, and the printed result.
 
-Every benchmark prints a table for people and, as its last line, one JSON object for programs. A goal that is missed is a
-figure like any other: no benchmark fails for being slow.
+Every benchmark prints a table for people and, as its last line, one JSON object for programs. A goal that is
+missed is reported like any other figure: no benchmark fails because it is slow.
 """
 
 import argparse
@@ -22,16 +22,19 @@ SERVER_CORE = _CORES[0]
 """Where the program that is measured runs, with its children."""
 
 LOAD_CORE = _CORES[-1]
-"""Where all else runs: the load generator, Prometheus, the sandbox cluster. The same core where there is only one."""
+"""Where all else runs: the load generator, Prometheus, the sandbox cluster.
+
+The same core where there is only one.
+"""
 
 _LIBRARIES = ("aiohttp", "uvloop", "msgspec", "prometheus-client", "promql-parser")
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that is to be reached: at most `limit`, or at least where `at_least`.
+    """A figure to reach: at most `limit`, or at least with `at_least`.
 
-    `what` is what docs/performance.md says it is, in words that stand alone.
+    `what` describes it for docs/performance.md, in words that stand alone.
     """
 
     what: str
@@ -40,13 +43,15 @@ class Goal:
     at_least: bool = False
 
     def reached(self, measured: float) -> bool:
-        """Say whether a measured figure is good enough."""
         return measured >= self.limit if self.at_least else measured <= self.limit
 
 
 @dataclass(slots=True)
 class Report:
-    """What one benchmark found. `figures` has names that carry their unit; `goals` has the goals some of them must reach."""
+    """The results of one benchmark.
+
+    Names of `figures` carry their unit; `goals` has those that must be reached.
+    """
 
     benchmark: str
     settings: Mapping[str, object]
@@ -55,12 +60,11 @@ class Report:
     notes: dict[str, str] = field(default_factory=dict)
 
     def add(self, **figures: float) -> None:
-        """Take figures in, rounded to what a reader can use: small ones keep four digits that count."""
+        """Add figures, rounded: small ones keep four significant digits."""
         for name, value in figures.items():
             self.figures[name] = round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
 
     def show(self) -> None:
-        """Print the table and the JSON line."""
         print(f"\n{self.benchmark}: {', '.join(f'{name} {value}' for name, value in self.settings.items())}")
         print_table(("figure", "measured", "goal", ""), [self._row(name) for name in self.figures])
         judged = {
@@ -93,7 +97,7 @@ class Report:
 
 
 def show_number(value: float) -> str:
-    """Return a figure with three digits, or all of those before the point."""
+    """Return a figure with three digits, or all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
@@ -115,7 +119,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def describe_machine() -> dict[str, object]:
-    """Return what the figures depend on beside our code; `load` is the machine's load average of the last minute."""
+    """Return the machine and versions; `load` is the load average of the last minute."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     model = next(
         (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), ""
@@ -151,7 +155,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def parse_sizes(about: str, arguments: Sequence[str] | None = None, **defaults: float) -> argparse.Namespace:
-    """Return the sizes of a benchmark: its defaults, each of which is an option of the command line."""
+    """Return the sizes of a benchmark; each default is an option of the command line."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in defaults.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=f"{value:,}")
@@ -159,12 +163,12 @@ def parse_sizes(about: str, arguments: Sequence[str] | None = None, **defaults: 
 
 
 def wall() -> float:
-    """Return the time in epoch seconds. The adapter's own clock has the same, and needs half a second to import."""
+    """Return epoch seconds. The adapter's own clock takes half a second to import."""
     return time.time()  # noqa: TID251 - a benchmark is a program of its own
 
 
 def load_core_seconds() -> float:
-    """Return for how many seconds the load core was busy so far, with whatever it was."""
+    """Return the busy seconds of the load core, from any program."""
     text = Path("/proc/stat").read_text(encoding="ascii")
     (line,) = (line for line in text.splitlines() if line.startswith(f"cpu{LOAD_CORE} "))
     user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, line.split()[1:])
@@ -172,7 +176,7 @@ def load_core_seconds() -> float:
 
 
 def stay_on_load_core() -> None:
-    """Move this process, and what it will start, off the server's core."""
+    """Move this process and its children off the server's core."""
     os.sched_setaffinity(0, {LOAD_CORE})
 
 

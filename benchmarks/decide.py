@@ -1,7 +1,8 @@
-"""How fast decisions are: `python -m benchmarks.decide`, in syncs for each second of one core (CPU time, so that a busy machine tells too).
+"""The speed of decisions: `python -m benchmarks.decide`, in syncs for each second of one core.
 
-`evaluate` takes the conformance cases as `fastpath evaluate --jsonl` does, from text to text. `decide` calls the decision alone, with
-ten pods each and all inputs decoded, over one second of time a call, as a scaler at 1 Hz does; its history is carried along.
+The unit is CPU time, so that a busy machine gives valid figures too. `evaluate` reads and writes the
+conformance cases as text, as `fastpath evaluate --jsonl` does. `decide` calls the decision alone, with ten
+pods and decoded inputs, one second of time apart, as a scaler at 1 Hz does. It carries the history along.
 """
 
 import json
@@ -112,7 +113,7 @@ def _evaluate(lines: list[bytes]) -> None:
 
 
 def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]:
-    """Return an autoscaler with behavior, and what it sees: ten ready pods a little above their target."""
+    """Return an autoscaler with behavior, and its inputs: ten ready pods a little above their target."""
     hpa = msgspec.convert(
         {
             "metadata": {"name": "web", "namespace": "default"},

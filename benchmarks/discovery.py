@@ -1,8 +1,9 @@
-"""How long the event loop is held up while a million series are discovered.
+"""How long the discovery of a million series blocks the event loop.
 
-A process like the adapter's, on the server's core, relists through the adapter's own relister and lister, registry included,
-while a timer of one millisecond says how late it is woken. The worker process of discovery runs on the same core, as it
-does where the adapter is given one. Two cases: a million series of 2,000 names, and (`many_names`) of 50,000 names. `idle` is the same timer with nothing to do, before the discovery: what the machine adds.
+A process like the adapter's, on the server's core, relists through the adapter's own relister, lister and
+registry while a timer of one millisecond measures how late it fires. The worker process of discovery runs on
+the same core, as it does if the adapter has one. Two cases: a million series of 2,000 names, and
+(`many_names`) of 50,000 names. `idle` is the same timer before the discovery: the share of the machine.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _IDLE_SECONDS = 2.0
 
 
 async def watch_lag(lags: list[float]) -> None:
-    """Note for ever how late a timer of a millisecond is woken."""
+    """Record how late a timer of a millisecond fires, until cancelled."""
     while True:
         due = time.perf_counter() + _TICK  # uvloop's own time is in whole milliseconds
         await asyncio.sleep(_TICK)
@@ -43,7 +44,7 @@ async def watch_lag(lags: list[float]) -> None:
 
 
 async def relist(url: str) -> dict[str, float]:
-    """Relist once from nothing and return what it took."""
+    """Relist once from nothing and return the cost."""
     gc.freeze()  # as `fastpath serve` does: what is imported is no garbage
     clock, monitoring = SystemClock(), Monitoring()
     faults = ProblemLog(monitoring, clock)

@@ -1,8 +1,11 @@
-"""Servers that flood whoever asks them: `python -m benchmarks.flood PORTFILE cluster|prometheus APPS PODS_PER_APP SIZE`.
+"""Servers that flood their clients.
 
-`cluster` is an API server that has the pods of `make_apps` and nothing else, and allows everything: told to by `/flood`, its watches tell of
-SIZE pods that were relabelled, as fast as they are read. `prometheus` has a value for each of these pods; told to, it answers a query for all
-of them with SIZE series. Runs until it is ended.
+    python -m benchmarks.flood PORTFILE cluster|prometheus APPS PODS_PER_APP SIZE
+
+`cluster` is an API server that has the pods of `make_apps` and allows every access. After a request for
+`/flood`, its watches send SIZE relabelled pods as fast as the client reads. `prometheus` has one value for
+each of these pods. After `/flood`, it answers a query for all of them with SIZE series. Both run until they
+are ended.
 """
 
 import asyncio
@@ -34,7 +37,6 @@ class Cluster:
         self._flood = asyncio.Event()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
         match request.path:
             case "/flood":
                 self._flood.set()
@@ -94,7 +96,7 @@ class Cluster:
 
 
 class Prometheus:
-    """A gauge of every pod; once `flooding`, of many more where all are asked for."""
+    """A gauge of every pod; once `flooding`, many more for a query of all pods."""
 
     def __init__(self, apps: list[App], series: int) -> None:
         self._namespaces = {pod: app.namespace for app in apps for pod in app.pods}
@@ -106,7 +108,6 @@ class Prometheus:
         self._flooding = False
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
         if request.path == "/flood":
             self._flooding = True
             return web.Response()

@@ -1,11 +1,12 @@
 """How cost grows with size: requests, autoscalers, pods, rules and series, each doubled six times.
 
-Cost is processor time of the program that is measured, with its children, so that a busy machine tells too; for pods and for series also
-memory. What is there at no size at all (a start of Python, of discovery's worker) is measured at the smallest size of all and subtracted.
-The exponent is the slope of a line through the logarithms of size and cost, over the upper half of the sizes: 1 is linear growth. Below
-the upper half what does not grow with the size is a share of the cost that hides how the rest grows.
+Cost is the processor time of the measured program and its children, so that a busy machine gives valid
+figures too; for pods and series also memory. The fixed cost (the start of Python, of the discovery worker) is
+measured at the smallest size and subtracted. The exponent is the slope of a line through the logarithms of
+size and cost, over the upper half of the sizes: 1 is linear growth. At the smaller sizes the fixed cost hides
+the growth.
 
-Each case is the least of some runs: nothing makes a program use less than it needs, and anything may make it use more.
+Each case takes the least of some runs: other programs can only add to the cost.
 """
 
 import asyncio
@@ -71,7 +72,7 @@ _WHAT = {"cpu_seconds": "processor time", "memory_mib": "memory"}
 
 @dataclass(slots=True)
 class Cost:
-    """What one size took: processor seconds, and where it says something, memory."""
+    """The cost of one size: processor seconds and, for some cases, memory."""
 
     cpu_seconds: float
     memory_mib: float | None = None
@@ -79,14 +80,14 @@ class Cost:
 
 @dataclass(slots=True)
 class Growth:
-    """What was measured of one case: costs by size, and what there is at no size."""
+    """The measurements of one case: costs by size, and the fixed cost."""
 
     sizes: Sequence[int]
     fixed: Cost = field(default_factory=lambda: Cost(0.0, 0.0))
     costs: dict[int, Cost] = field(default_factory=dict)
 
     def points(self, name: str) -> list[tuple[int, float]]:
-        """Return sizes and costs without what is fixed; a hundredth of that at least, since less is not measured."""
+        """Return sizes and costs without the fixed cost; below a hundredth of it nothing is measurable."""
         fixed = getattr(self.fixed, name) or 0.0
         return [
             (size, max(value - fixed, _UNSURE * fixed, 1e-9))
@@ -96,7 +97,7 @@ class Growth:
 
 
 def sizes_from(smallest: int) -> list[int]:
-    """Return a size and what it is when doubled again and again."""
+    """Return a size, doubled again and again."""
     return [smallest << doubling for doubling in range(DOUBLINGS + 1)]
 
 
@@ -115,7 +116,7 @@ def least(measure: Callable[[], Cost], runs: int) -> Cost:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return what all threads of a process have used, exactly, and what its ended children have, in hundredths."""
+    """Return the processor time of a process and its ended children; the children's is in hundredths."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     own = sum(int(file.read_text(encoding="ascii").split()[0]) for file in threads) / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -136,7 +137,7 @@ def requests(smallest: int, runs: int) -> Growth:
 
 
 def autoscalers(smallest: int, runs: int) -> Growth:
-    """Autoscalers of five pods that ask once each, for values that are no longer fresh, in a cluster that has all of them."""
+    """Autoscalers of five pods with one request each for expired values."""
     growth = Growth(sizes_from(smallest))
     apps = make_apps(growth.sizes[-1], 5)
     with Stage() as stage:
@@ -153,7 +154,7 @@ def autoscalers(smallest: int, runs: int) -> Growth:
 
 
 def ticks(smallest: int, runs: int) -> Growth:
-    """Autoscalers of five pods in one tick of the scaler, and the memory of a process that has them."""
+    """Autoscalers of five pods in one tick of the scaler, and the memory of their process."""
     growth = Growth(sizes_from(smallest))
 
     def tick(count: int) -> Cost:
@@ -171,7 +172,6 @@ def ticks(smallest: int, runs: int) -> Growth:
 
 
 def pods(smallest: int, runs: int) -> Growth:
-    """Pods that are listed and indexed."""
     growth = Growth(sizes_from(smallest))
     for size in (1, *growth.sizes):
         with Stage() as stage:
@@ -200,7 +200,7 @@ def rules_in_force(smallest: int, runs: int) -> Growth:
 
 
 def series(smallest: int, runs: int) -> Growth:
-    """Series of a hundred names that are discovered; memory is that of discovery's worker."""
+    """Series of a hundred names; memory is that of the discovery worker."""
     growth = Growth(sizes_from(smallest))
     for size in (1, *growth.sizes):
         with Stage() as stage:
@@ -210,11 +210,12 @@ def series(smallest: int, runs: int) -> Growth:
 
 
 def swept(smallest: int, runs: int) -> Growth:
-    """Series in one answer that is decoded."""
+    """Series in one decoded response."""
     growth = Growth(sizes_from(smallest))
 
     def decode(count: int) -> Cost:
-        element = '{{"metric":{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}},"value":[1790000000.123,"{0}.25"]}}'
+        labels = '{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}}'
+        element = '{{"metric":' + labels + ',"value":[1790000000.123,"{0}.25"]}}'
         body = ",".join(element.format(number) for number in range(count))
         chunks = _chunks(
             f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode()
@@ -255,7 +256,7 @@ def _note(growth: Growth, size: int, cost: Cost) -> None:
 
 
 def _part(name: str, url: str, count: int) -> Cost:
-    """Return what a part of the adapter needs, in a process of its own on the server's core."""
+    """Return the cost of a part of the adapter, in a process of its own on the server's core."""
     command = common.on_server_core([sys.executable, "-m", "benchmarks.growthparts", name, url])
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)
@@ -270,7 +271,7 @@ def _serve(stage: Stage, apps: Sequence[App], pods_per_app: int) -> Adapter:
 
 
 def _started(stage: Stage, adapter: Adapter) -> Cost:
-    """Return what a start has cost when the first discovery is done."""
+    """Return the cost of a start up to the first discovery."""
     deadline = time.perf_counter() + _PATIENCE_SECONDS
     while not _own_metric(stage, adapter, "fastpath_discovery_last_success_timestamp_seconds"):
         if time.perf_counter() > deadline:
@@ -291,7 +292,7 @@ def _cost_of(stage: Stage, adapter: Adapter, paths: Sequence[str], count: int) -
 
 
 async def _ask(stage: Stage, adapter: Adapter, paths: Sequence[str], count: int) -> None:
-    """Send so many requests, the paths in turn."""
+    """Send a number of requests, the paths in turn."""
     asked = [load.render(path) for path in paths]
     numbers = iter(range(count))
 

@@ -1,7 +1,8 @@
-"""Parts of the adapter, each measured in a process of its own: `python -m benchmarks.growthparts pods|series URL`.
+"""Parts of the adapter, each measured in its own process: `python -m benchmarks.growthparts pods|series URL`.
 
-What a whole program needs to start would hide what a list of a few thousand pods takes. Prints one JSON object: processor seconds, and
-memory that the part has made the process use; of discovery, whose work is done in a worker process, the worker's are counted too.
+The start of a whole program would hide the cost of a list of a few thousand pods. Prints one JSON object:
+processor seconds, and the memory that the part adds. Discovery works in a worker process, whose figures are
+included.
 """
 
 import asyncio

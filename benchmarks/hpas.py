@@ -1,9 +1,10 @@
-"""Queries that Prometheus is asked a second while many HorizontalPodAutoscalers ask, each once a period.
+"""Prometheus queries each second while many HorizontalPodAutoscalers ask, each once a period.
 
-Their phases are spread evenly, as those of a controller that has run for a while; no two ask at the same moment, which is the
-hard case. Three cases: all on one rule, as many on several rules together, and ten times as many on one rule. Queries are counted by
-Prometheus itself. A latency counts from the moment at which a request was due, so that a late caller is seen; `load_core_busy_share`
-says how much of the core that makes the load, and runs Prometheus, was used: where it is near 1 that core was the bound.
+Their phases are spread evenly, as those of a controller that has run for a while. No two ask at the same
+moment, which is the hard case. Three cases: all on one rule, as many on several rules together, and ten times
+as many on one rule. Prometheus itself counts the queries. A latency counts from the moment at which a request
+was due, so that a late caller shows. `load_core_busy_share` is the used share of the core that runs the
+callers and Prometheus: near 1, that core was the bottleneck.
 """
 
 import asyncio
@@ -23,7 +24,6 @@ _CONNECTIONS = 8
 
 
 def rules(metrics: Sequence[str]) -> dict[str, object]:
-    """Return one rule for each counter."""
     resources = {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
     return {
         "rules": [
@@ -41,7 +41,7 @@ def rules(metrics: Sequence[str]) -> dict[str, object]:
 async def ask_all(
     stage: Stage, port: int, apps: Sequence[App], pods: int, period: float, seconds: float
 ) -> list[float]:
-    """Let every app's autoscaler ask once a `period` for some seconds; returns how long each request took, in order."""
+    """Send one request each `period` for every app's autoscaler; return the latencies in order."""
     requests = [load.render(path_of(app, app.metric.replace("_total", "_per_second"))) for app in apps]
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(_CONNECTIONS):
@@ -110,7 +110,10 @@ def run_case(
 def main() -> None:
     sizes = common.parse_sizes(__doc__, hpas=1000, many=10_000, pods=5, rules=10, period=15.0, seconds=30.0)
     common.stay_on_load_core()
-    each = f"autoscalers of {sizes.pods} pods, each asking every {sizes.period:g} s, after the first period: Prometheus queries"
+    each = (
+        f"autoscalers of {sizes.pods} pods, each asking every {sizes.period:g} s, after the first period: "
+        "Prometheus queries"
+    )
     goals = {
         "one_rule_queries_per_second": Goal(f"{sizes.hpas:,} {each}, one rule", 2, "/s"),
         "several_rules_queries_per_second": Goal(

@@ -1,12 +1,14 @@
-"""What memory, processor and everybody else notice of abuse: `fastpath serve` over TLS, and callers and servers that know no measure.
+"""The effect of abuse on memory, processor and other callers: `fastpath serve` over TLS under hostile load.
 
-Three callers' abuses beside a real Prometheus: selectors, names of objects and names of metrics that nobody asked for before, each several
-thousand bytes long, as fast as they are answered, in two halves: what memory grows by in the second says whether it is bounded. Then a
-Prometheus that answers a query for all pods with very many series, and an API server that tells of very many changed pods at once.
+Three abuses by callers, with a real Prometheus: unknown selectors, object names and metric names, each
+several thousand bytes long, as fast as they are answered. Each runs in two halves; the memory growth of the
+second shows whether it is bounded. Then a Prometheus that answers a query for all pods with very many series,
+and an API server that sends very many changed pods at once.
 
-Meanwhile innocent callers ask for what was asked for before, at a constant rate; their answers must be whole. The peak of memory is that of
-the case alone. `held_over_50_ms` is how often a timer of the adapter was later than that, of ten timers a second; who asks for the metric
-that is swept waits for the sweep. The metrics that show a limit are read from `/metrics`.
+Meanwhile well-behaved callers repeat known requests at a constant rate. Their responses must be complete. The
+peak of memory is that of the case alone. `held_over_50_ms` counts how often a timer of the adapter, at ten a
+second, was that late. A caller of the swept metric waits for the sweep. The metrics that show a limit are
+read from `/metrics`.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ _METRIC = "http_requests_total"
 
 
 class Innocents:
-    """Asks at a constant rate for pods whose values must all be there."""
+    """Callers at a constant rate for pods whose values must all be present."""
 
     def __init__(self, stage: Stage, port: int, paths: Sequence[str], pods: int, rate: float) -> None:
         self._stage = stage
@@ -47,7 +49,7 @@ class Innocents:
         self.stopping = False
 
     async def run(self) -> None:
-        """Ask until `stopping`. A latency counts from the moment at which the request was due."""
+        """Send until `stopping`. A latency counts from the moment at which the request was due."""
         free: asyncio.Queue[Connection] = asyncio.Queue()
         connections = [await Connection.open(self._port, self._stage.tls) for _ in range(_INNOCENTS)]
         for connection in connections:
@@ -71,7 +73,7 @@ class Innocents:
 
 
 class Meter:
-    """What one adapter takes while something happens to it, and what its self-metrics say."""
+    """The cost of one adapter during a case, and its self-metrics."""
 
     def __init__(self, stage: Stage, adapter: Adapter, innocents: Callable[[], Innocents]) -> None:
         self.stage = stage
@@ -79,7 +81,6 @@ class Meter:
         self._innocents = innocents
 
     def read(self, name: str, **labels: str) -> float:
-        """Return the value of a self-metric."""
         status, text = self.stage.fetch(self.adapter.port, "/metrics")
         within = "".join(rf'(?=[^}}]*\b{label}="{value}")' for label, value in labels.items())
         found = re.search(rf"^{name}(?:\{{{within}[^}}]*\}})? (\S+)$", text.decode(), re.MULTILINE)
@@ -93,7 +94,7 @@ class Meter:
         return self.read(f"{lag}_count") - self.read(f"{lag}_bucket", le="0.05")
 
     async def take(self, case: str, work: Callable[[], Awaitable[Mapping[str, float]]]) -> dict[str, float]:
-        """Return the figures of a case, those that `work` returns among them."""
+        """Return the figures of a case, those of `work` included."""
         innocents = self._innocents()
         asking = asyncio.create_task(innocents.run())
         held = await asyncio.to_thread(self._held)
@@ -112,7 +113,7 @@ class Meter:
         await asking
         figures["held_over_50_ms"] = await asyncio.to_thread(self._held) - held
         if not innocents.took:
-            sys.exit(f"{case}: nobody else was answered")
+            sys.exit(f"{case}: no other caller was answered")
         figures |= {
             "innocent_p50_ms": common.percentile(innocents.took, 0.5),
             "innocent_p99_ms": common.percentile(innocents.took, 0.99),
@@ -122,7 +123,7 @@ class Meter:
 
 
 def rules(series: str) -> dict[str, object]:
-    """Return a rule whose questions may be merged and swept."""
+    """Return a rule whose queries can be merged and swept."""
     return {
         "rules": [
             {
@@ -137,13 +138,13 @@ def rules(series: str) -> dict[str, object]:
 
 
 def path_of(app: App, metric: str, *, name: str = "%2A", selector: str = "") -> str:
-    """Return the path of a question about pods of an app, its selector narrowed by `selector`."""
+    """Return the path of a request for pods of an app, narrowed by `selector`."""
     pods = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/{name}/{metric}"
     return f"{pods}?labelSelector=app%3D{app.name}{selector}" if name == "%2A" else pods
 
 
 def endless(case: str, apps: Sequence[App]) -> Iterator[bytes]:
-    """Yield requests that nobody made before; `case` is what differs."""
+    """Yield requests that no caller made before; `case` is what differs."""
     padding = ",".join(f"v{number:04}" for number in range(_LONG // 6))
     for number, app in enumerate(itertools.cycle(apps)):
         if case == "selectors":
@@ -156,7 +157,7 @@ def endless(case: str, apps: Sequence[App]) -> Iterator[bytes]:
 
 
 async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float) -> dict[str, float]:
-    """Ask over some connections for twice half the time; return how many were answered, and what each half added to memory."""
+    """Send requests in two halves; return the answers and the memory growth of each half."""
     answered, refused = 0, 0
 
     async def ask(end: float) -> None:
@@ -184,7 +185,7 @@ async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float)
 
 
 class Sizes(NamedTuple):
-    """How large all is: `apps` of so many `pods`, the innocents' requests a second, the seconds of each abuse of callers, and the floods."""
+    """The sizes of all cases: `rate` is the innocents' requests a second, `seconds` the time of an abuse."""
 
     apps: int
     pods: int
@@ -195,7 +196,6 @@ class Sizes(NamedTuple):
 
 
 def measure_callers(sizes: Sizes) -> dict[str, float]:
-    """Return the figures of the abuses of callers."""
     apps = make_apps(sizes.apps, sizes.pods)
     figures: dict[str, float] = {}
     with Stage() as stage:
@@ -207,7 +207,8 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
         meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))
         for case in ("selectors", "names", "metrics"):
             requests = endless(case, apps)
-            work = meter.take(case, lambda requests=requests: ask_endlessly(meter, requests, sizes.seconds))  # type: ignore[misc]  # bound for the case
+            # bound for the case
+            work = meter.take(case, lambda requests=requests: ask_endlessly(meter, requests, sizes.seconds))  # type: ignore[misc]
             figures |= uvloop.run(work)
             for cache in ("routes", "objects", "batches", "selections", "bodies", "accesses"):
                 figures[f"{case}_{cache}_used_ratio"] = meter.read("fastpath_cache_used_ratio", cache=cache)
@@ -218,7 +219,7 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
 
 
 def measure_sweep(sizes: Sizes) -> dict[str, float]:
-    """Return the figures of a sweep that brings far more series than the one before."""
+    """Return the figures of a sweep with far more series than the one before."""
     apps = make_apps(sizes.apps, sizes.pods)
     with Stage() as stage:
         url = stage.start_flood("prometheus", sizes.apps, sizes.pods, sizes.series)
@@ -248,7 +249,6 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
 
 
 def measure_changes(sizes: Sizes) -> dict[str, float]:
-    """Return the figures of pods that change all at once."""
     count = -(-sizes.changes // sizes.pods)
     apps = make_apps(count, sizes.pods)
     with Stage() as stage:
@@ -291,7 +291,7 @@ contexts: [{{name: flood, context: {{cluster: flood, user: flood}}}}]
 
 
 def _forget_peak(process: int) -> None:
-    """Have the peak of a process' memory begin anew."""
+    """Reset the peak of a process' memory."""
     Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
 
 

@@ -1,6 +1,6 @@
-"""Callers: one lean HTTP client of our own, and wrk where it is installed. Every connection is kept alive.
+"""HTTP callers: a lean client, and wrk if it is installed. Every connection is kept alive.
 
-Requests carry the headers that kube-apiserver's aggregator sends along, since reading them is part of the work.
+Requests carry the headers that kube-apiserver's aggregator sends, since reading them is part of the work.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ TOKEN = "benchmark-token"
 """What callers show, since wrk shows no certificates; the sandbox cluster of a benchmark knows it."""
 
 HEADERS = {
-    "User-Agent": "kube-controller-manager/v1.36.0 (linux/amd64) kubernetes/0000000/system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+    "User-Agent": "kube-controller-manager/v1.36.0 (linux/amd64) kubernetes/0000000/"
+    "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
     "Accept": "application/json, */*",
     "Accept-Encoding": "gzip",
     "Audit-Id": "6b1f7f5a-7f0f-4d53-9b6a-6f6dbd0f3c11",
@@ -39,7 +40,7 @@ _WRK_SCRIPT = Path(__file__).with_name("requests.lua")
 
 
 class Load(NamedTuple):
-    """What a closed loop of requests gave: each connection asks again as soon as it is answered."""
+    """The result of a closed loop: each connection sends a request as soon as the last is answered."""
 
     requests_per_second: float
     p50_ms: float
@@ -48,8 +49,6 @@ class Load(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer, its body as sent."""
-
     status: int
     body: bytes
 
@@ -64,7 +63,6 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, port: int, tls: ssl.SSLContext | None = None) -> Self:
-        """Connect to loopback."""
         name = "localhost" if tls else None
         _, connection = await asyncio.get_running_loop().create_connection(
             cls, "127.0.0.1", port, ssl=tls, server_hostname=name
@@ -72,18 +70,16 @@ class Connection(asyncio.Protocol):
         return connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own is no subclass
 
     def get(self, request: bytes) -> asyncio.Future[Reply]:
-        """Send a whole request, as `render` makes it; the answer comes with the future."""
+        """Send a whole request, as `render` builds it; the future has the response."""
         assert self._transport is not None
         self._reply = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._reply
 
     def data_received(self, data: bytes) -> None:
-        """Hand over the answer when it is whole."""
         self._received = self._received + data if self._received else data
         reply = parse_reply(self._received)
         if reply is not None and self._reply is not None:
@@ -91,18 +87,17 @@ class Connection(asyncio.Protocol):
             self._reply.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail who still waits."""
+        """Fail the pending request."""
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(exc or ConnectionResetError("the server closed the connection"))
 
     def close(self) -> None:
-        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
 
 class Caller:
-    """One connection that blocks, for taking the time of single requests: it adds the least of its own."""
+    """A blocking connection for the time of single requests: it adds the least of its own."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
@@ -111,7 +106,7 @@ class Caller:
             self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
 
     def time(self, request: bytes) -> float:
-        """Return the seconds from sending to the whole answer; what is not answered with 200 ends the program."""
+        """Return the seconds to the complete response; a status other than 200 ends the program."""
         begun = time.perf_counter()
         self._socket.sendall(request)
         received = self._socket.recv(_CHUNK)
@@ -123,12 +118,11 @@ class Caller:
         return took
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 
 def parse_reply(received: bytes) -> Reply | None:
-    """Return the answer when it is whole; both ways of framing that the servers here use."""
+    """Return the response once it is complete; knows both framings of the servers here."""
     head = received.find(b"\r\n\r\n") + 4
     if head < 4:
         return None
@@ -141,7 +135,6 @@ def parse_reply(received: bytes) -> Reply | None:
 
 
 def render(path: str) -> bytes:
-    """Return the bytes of a GET request."""
     lines = [
         f"GET {path} HTTP/1.1",
         "Host: localhost",
@@ -151,7 +144,7 @@ def render(path: str) -> bytes:
 
 
 def make_fresh(path: str, word: str) -> str:
-    """Return a path whose selector, the last in it, selects the same and was not asked with before, as requests.lua makes it."""
+    """Return a path with a new selector that selects the same; requests.lua does the same."""
     return f"{path}%2Cprobe%21%3D{word}"
 
 
@@ -165,9 +158,10 @@ def run_closed_loop(
     *,
     fresh: str = "",
 ) -> Load:
-    """Ask for the paths in turn over some connections, with `generator(seconds)`.
+    """Request the paths in turn over some connections, with `generator(seconds)`.
 
-    With `fresh`, every tenth request is one of `make_fresh`, its word beginning with that: never asked before, unless the same `fresh` was.
+    With `fresh`, every tenth request is one of `make_fresh`, its word beginning with that: always new, unless
+    the same `fresh` was used before.
     """
     if generator(seconds) != "wrk":
         return uvloop.run(_run_own(port, tls, paths, connections, seconds, fresh))
@@ -188,7 +182,7 @@ def run_closed_loop(
 
 
 def generator(seconds: float) -> str:
-    """Return what makes the load for so long: wrk, where it is installed, knows whole seconds only."""
+    """Return the load generator for so long: wrk, if installed, takes whole seconds only."""
     return "wrk" if seconds >= 1 and shutil.which("wrk") else "benchmarks/load.py"
 
 

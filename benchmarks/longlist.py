@@ -1,6 +1,6 @@
-"""A server whose series list is as long as one likes: `python -m benchmarks.longlist PORT_FILE SERIES NAMES`.
+"""A Prometheus with a long series list: `python -m benchmarks.longlist PORT_FILE SERIES NAMES`.
 
-It answers `/api/v1/series` alone, as Prometheus would: series with the labels that a scraped pod's have, sorted by name.
+It serves only `/api/v1/series`, as Prometheus does: series with the labels of a scraped pod, sorted by name.
 """
 
 import asyncio

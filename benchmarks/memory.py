@@ -1,10 +1,10 @@
 """Resident memory of `fastpath serve` and its time from start to ready, at two numbers of watched pods.
 
-The pods are those of Deployments, which share their labels; the large number is repeated with pods of StatefulSets, each
-of which has a label of its own.
+The pods are those of Deployments, which share their labels. The large number is repeated with pods of
+StatefulSets, each of which has a label of its own.
 
-Ready is the first `readyz` that says yes: pods listed, series discovered. Memory is read then, and again after every
-autoscaler has asked once; the most of all that time is the peak.
+Ready is the first `readyz` that succeeds: pods listed, series discovered. Memory is read then, and again
+after every autoscaler has asked once. The peak is over all that time.
 """
 
 import sys
@@ -20,7 +20,7 @@ _METRIC = "http_requests_total"
 
 
 def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
-    """Return the figures at one number of pods; only the first few apps have series and ask."""
+    """Return the figures at one number of pods; only the first few apps have series and send requests."""
     count = -(-pods // pods_per_app)
     apps = make_apps(min(_ASKING, count), pods_per_app)
     with Stage() as stage:

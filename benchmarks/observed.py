@@ -1,7 +1,8 @@
-"""Runs `fastpath` as a process that tells what it holds: `python -m benchmarks.observed FILE VERB [FLAGS]`.
+"""Runs `fastpath` as a process that reports its resources: `python -m benchmarks.observed FILE VERB [FLAGS]`.
 
-On SIGUSR1 it writes to FILE, as JSON, how many tasks its event loop has and how many objects the garbage collector follows;
-`told` counts the times, so that a reader sees that the file is new. The system tells the rest: memory, threads, file descriptors.
+On SIGUSR1 it writes to FILE, as JSON, how many tasks its event loop has and how many objects the garbage
+collector tracks. `told` counts the reports, so that a reader sees that the file is new. The operating system
+has the rest: memory, threads, file descriptors.
 """
 
 import asyncio

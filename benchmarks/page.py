@@ -36,7 +36,7 @@ _UNITS = {
 
 
 class UnknownError(Exception):
-    """The text asks for what the results do not have."""
+    """The text names a figure that the results do not have."""
 
 
 def render(text: str, results: Mapping[str, Entry]) -> str:
@@ -60,7 +60,6 @@ def render(text: str, results: Mapping[str, Entry]) -> str:
 
 
 def _fill(placeholder: str, results: Mapping[str, Entry]) -> str:
-    """Return what stands in place of a placeholder."""
     name, _, form = placeholder.partition(":")
     word, _, argument = name.partition(" ")
     if name == "goals":
@@ -80,7 +79,7 @@ def _fill(placeholder: str, results: Mapping[str, Entry]) -> str:
 
 
 def _find(name: str, results: Mapping[str, Entry]) -> object:
-    """Return a figure, or another part of an entry; None where there is none."""
+    """Return a figure or another part of an entry, None if it does not exist."""
     benchmark, _, rest = name.partition(".")
     entry = results.get(benchmark, {})
     if rest in entry.get("figures", {}):
@@ -97,7 +96,7 @@ def _names(results: Mapping[str, Entry]) -> list[str]:
 
 
 def _goals(results: Mapping[str, Entry]) -> str:
-    """Return all goals; where what they are about is said alike, the figure's name tells them apart."""
+    """Return all goals. Goals with the same description also show the name of the figure."""
     goals = [
         (name, figure, goal) for name in _names(results) for figure, goal in results[name]["goals"].items()
     ]

@@ -1,7 +1,8 @@
-"""prometheus-adapter beside us: the same questions, Prometheus, sandbox cluster, certificate and core, in the same run.
+"""prometheus-adapter in comparison: the same requests, Prometheus, sandbox cluster, certificate and core.
 
-What is measured is `serve`'s; here it is found and started. It runs twice: as shipped, where its client asks the API server five times
-a second (it lists the objects of every request there), and with that throttle lifted. Where the environment names none there is none.
+`serve` measures; this module finds and starts the program. It runs twice: as shipped, where its client sends
+five requests a second to the API server (it lists the objects of every request there), and without that
+throttle. Without PROMETHEUS_ADAPTER in the environment there is no comparison.
 """
 
 import json
@@ -34,7 +35,7 @@ class Peer(NamedTuple):
 
 
 def find() -> Path | None:
-    """Return the program, None where the environment names none; ValueError when what it names cannot be run."""
+    """Return the program, None without one in the environment; ValueError if it cannot be run."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return None
@@ -58,7 +59,7 @@ def start(
     question: str,
     seconds: float,
 ) -> Peer:
-    """Start it and wait until it answers `question`, a path; ChildProcessError in one sentence when it does not."""
+    """Start it and wait until it answers `question`, a path; ChildProcessError names the failure."""
     config = stage.directory / f"peer-{form}.yaml"
     config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
     with socket.socket() as probe:

@@ -1,7 +1,8 @@
-"""Draws docs/images/growth.svg from what `benchmarks.growth` found: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
+"""Draws docs/images/growth.svg: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
 
-One panel a case, both axes logarithmic: what was measured without what is fixed, and a dashed line of linear growth through the last
-point. The same results make the same bytes. Needs matplotlib, which nothing else does: requirements/bench.txt.
+One panel a case of `benchmarks.growth`, with logarithmic axes: the measured cost without the fixed cost, and
+a dashed line of linear growth through the last point. The same results give the same bytes. Needs matplotlib
+(requirements/bench.txt).
 """
 
 import json
@@ -25,7 +26,10 @@ _SALT = "fastpath"  # of the names within the picture, which are random otherwis
 
 
 def panels(figures: Mapping[str, float]) -> dict[tuple[str, str], list[tuple[int, float]]]:
-    """Return sizes and costs by case and kind of cost, what is fixed taken away, where it is less by a hundredth at least."""
+    """Return sizes and costs by case and kind of cost.
+
+    The fixed cost is subtracted where at least a hundredth of it remains.
+    """
     found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for name, value in figures.items():
         match = _POINT.fullmatch(name)

@@ -1,7 +1,10 @@
-"""An API server that knows whole pods and nothing else: `python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS`.
+"""An API server that serves whole pods only.
 
-It answers the list of all pods, in one body as from a watch cache, and a watch which tells of EVENTS pods that became unready, as fast as
-they are read. Objects are about as large as real ones, fields that nobody here reads included. Runs until it is ended.
+    python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS
+
+It answers the list of all pods, in one body as from a watch cache, and a watch that sends EVENTS pods that
+became unready, as fast as the client reads. Objects are about as large as real ones, with fields that the
+adapter does not read. Runs until it is ended.
 """
 
 import asyncio
@@ -24,7 +27,7 @@ _TIME = "2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
 
 
 def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> dict[str, Any]:
-    """Return a pod of an app; `number` is its place among all pods, from which its address and its age follow."""
+    """Return a pod of an app; its address and age follow from `number`, its place among all pods."""
     labels = {"app": app.name, "app.kubernetes.io/instance": app.name, "app.kubernetes.io/version": "1.4.2"}
     if owner == "StatefulSet":
         labels |= {
@@ -41,18 +44,30 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
         f'k:{{"type":"{kind}"}}': {".": {}, "f:lastTransitionTime": {}, "f:status": {}} for kind in "ABCDEF"
     }
     managed = [
-        {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:conditions": keys}}}
+        {
+            "manager": manager,
+            "operation": "Update",
+            "apiVersion": "v1",
+            "time": time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:status": {"f:conditions": keys}},
+        }
         for manager in ("kube-controller-manager", "kubelet")
-    ]  # fmt: skip
+    ]
     container = {
         "name": app.name,
         "image": f"registry.example.com/team/{app.name}@sha256:{number % 7:064}",
         "env": [{"name": f"SETTING_{index}", "value": f"value of setting {index}"} for index in range(20)],
-        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}, {"name": "metrics", "containerPort": 9090}],
+        "ports": [
+            {"name": "http", "containerPort": 8080, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": 9090},
+        ],
         "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
-        "volumeMounts": [{"name": f"kube-api-access-{number:05}", "mountPath": "/var/run/secrets", "readOnly": True}],
+        "volumeMounts": [
+            {"name": f"kube-api-access-{number:05}", "mountPath": "/var/run/secrets", "readOnly": True}
+        ],
         "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5},
-    }  # fmt: skip
+    }
     conditions = [
         {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": time}
         for kind in ("Initialized", "ContainersReady", "PodScheduled")
@@ -68,14 +83,23 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
             "resourceVersion": str(1000 + number + (not ready) * 1_000_000),
             "creationTimestamp": time,
             "labels": labels,
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": app.name, "controller": True}],
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": owner, "name": app.name, "controller": True}
+            ],
             "managedFields": managed,
         },
         "spec": {
             "containers": [container],
             "nodeName": f"node-{number % 1000}",
-            "volumes": [{"name": f"kube-api-access-{number:05}", "projected": {"sources": [{"serviceAccountToken": {}}]}}],
-            "tolerations": [{"key": f"node.kubernetes.io/{key}", "effect": "NoExecute"} for key in ("not-ready", "gone")],
+            "volumes": [
+                {
+                    "name": f"kube-api-access-{number:05}",
+                    "projected": {"sources": [{"serviceAccountToken": {}}]},
+                }
+            ],
+            "tolerations": [
+                {"key": f"node.kubernetes.io/{key}", "effect": "NoExecute"} for key in ("not-ready", "gone")
+            ],
         },
         "status": {
             "phase": "Running",
@@ -84,13 +108,14 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
             "podIP": address,
             "podIPs": [{"ip": address}],
             "startTime": time,
-            "containerStatuses": [{"name": app.name, "ready": ready, "containerID": f"containerd://{number:064x}"}],
+            "containerStatuses": [
+                {"name": app.name, "ready": ready, "containerID": f"containerd://{number:064x}"}
+            ],
         },
-    }  # fmt: skip
+    }
 
 
 def encode_pods(pods: int, pods_per_app: int, owner: str, *, ready: bool = True) -> Iterator[bytes]:
-    """Yield pods as the API server writes them."""
     number = 0
     for app in make_apps(-(-pods // pods_per_app), pods_per_app):
         for name in app.pods:
@@ -100,7 +125,7 @@ def encode_pods(pods: int, pods_per_app: int, owner: str, *, ready: bool = True)
 
 
 class PodList:
-    """The answers, each made anew while it is sent."""
+    """The responses; each is encoded again while it is sent."""
 
     def __init__(self, pods: int, pods_per_app: int, owner: str, events: int) -> None:
         self._pods = (pods, pods_per_app, owner)

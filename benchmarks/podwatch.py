@@ -1,8 +1,9 @@
-"""What watching all pods of a large cluster costs the scaler: memory, time to the first list, and how long the event loop is held.
+"""The cost of watching all pods of a large cluster: memory, time to the first list, event loop.
 
-Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the pods of every app, and then
-takes a burst of events in which pods become unready. The longest hold is processor time between two turns of a timer, all that runs
-between them included; the longest collection is the garbage collector's, with what was imported set aside as `fastpath serve` does.
+Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the
+pods of every app, and then takes a burst of events in which pods become unready. The longest hold is
+processor time between two turns of a timer. The longest collection is that of the garbage collector, with the
+imported objects frozen as `fastpath serve` freezes them.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ class Holds:
         self.longest = 0.0
 
     async def watch(self) -> None:
-        """Look at the processor's clock on every turn of a short timer."""
+        """Read the processor clock on every turn of a short timer."""
         before = time.thread_time()
         while True:
             await asyncio.sleep(_TIMER_SECONDS)
@@ -49,7 +50,7 @@ class Holds:
             before = now
 
     def take(self) -> float:
-        """Return it and begin anew."""
+        """Return the longest hold and reset it."""
         longest, self.longest = self.longest, 0.0
         return longest
 

@@ -1,8 +1,8 @@
-"""Where the time of each benchmark goes: `python -m benchmarks.profiles [NAME ...]` writes docs/profiles/NAME.txt.
+"""Profiles of the benchmarks: `python -m benchmarks.profiles [NAME ...]` writes docs/profiles/NAME.txt.
 
-py-spy looks at the benchmark and its children from outside and notes the stack of each thread that has work; of these only the
-processes that the benchmark measures count, and of those what they do once they have started. Time spent in C is that of the Python
-function that called it. Needs py-spy (requirements/bench.txt) and leave to trace processes.
+py-spy samples the benchmark and its children from outside and records the stack of each busy thread. Only the
+measured processes count, and only after their start. Time spent in C counts for the Python function that
+called it. Needs py-spy (requirements/bench.txt) and permission to trace processes.
 """
 
 import re
@@ -29,7 +29,7 @@ _WAITING = re.compile(r"^(_worker|ThreadPoolExecutor\.submit) \(concurrent/futur
 
 
 class Profile(NamedTuple):
-    """What is profiled: a benchmark with its arguments, which of its processes count, and which of their functions, by regular expressions."""
+    """A benchmark with its arguments, and regular expressions of the processes and functions that count."""
 
     arguments: str
     measured: str
@@ -56,7 +56,7 @@ CASES: Mapping[str, Profile] = {
 
 
 def record(name: str, profile: Profile, raw: Path) -> list[str]:
-    """Run a benchmark under py-spy and return the stacks, one a line, the process first and a count last."""
+    """Run a benchmark under py-spy; return a stack a line, with the process first and a count last."""
     spy = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
     command = [spy, "record", "--subprocesses", "--format", "raw", "--rate", str(_RATE), "--output", str(raw)]
     ran = [sys.executable, "-m", f"benchmarks.{name}", *shlex.split(profile.arguments)]
@@ -70,7 +70,7 @@ def record(name: str, profile: Profile, raw: Path) -> list[str]:
 
 
 def count(stacks: Iterable[str], profile: Profile) -> tuple[Counter[str], Counter[str], int]:
-    """Return samples by function, of the function alone and with all that it calls, and how many there are; imports are left out."""
+    """Return samples by function, own and inclusive, and their number; imports do not count."""
     alone: Counter[str] = Counter()
     within: Counter[str] = Counter()
     for stack in stacks:
@@ -91,7 +91,7 @@ def count(stacks: Iterable[str], profile: Profile) -> tuple[Counter[str], Counte
 
 
 def _short(frame: str) -> str:
-    """Return a frame without its line, and with a file of this project or a library by its last folders."""
+    """Return a frame without its line, its file shortened to the last folders."""
     name, _, place = frame.removesuffix(")").partition(" (")
     file = place.rpartition(":")[0]
     short = (
@@ -101,7 +101,7 @@ def _short(frame: str) -> str:
 
 
 def render(name: str, profile: Profile, stacks: Iterable[str]) -> str:
-    """Return the text that is kept: at most 25 lines."""
+    """Return the text of a profile: at most 25 lines."""
     alone, within, total = count(stacks, profile)
     if not total:
         sys.exit(f"{name}: no sample of a process like {profile.measured}")
@@ -109,7 +109,10 @@ def render(name: str, profile: Profile, stacks: Iterable[str]) -> str:
     lines = [
         f"python -m benchmarks.profiles {name}",
         f"  = py-spy record --subprocesses --rate {_RATE} -- python -m benchmarks.{name} {profile.arguments}",
-        f"  {total} samples of processes like /{profile.measured}/, without imports; Python {machine['python']}, {machine['cpu']}",
+        (
+            f"  {total} samples of processes like /{profile.measured}/, without imports; "
+            f"Python {machine['python']}, {machine['cpu']}"
+        ),
         "",
         "   self   with what it calls",
     ]

@@ -1,9 +1,10 @@
-"""Requests while the rules file is changed under load, and how soon a new rule answers.
+"""Requests while the rules file changes under load, and the time until a new rule answers.
 
-Autoscalers ask at a constant rate, over rules of which each has a counter of its own. Then one rule of the file is replaced by another,
-with a new name and a new series selector, as kubelet replaces a ConfigMap's file; the rest stays. `before` is the time up to that,
-`during` the time from then until a second after the new rule answers. A latency counts from the moment at which a request was due. The new
-metric is asked for each 50 ms; it answers once the file is seen (it is looked at each second), compiled, and its series are discovered.
+Autoscalers ask at a constant rate, over rules with a counter each. Then one rule of the file is replaced by
+another, with a new name and a new series selector, as kubelet replaces a ConfigMap's file. `before` is the
+time up to that, `during` the time from then until a second after the new rule answers. A latency counts from
+the moment at which a request was due. The new metric is asked for every 50 ms; it answers once the change is
+seen (the file is checked every second), compiled, and its series are discovered.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ _LONGEST_SECONDS = 60.0
 
 
 class Asked(NamedTuple):
-    """A request: when it was due, how long it took from then, and whether it was answered with all its values."""
+    """A request: when it was due, its latency, and whether all values arrived."""
 
     due: float
     took: float
@@ -38,7 +39,7 @@ class Asked(NamedTuple):
 
 
 class Callers:
-    """Asks at a constant rate, until it is told to stop."""
+    """Send requests at a constant rate, until told to stop."""
 
     def __init__(self, stage: Stage, port: int, requests: Sequence[bytes], pods: int) -> None:
         self._stage = stage
@@ -50,7 +51,7 @@ class Callers:
         self.asked: list[Asked] = []
 
     async def run(self, rate: float) -> None:
-        """Ask so many times a second, until `stopping`; ends when all is answered."""
+        """Send so many requests a second until `stopping`; return once all are answered."""
         for _ in range(_CONNECTIONS):
             self._free.put_nowait(await Connection.open(self._port, self._stage.tls))
         begun = time.perf_counter()
@@ -77,7 +78,7 @@ class Callers:
 
 
 def rules(metrics: Sequence[str], turn: int) -> dict[str, object]:
-    """Return a rule for each counter, and one that has another name and selector at each turn."""
+    """Return a rule for each counter, and one whose name and selector change each turn."""
     changing = {
         "seriesQuery": f'{metrics[0]}{{namespace!="",pod!="",job!="turn-{turn}"}}',
         "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
@@ -148,7 +149,8 @@ def main() -> None:
     common.stay_on_load_core()
     goals = {
         "during_failures": Goal(
-            f"requests that fail while one of {sizes.rules} rules is replaced in the file, {sizes.runs} times",
+            f"requests that fail while one of {sizes.rules} rules is replaced in the file, "
+            f"{sizes.runs} times",
             0,
             "",
         )

@@ -1,8 +1,9 @@
-"""How many pods a core scrapes: `python -m benchmarks.scrape`, in pods for each second of CPU time of one core.
+"""How many pods a core scrapes: `python -m benchmarks.scrape`, in pods a second of CPU time.
 
-`parse` finds one family in a body; `take` does all that is done with a body: it parses, records the samples of a counter and evaluates
-the pod's rate; `scrape` reads pods over HTTP on loopback too, the pods on another core. Bodies are those of ordinary programs: some 300
-and some 900 lines, 24 and 70 KiB, a dozen series of one name wanted; `client` is prometheus-client's own parser on the smaller one.
+`parse` finds one family in a body. `take` does all that is done with a body: it parses, records the samples
+of a counter and evaluates the pod's rate. `scrape` also reads the pods over HTTP on loopback, with the pods
+on another core. Bodies are those of ordinary programs: some 300 and some 900 lines, 24 and 70 KiB, a dozen
+series of one name wanted. `client` is prometheus-client's own parser on the smaller one.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8"])
 
 
 def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
-    """Return an exposition of about `lines` lines: runtime gauges, a histogram for each of many paths, and the wanted counter."""
+    """Return an exposition of about `lines` lines: gauges, histograms of many paths, the wanted counter."""
     written = []
     for gauge in range(lines // 8):
         name = f"process_runtime_gauge_{gauge}_bytes"
@@ -49,9 +50,8 @@ def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
     written += [f"# HELP {WANTED} Requests.", f"# TYPE {WANTED} counter"]
     for status in ("200", "404", "500"):
         for method in ("GET", "POST", "PUT", "DELETE"):
-            written.append(
-                f'{WANTED}{{code="{status}",handler="/api/v1/things",method="{method}"}} {number * 17 + int(status)}'
-            )
+            labels = f'code="{status}",handler="/api/v1/things",method="{method}"'
+            written.append(f"{WANTED}{{{labels}}} {number * 17 + int(status)}")
     written += [
         "# HELP http_request_duration_seconds Time.",
         "# TYPE http_request_duration_seconds histogram",
@@ -132,7 +132,7 @@ def _parse_with_client(body: bytes, count: int) -> None:
 
 
 def _take(count: int) -> None:
-    """Take in scrapes of pods, each pod's a second apart, and evaluate each."""
+    """Process scrapes of pods, each pod's a second apart, and evaluate each pod."""
     query = pod_query.compile_query(template.parse(_QUERY), "pod", "namespace")
     names = query.series_names(WANTED)
     bodies = [make_body(900, number) for number in range(10)]
@@ -176,7 +176,7 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
 
 @contextmanager
 def _serving() -> Iterator[int]:
-    """Serve a large body on the other core, at every address of loopback; yields the port."""
+    """Serve a large body on the other core, at every address of loopback; yield the port."""
     command = [sys.executable, "-m", "benchmarks.scrape", "serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

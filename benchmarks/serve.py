@@ -1,14 +1,17 @@
-"""Requests a second and latency of `fastpath serve`: warm, cold and mixed, beside aiohttp alone and Prometheus alone.
+"""Requests a second and latency of `fastpath serve`: warm, cold and mixed.
 
-Warm: the values of a rule are kept for a second, as they are by default; a lap over all HorizontalPodAutoscalers takes less,
-so most answers come from memory and every value is asked for anew each second. Cold: nothing is kept, so that every request
-costs at least a share of a query. Mixed: as warm, but every tenth request has a selector that nobody asked with before; it selects
-the pods of one app, as the others do. The overhead of a cold request is the median over that of the same query sent to
-Prometheus directly, the two asked in turn over one connection each.
+aiohttp alone and Prometheus alone serve the same requests for comparison.
 
-Where the environment variable PROMETHEUS_ADAPTER names a prometheus-adapter, the same is asked of that too, between our runs, on the same
-core: with the throttle of its client lifted, and as shipped. `..._ratio` is our figure over its own, the median over the runs. As shipped it
-answers at the constant rate of that throttle: it is measured once, for longer, since the line of those who wait takes seconds to form.
+Warm: the values of a rule are cached for a second, the default. A lap over all HorizontalPodAutoscalers takes
+less, so the cache answers most requests and every value is queried again each second. Cold: nothing is
+cached, so every request costs at least a share of a query. Mixed: as warm, but every tenth request has a new
+selector; it selects the pods of one app, as the others do. The overhead of a cold request is the median over
+that of the same query sent to Prometheus directly, the two in turn over one connection each.
+
+If PROMETHEUS_ADAPTER names a prometheus-adapter, it serves the same requests between our runs, on the same
+core: without the throttle of its client, and as shipped. `..._ratio` is our figure over its own, the median
+over the runs. As shipped, it answers at the constant rate of that throttle. That case runs once and longer,
+since its queue takes seconds to form.
 """
 
 import sys
@@ -34,7 +37,7 @@ _LONGER = 3
 
 
 def rules(*, ours: bool = True) -> dict[str, object]:
-    """Return a rule whose values are kept for a second, and one whose values are kept as long as the flags say.
+    """Return a rule that caches values for a second, and one that follows the flags.
 
     Without `ours`, the keys that prometheus-adapter does not know are left out.
     """
@@ -49,9 +52,10 @@ def rules(*, ours: bool = True) -> dict[str, object]:
 
 
 def path_of(app: App, metric: str) -> str:
-    """Return what a HorizontalPodAutoscaler on a Pods metric of the app asks for."""
+    """Return the request of a HorizontalPodAutoscaler on a Pods metric of the app."""
     selector = urllib.parse.quote(f"app={app.name}", safe="")
-    return f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/*/{metric}?labelSelector={selector}"
+    pods = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods"
+    return f"{pods}/*/{metric}?labelSelector={selector}"
 
 
 def main() -> None:
@@ -100,7 +104,7 @@ def main() -> None:
 
 
 class _Lap(NamedTuple):
-    """All cases once, of all servers in turn, but those of the throttled peer."""
+    """All cases once, of all servers in turn, except those of the throttled peer."""
 
     asking: "_Asking"
     bare_port: int
@@ -109,7 +113,7 @@ class _Lap(NamedTuple):
     peers: Sequence[Peer]
 
     def run(self, seconds: float) -> dict[str, float]:
-        """Return the figures, each case asked for so many seconds."""
+        """Return the figures, each case run for so many seconds."""
         figures = self.asking.ask("", self.bare_port, seconds, ["bare"])
         figures |= self.asking.ask("", self.port, seconds, _CASES)
         figures |= _shares_of_bare(figures)
@@ -123,7 +127,7 @@ class _Lap(NamedTuple):
 def _start_peer(
     stage: Stage, program: Path, form: str, kubeconfig: Path, prometheus_url: str, app: App, seconds: float
 ) -> Peer:
-    """Start a prometheus-adapter; what keeps it from starting ends the program."""
+    """Start a prometheus-adapter; a failure ends the program."""
     try:
         return peer.start(
             stage, program, form, kubeconfig, prometheus_url, rules(ours=False), path_of(app, _WARM), seconds
@@ -134,7 +138,7 @@ def _start_peer(
 
 
 class _Asking:
-    """Asks a server the cases over, and never the same new selector twice."""
+    """Runs the cases against a server, and never uses the same new selector twice."""
 
     def __init__(self, stage: Stage, apps: Sequence[App]) -> None:
         self._stage = stage
@@ -144,7 +148,7 @@ class _Asking:
         self._loads = 0
 
     def check(self, ports: Sequence[int]) -> bytes:
-        """Ask each server some of the questions, a new one too, and return one body; an answer that lacks a value ends the program."""
+        """Send some requests, a new one too, and return one body. A missing value ends the program."""
         body = b""
         warm, cold = self._paths["warm"], self._paths["cold"]
         for port in ports:
@@ -155,7 +159,7 @@ class _Asking:
         return body
 
     def ask(self, prefix: str, port: int, seconds: float, cases: Sequence[str]) -> dict[str, float]:
-        """Return the figures of the cases, each at both numbers of connections; a failed request ends the program."""
+        """Return the figures at both numbers of connections; a failed request ends the program."""
         figures: dict[str, float] = {}
         for connections in _CONNECTIONS:
             for case in cases:
@@ -164,7 +168,8 @@ class _Asking:
                 found = self._load(port, case, connections, seconds)
                 if found.errors or not found.requests_per_second:
                     sys.exit(
-                        f"{name}: {found.errors} requests failed, {found.requests_per_second:g} answered a second"
+                        f"{name}: {found.errors} requests failed, "
+                        f"{found.requests_per_second:g} answered a second"
                     )
                 figures |= {
                     f"{name}_requests_per_second": found.requests_per_second,
@@ -174,7 +179,7 @@ class _Asking:
         return figures
 
     def measure_overhead(self, port: int, prometheus_port: int, seconds: float) -> dict[str, float]:
-        """Return the medians of cold requests and of their queries alone, asked in turn."""
+        """Return the medians of cold requests and of their queries alone, sent in turn."""
         ours, direct = Caller(port, self._stage.tls), Caller(prometheus_port)
         pairs = []
         for app in self._apps:
@@ -199,11 +204,11 @@ class _Asking:
         }
 
     def drain(self, port: int, seconds: float) -> None:
-        """Use up what a throttle saved while nobody asked, so that its steady state is measured."""
+        """Use up the saved burst of a throttle, so that its steady state is measured."""
         self._load(port, "cold", _CONNECTIONS[-1], seconds)
 
     def _settle(self, port: int) -> None:
-        """Wait until a server has done what an earlier load left waiting in it: a throttle lets a new request pass last."""
+        """Wait until a server has finished the requests of an earlier load, which a throttle delays."""
         status, body = self._stage.fetch(port, self._paths["warm"][0])
         if status != 200:
             sys.exit(f"HTTP status {status}: {body.decode()}")

@@ -1,13 +1,15 @@
-"""Mixed load with faults on `fastpath serve` and `fastpath scale`: what a process holds must not grow, and no answer may be wrong.
+"""Mixed load with faults on `fastpath serve` and `fastpath scale`: no leak, no wrong answer.
 
-Warm requests, selectors that nobody used before, relists and reloads of the rules, a workload scaled up and down; and in turns, in an
-order of the seed: Prometheus stopped and continued, killed and started again, watches cut, the serving certificate rotated, the rules
-file broken and repaired, pods replaced, callers that hang up. Every round makes each fault once, so that rounds can be compared.
+The load: warm requests, new selectors, relists and reloads of the rules, a workload scaled up and down. The
+faults, in an order of the seed: Prometheus paused and resumed, killed and restarted, watches cut, the serving
+certificate rotated, the rules file broken and repaired, pods replaced, callers that hang up. Every round
+makes each fault once, so that rounds can be compared.
 
-Before it begins, questions that nobody asked before fill the caches: what a bounded cache takes until it is full is no growth.
-Growth is the slope over the second half of the run, and the last quarter against the first. Latency is of warm requests while
-Prometheus is there, by round. A wrong answer (a value that the sample does not say, a failure of a question that was answered
-before, a count of replicas that no metric asked for) makes the exit status 1. The long run: `--minutes 60`.
+New requests fill the caches before the run: a bounded cache that fills up is no growth. Growth is the slope
+over the second half of the run, and the last quarter against the first. Latency is of warm requests while
+Prometheus is reachable, by round. A wrong answer (a value that differs from the sample, a failure of a
+request that succeeded before, a count of replicas that no metric justifies) makes the exit status 1. The long
+run: `--minutes 60`.
 """
 
 import argparse
@@ -56,7 +58,7 @@ GOALS = {
 
 
 class Watch:
-    """What was seen of the programs over a run."""
+    """The measurements of the programs over a run."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.held: dict[str, list[Held]] = {program.name: [] for program in programs}
@@ -67,18 +69,18 @@ class Watch:
         self._begun = CLOCK.monotonic()
 
     async def look(self) -> None:
-        """Look at the programs now."""
+        """Measure the programs now."""
         for program in self._programs:
             self.held[program.name].append(await program.hold(CLOCK.monotonic() - self._begun))
 
     async def follow_programs(self, seconds: float) -> None:
-        """Look at the programs every so often, for ever."""
+        """Measure the programs periodically, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(seconds)
 
     async def follow_replicas(self, around: World) -> None:
-        """Count how often the scaled workload rises and falls, and counts that no metric asked for, for ever."""
+        """Count the raises and cuts of the scaled workload, and unjustified counts, until cancelled."""
         last = around.replicas()
         while True:
             now = around.replicas()
@@ -89,7 +91,7 @@ class Watch:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def settle(self) -> None:
-        """Look until no more is open than at the start, or until it is clear that there is."""
+        """Measure until no more is open than at the start, or a timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
                 while any(
@@ -99,7 +101,7 @@ class Watch:
                     await self.look()
 
     def left(self, name: str, field: str) -> float:
-        """Return how much more of something a program holds than at the start."""
+        """Return how much more of a resource a program holds than at the start."""
         held = self.held[name]
         return float(getattr(held[-1], field) - getattr(held[0], field))
 
@@ -107,7 +109,7 @@ class Watch:
 async def soak(
     around: World, programs: Sequence[Program], callers: Callers, faults: Faults, minutes: float
 ) -> Watch:
-    """Make rounds of faults for some minutes, after one that warms up; the round under way at the end is finished."""
+    """Run rounds of faults for some minutes, after a warm-up round; the last round is completed."""
     seconds = minutes * 60
     length = min(_LONGEST_ROUND, seconds / _LEAST_ROUNDS)
     await callers.ask_all()
@@ -129,10 +131,10 @@ async def soak(
 
 @contextlib.asynccontextmanager
 async def beside(*tasks: "asyncio.Task[None]") -> AsyncIterator[None]:
-    """Let endless tasks run beside the block; when one ends, which is a failure, the block does too."""
+    """Run endless tasks beside the block; if one fails, the block ends too."""
     current = asyncio.current_task()
     assert current is not None
-    block = current  # of the block, whoever calls back
+    block = current  # the callback runs outside of the block
 
     def ended(task: "asyncio.Task[None]") -> None:
         if not task.cancelled():
@@ -157,7 +159,7 @@ async def _feed(around: World) -> None:
 
 
 async def run(directory: Path, sizes: argparse.Namespace, report: Report) -> list[str]:
-    """Run everything and take the figures in; returns the first of what went wrong."""
+    """Run everything and collect the figures; return the first failure."""
     relist = min(_LONGEST_RELIST, sizes.minutes * 10)
     async with contextlib.AsyncExitStack() as stack:
         around = await stack.enter_async_context(world(directory, sizes.apps, sizes.pods))
@@ -183,7 +185,7 @@ async def run(directory: Path, sizes: argparse.Namespace, report: Report) -> lis
 
 
 async def _caches(program: Program) -> str:
-    """Return which share of its room each cache takes that takes more than a hundredth."""
+    """Return the used share of each cache that is more than a hundredth full."""
     text = (await program.get("/metrics")).body.decode()
     shares = re.findall(r'^fastpath_cache_used_ratio\{cache="(\w+)"\} (\S+)$', text, re.MULTILINE)
     return " ".join(f"{name} {float(share):.2f}" for name, share in shares if float(share) > _HARDLY)
@@ -236,7 +238,7 @@ def _quarters(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _slope(times: Sequence[float], values: Sequence[float]) -> float:
-    """Return the slope of a line through the points, 0 where there is but one time."""
+    """Return the slope of a line through the points, 0 for a single time."""
     return statistics.linear_regression(times, values).slope if len(set(times)) > 1 else 0.0
 
 

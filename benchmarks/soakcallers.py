@@ -1,7 +1,7 @@
-"""Who asks in a soak, and the judgement on every answer.
+"""The callers of a soak, and the check of every answer.
 
-A question that was asked before is answered rightly whatever goes on: from Prometheus, or with the last answer and its own time.
-A question that was never asked before may be refused while Prometheus cannot be asked, and only then.
+A request that succeeded before must succeed whatever happens: with values from Prometheus, or with the last
+answer and its own time. A new request may fail while Prometheus is unreachable, and only then.
 """
 
 import asyncio
@@ -31,27 +31,27 @@ _KEPT_TEXTS = 10
 
 
 class Callers:
-    """Ask until they are cancelled. `counts` says what became of all answers, `wrong` has the first that were not right."""
+    """Send requests until cancelled. `counts` has all results, `wrong` the first wrong ones."""
 
     def __init__(self, world: World, program: Program, seed: int) -> None:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.calm: list[float] = []
-        """Seconds that warm requests took while Prometheus was there; who reads them takes them away."""
+        """Latencies of warm requests while Prometheus was reachable; `take_latency` removes them."""
         self._world = world
         self._program = program
         self._random = random.Random(seed)
         self._fresh = 0
 
     async def run(self, requests_per_second: float, fresh_per_second: float) -> None:
-        """Ask what autoscalers ask, over some connections, and beside them what nobody has asked before."""
+        """Send the autoscalers' requests over some connections, and new ones beside them."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_CONNECTIONS):
                 group.create_task(self._pace(_CONNECTIONS / requests_per_second, fresh=False))
             group.create_task(self._pace(1 / fresh_per_second, fresh=True))
 
     async def hang_up(self, callers: int) -> None:
-        """Let callers ask something new and leave: before the answer, in the middle of a request, in the middle of a greeting."""
+        """Disconnect before the answer, in the middle of a request, and in the middle of a TLS handshake."""
         for number in range(callers):
             path, *_ = self._new_question()
             request = load.render(path)
@@ -68,7 +68,7 @@ class Callers:
         self.counts["hung_up"] += callers
 
     async def ask_all(self) -> None:
-        """Ask everything that is asked again and again once, so that there is a last answer to stand in."""
+        """Send every recurring request once, so that a last answer exists."""
         connection = await Connection.open(self._program.port, self._world.tls)
         for path, app in self._questions():
             self.counts["warm"] += 1
@@ -76,7 +76,7 @@ class Callers:
         connection.close()
 
     async def fill(self, questions: int) -> None:
-        """Ask so many that nobody has asked before, one after the other on each connection, so that what remembers them is full."""
+        """Send many new requests, one after the other on each connection, to fill the caches."""
         left = iter(range(questions))
 
         async def ask() -> None:
@@ -92,13 +92,13 @@ class Callers:
                 group.create_task(ask())
 
     async def knows_pods(self) -> bool:
-        """Say whether the pods of the app whose pods are replaced are those that are there."""
+        """Return whether the adapter sees the present pods of the app whose pods are replaced."""
         path = _path(self._world.replaced, f"app={self._world.replaced.name}")
         items = json.loads((await self._program.get(path)).body).get("items", ())
         return {item["describedObject"]["name"] for item in items} == set(self._world.replaced.pods)
 
     async def presented(self) -> bytes:
-        """Return the certificate that a new connection is shown (DER)."""
+        """Return the certificate of a new connection (DER)."""
         _, writer = await asyncio.open_connection(
             "127.0.0.1", self._program.port, ssl=self._world.tls, server_hostname="localhost"
         )
@@ -120,7 +120,7 @@ class Callers:
                 begun = CLOCK.monotonic()
                 answer = connection.get(load.render(path))
                 answer.add_done_callback(_note_seen)
-                reply = await asyncio.shield(answer)  # whoever is cancelled leaves an answer that still comes
+                reply = await asyncio.shield(answer)  # the answer still arrives after a cancellation
             except OSError as error:
                 self._note("broken", f"{path}: {error!r}")
                 connection = None
@@ -143,7 +143,7 @@ class Callers:
         return [(external, None), *((_path(app, f"app={app.name}"), app) for app in apps)]
 
     def _new_question(self) -> tuple[str, App]:
-        """Return one with a selector that was never there: of pods, which costs no query of its own, or of series, which does."""
+        """Return a request with a new selector: of pods (without a query) or of series."""
         self._fresh += 1
         app = self._random.choice(self._world.apps)
         if self._fresh % 2:
@@ -165,7 +165,7 @@ class Callers:
             self.counts["right"] += 1
 
     def _fault_of(self, items: Sequence[dict[str, Any]], app: App | None) -> str:
-        """Return what is wrong with the items, "" if nothing is."""
+        """Return what is wrong with the items, or ""."""
         world = self._world
         if app is None:
             names = [item["metricLabels"]["queue"] for item in items]
@@ -191,7 +191,7 @@ class Callers:
             self.wrong.append(f"{kind} ({self._world.story}): {text}")
 
     def take_latency(self) -> dict[str, float]:
-        """Return the latency of warm requests since the last call, in milliseconds, and forget them."""
+        """Return the latencies of warm requests since the last call, in milliseconds, and reset them."""
         took, self.calm = self.calm, []
         return {
             f"p{round(share * 100)}_ms": common.percentile(took, share) * 1000 if took else 0.0
@@ -200,7 +200,7 @@ class Callers:
 
 
 def _note_seen(answer: asyncio.Future[Reply]) -> None:
-    """Take note of a failure, which nobody may be there for."""
+    """Retrieve the exception of a task that has no other reader."""
     if not answer.cancelled():
         answer.exception()
 

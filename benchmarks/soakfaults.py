@@ -1,7 +1,7 @@
-"""What goes wrong in a soak, in turns: every fault once, in an order of the seed, each with its recovery.
+"""The faults of a soak: each once a round, in an order of the seed, with its recovery.
 
-A fault ends when its effect has been seen to come and go: a reload that was counted, a certificate that was shown, watches that are
-open again. What never comes ends the run.
+A fault ends when its effect has been seen to come and go: a counted reload, a certificate in a handshake,
+watches that are open again. The run fails if that does not happen.
 """
 
 import asyncio
@@ -19,7 +19,10 @@ _MOST_COPIES = 5
 
 
 class Faults:
-    """Makes the faults. `counts` says how often each was made; `silence` is how many seconds Prometheus is away at most."""
+    """Makes the faults.
+
+    `counts` has the number of each; `silence` is how long Prometheus is away at most, in seconds.
+    """
 
     def __init__(self, world: World, program: Program, callers: Callers, seed: int, silence: float) -> None:
         self.counts: Counter[str] = Counter()
@@ -31,7 +34,7 @@ class Faults:
         self._copies = 0
 
     async def round(self, seconds: float) -> None:
-        """Make every fault once, evenly over some seconds or as long as their recovery takes; the load rises and falls once."""
+        """Make every fault once, over `seconds` or as long as they take; the load rises and falls once."""
         names = list(self.table)
         self._random.shuffle(names)
         begun = CLOCK.monotonic()
@@ -49,7 +52,7 @@ class Faults:
 
     @property
     def table(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """The faults that follow each other, by name."""
+        """The faults of a round, by name."""
         return {
             "prometheus_stands_still": self._pause_prometheus,
             "prometheus_killed": self._kill_prometheus,
@@ -87,7 +90,7 @@ class Faults:
         await self._rewrite(lambda: self._world.write_rules(self._copies), "applied")
 
     async def _rewrite(self, write: Callable[[], None], outcome: str) -> None:
-        """Write and wait until the program has counted what became of it."""
+        """Write the file and wait until the program has counted the result."""
         series = f'fastpath_config_reloads_total{{outcome="{outcome}"}}'
         before = await self._program.metric(series)
         write()

@@ -1,4 +1,4 @@
-"""The programs of a soak, `fastpath serve` and `fastpath scale`, each a process that says what it holds."""
+"""The programs of a soak: `fastpath serve` and `fastpath scale`, as processes that report their resources."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from benchmarks.stage import ROOT
 
 
 class Held(NamedTuple):
-    """What a process holds at a time, in seconds since the start of the run."""
+    """The resources of a process at a time, in seconds since the start of the run."""
 
     time: float
     memory_mib: float
@@ -54,7 +54,7 @@ class Program:
             )
 
     async def get(self, path: str) -> Reply:
-        """Ask on a connection of its own."""
+        """Send a request on a connection of its own."""
         connection = await Connection.open(self.port, self.tls)
         try:
             return await connection.get(load.render(path))
@@ -62,13 +62,13 @@ class Program:
             connection.close()
 
     async def metric(self, series: str) -> float:
-        """Return a sample of its own metrics, 0 where there is none yet."""
+        """Return one of its own metrics, 0 if it does not exist yet."""
         text = (await self.get("/metrics")).body.decode()
         found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
         return float(found[1]) if found else 0.0
 
     async def hold(self, at: float) -> Held:
-        """Return what it holds now; ChildProcessError when it has ended."""
+        """Return its resources; ChildProcessError if it has ended."""
         self.check()
         process = Path(f"/proc/{self._process.pid}")
         status = (process / "status").read_text(encoding="ascii")
@@ -90,7 +90,7 @@ class Program:
         return Held(at, size / 1024, fds, threads, found["tasks"], found["objects"])
 
     def check(self) -> None:
-        """Raise ChildProcessError when it has ended."""
+        """Raise ChildProcessError if it has ended."""
         if self._process.poll() is not None:
             text = self.log.read_text(encoding="utf-8", errors="replace")
             raise ChildProcessError(
@@ -98,7 +98,7 @@ class Program:
             )
 
     def end(self) -> int:
-        """End it in order and return its exit status; killed after some patience."""
+        """Stop it with SIGTERM, after a timeout with SIGKILL; return its exit status."""
         self._process.terminate()
         try:
             return self._process.wait(PATIENCE_SECONDS)

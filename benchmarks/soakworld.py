@@ -1,7 +1,7 @@
-"""What a soak runs against: a cluster, and a real Prometheus whose samples are known beforehand.
+"""The surroundings of a soak: a cluster, and a real Prometheus whose samples are known beforehand.
 
-The value of a series is a function of its number and the time, so that an answer can be judged whatever happened in between: its
-timestamp tells what the sample said. No value is ever zero.
+The value of a series is a function of its number and the time, so that an answer can be checked at any later
+moment: its timestamp gives the sample. No value is ever zero.
 """
 
 import asyncio
@@ -33,7 +33,9 @@ QUEUE = "soak_queue"
 QUEUES = ("mail", "orders")
 SCALED = "scaled"
 LEAST, MOST = 2, 8
-"""Replicas that the scaled workload may have: its load asks for them in turn, and a value taken for zero would ask for one."""
+"""Replicas that the scaled workload may have: its load asks for them in turn, and a value taken for zero
+would ask for one.
+"""
 PATIENCE_SECONDS = 60.0
 """How long anything may take to come right before the run is given up."""
 
@@ -48,12 +50,12 @@ _LOW, _HIGH = 2.0, 25.0
 
 
 def level(number: int, when: float) -> int:
-    """Return what the series of that number says at a time, in epoch seconds."""
+    """Return the value of a series by its number, at a time in epoch seconds."""
     return 1000 * (number + 1) + int(when // _STEP) % _TURN
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    """Return when `condition` holds; TimeoutError says `what` was waited for."""
+    """Wait until `condition` holds; TimeoutError names `what`."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():  # noqa: ASYNC110 - another process sets no event of ours
@@ -98,7 +100,7 @@ class World:
     # what the programs read
 
     def issue(self) -> bytes:
-        """Put a new certificate in place of the one served, and return it as it is shown (DER)."""
+        """Replace the serving certificate; return the new one (DER)."""
         pair = self._authority.issue_cert("localhost", "127.0.0.1")
         pem = pair.cert_chain_pems[0].bytes()
         self._replace(self.directory / "tls.crt", pem)
@@ -106,11 +108,11 @@ class World:
         return ssl.PEM_cert_to_DER_cert(pem.decode())
 
     def write_rules(self, copies: int = 0) -> None:
-        """Put the rules in place, with some more of other names."""
+        """Write the rules, with some more of other names."""
         self._replace(self.rules, json.dumps(_rules(copies)).encode())  # JSON is YAML
 
     def break_rules(self) -> None:
-        """Put a file in their place that no one can use."""
+        """Write an invalid rules file."""
         self._replace(self.rules, b"rules: [")
 
     def _replace(self, path: Path, content: bytes) -> None:
@@ -121,25 +123,24 @@ class World:
     # pods
 
     def create_pods(self, app: App) -> None:
-        """Create the pods of an app."""
         for pod in app.pods:
             labels = {"app": app.name, "pod-template-hash": "7c9f8d6b5"}
             metadata = {"name": pod, "namespace": app.namespace, "labels": labels}
             self.cluster.create({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}})
 
     def replace_pods(self) -> None:
-        """Replace the pods of the app that is there for it, the new before the old."""
+        """Replace the pods of an app, the new ones before the old ones."""
         self.create_pods(self.spare)
         for pod in self.replaced.pods:
             self.cluster.delete("Pod", pod, self.replaced.namespace)
         self.replaced, self.spare = self.spare, self.replaced
 
     def show_load(self, *, high: bool) -> None:
-        """Let each pod of the scaled workload show more than its target, or less."""
+        """Set the load of each pod of the scaled workload above its target, or below."""
         self._shown = _HIGH if high else _LOW
 
     def replicas(self) -> int:
-        """Return how many replicas of the scaled workload are asked for."""
+        """Return the replicas of the scaled workload."""
         count: int = self.cluster.get("Deployment", "web", SCALED)["spec"]["replicas"]
         return count
 
@@ -161,7 +162,10 @@ class World:
 
     @contextlib.asynccontextmanager
     async def disturbing(self) -> AsyncIterator[None]:
-        """Note that Prometheus cannot be asked within the block. No write is under way then: half of one could not be repeated."""
+        """Mark Prometheus as unreachable within the block.
+
+        No write is in flight then: half of one cannot be repeated.
+        """
         async with self._writing:
             self._trouble.append(CLOCK.monotonic())
             try:
@@ -170,13 +174,13 @@ class World:
                 self._trouble.append(CLOCK.monotonic() + _GRACE)
 
     def was_disturbed(self, since: float) -> bool:
-        """Say whether Prometheus could not be asked at some time from `since` (monotonic) until now."""
+        """Return whether Prometheus was unreachable at some time from `since` (monotonic) until now."""
         return len(self._trouble) % 2 == 1 or (bool(self._trouble) and self._trouble[-1] >= since)
 
     # the ways of a cluster
 
     async def run(self) -> None:
-        """Let pods come and go with the scaled workload, for ever."""
+        """Create and delete pods with the scaled workload, until cancelled."""
         workloads = Workloads(
             self.cluster, startup=0.3, address=lambda number: f"127.0.1.{number % _EXPORTERS + 1}"
         )

@@ -1,6 +1,6 @@
 """The real programs around a measurement: Prometheus, the sandbox cluster, `fastpath serve`, a bare server.
 
-All on loopback, each a process of its own, ended with the stage. What runs where is `common`'s.
+All listen on loopback, each in its own process, and end with the stage. `common` chooses their cores.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _FUTURE = 540.0  # Prometheus refuses what lies ten minutes ahead
 
 
 class App(NamedTuple):
-    """A workload of the sandbox cluster: what one HorizontalPodAutoscaler scales. `metric` is its counter."""
+    """A workload, the target of one HorizontalPodAutoscaler. `metric` is its counter."""
 
     namespace: str
     name: str
@@ -61,8 +61,6 @@ def make_apps(count: int, pods_per_app: int, metrics: Sequence[str] = ("http_req
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A running `fastpath serve`."""
-
     port: int
     pid: int
     start_seconds: float
@@ -75,13 +73,12 @@ class Adapter:
         return memory_of(self.pid, field)
 
     def cpu_seconds(self) -> float:
-        """Return the processor time it has used so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Stage:
-    """Starts programs, and ends them all when the ``with`` block is left."""
+    """Starts programs, and ends them all at the end of the ``with`` block."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -109,11 +106,11 @@ class Stage:
 
     @property
     def authority(self) -> Path:
-        """The certificate of who signs for the adapter."""
+        """The certificate of the adapter's certificate authority."""
         return self.directory / "ca.crt"
 
     def start_cluster(self, count: int, pods_per_app: int, owner: str = "Deployment") -> Path:
-        """Start the sandbox cluster with the pods of `make_apps`, labelled as those of `owner`; returns its kubeconfig."""
+        """Start the cluster with the pods of `make_apps`, labelled for `owner`; return its kubeconfig."""
         kubeconfig = self.directory / f"kubeconfig-{self._started}"
         self._start(
             "cluster",
@@ -125,8 +122,7 @@ class Stage:
     def start_prometheus(self, apps: Iterable[App] = ()) -> PrometheusServer:
         """Start a real Prometheus with a counter of every pod, sampled every 15 seconds.
 
-        The samples reach from two minutes ago to nine minutes ahead, so that nothing has to be written while something
-        is measured.
+        The samples reach from two minutes ago to nine minutes ahead, so that no write disturbs a measurement.
         """
         if shutil.which("prometheus") is None:
             sys.exit("this benchmark needs Prometheus; Debian's package prometheus has it")
@@ -172,7 +168,7 @@ class Stage:
         return Adapter(port[0], pid, time.perf_counter() - begun, config)
 
     def start_scaler(self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str) -> int:
-        """Start `fastpath scale` on the server's core and wait until its caches are full; returns the id of the process."""
+        """Start `fastpath scale` on the server's core, wait until its caches are full; return its PID."""
         config = self.directory / f"rules-{self._started}.yaml"
         config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
         with socket.socket() as probe:
@@ -197,7 +193,7 @@ class Stage:
         return self._start("scaler", command, ready, pinned=True)
 
     def start_bare(self, body: bytes) -> int:
-        """Start aiohttp alone, over the same TLS on the same core, with one answer for everything; returns its port."""
+        """Start aiohttp alone with one response, over the same TLS on the same core; return its port."""
         answer = self.directory / f"answer-{self._started}"
         answer.write_bytes(body)
         port = self.directory / f"port-{self._started}"
@@ -207,20 +203,20 @@ class Stage:
         return int(port.read_text(encoding="ascii"))
 
     def start_long_list(self, series: int, names: int) -> str:
-        """Start a server with one endless-looking series list; returns its base URL."""
+        """Start a server with one very long series list; return its base URL."""
         port = self.directory / f"port-{self._started}"
         self._start("longlist", ["benchmarks.longlist", str(port), str(series), str(names)], port.exists)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
     def start_pod_list(self, pods: int, pods_per_app: int, owner: str, events: int) -> str:
-        """Start an API server with whole pods, those of `make_apps`; returns its URL."""
+        """Start an API server with the pods of `make_apps`; return its URL."""
         port = self.directory / f"port-{self._started}"
         sizes = [str(pods), str(pods_per_app), owner, str(events)]
         self._start("podlist", ["benchmarks.podlist", str(port), *sizes], port.exists)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
     def start_flood(self, which: str, apps: int, pods_per_app: int, size: int) -> str:
-        """Start a server that floods who asks it once it is told to, a ``cluster`` or a ``prometheus``; returns its URL."""
+        """Start a server that floods its clients, a ``cluster`` or a ``prometheus``; return its URL."""
         port = self.directory / f"port-{self._started}"
         sizes = [str(apps), str(pods_per_app), str(size)]
         self._start("flood", ["benchmarks.flood", str(port), which, *sizes], port.exists)
@@ -238,7 +234,7 @@ class Stage:
     def _start(
         self, name: str, module: Sequence[str], ready: Callable[[], bool], *, pinned: bool = False
     ) -> int:
-        """Start a module of Python as a process and wait until `ready`; returns its id."""
+        """Start a Python module as a process and wait until `ready`; return its id."""
         log = self.directory / f"{name}-{self._started}.log"
         self._started += 1
         try:
@@ -258,9 +254,9 @@ class Stage:
         directory: Path,
         pinned: bool,
     ) -> int:
-        """Start a program in a directory, `pinned` to the server's core, and wait until `ready`; returns its id.
+        """Start a program, `pinned` to the server's core, and wait until `ready`; return its PID.
 
-        ChildProcessError says how it failed: it ended, or was not ready in time.
+        ChildProcessError says whether it ended or was not ready in time.
         """
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -290,12 +286,12 @@ def memory_of(pid: int, field: str = "VmRSS") -> float:
 
 
 def queries_of(server: PrometheusServer) -> float:
-    """Return how many instant queries Prometheus says it was asked so far."""
+    """Return the number of instant queries that Prometheus has counted."""
     return _read_counter(server, r'prometheus_http_requests_total\{[^}]*handler="/api/v1/query"[^}]*\}')
 
 
 def cpu_seconds_of(server: PrometheusServer) -> float:
-    """Return the processor time that Prometheus says it has used so far."""
+    """Return the processor time that Prometheus reports."""
     return _read_counter(server, "process_cpu_seconds_total")
 
 
@@ -309,7 +305,7 @@ def _read_counter(server: PrometheusServer, pattern: str) -> float:
 
 
 def _samples(apps: Iterable[App], now: float) -> Iterator[Written]:
-    """Yield the counters of all pods, one after the other, each in the order of time, as Prometheus wants it."""
+    """Yield the counters of all pods one by one, each in the order of time, as Prometheus requires."""
     moments = [turn * _STEP for turn in range(int((_PAST + _FUTURE) / _STEP))]
     for app in apps:
         for number, pod in enumerate(app.pods):

@@ -1,7 +1,6 @@
-"""The workloads of `benchmarks.reaction`: pods whose load steps once, how their metric is read, and the autoscalers of each case.
+"""The workloads of `benchmarks.reaction`: pods whose load steps once, their rules and autoscalers.
 
-Here: what stands in the sandbox cluster, and the rules of the programs. Not here: those programs, and what is measured. Law: within a
-case nothing differs but the moment of the step, and a pod's load depends on time alone.
+Within a case only the moment of the step differs, and a pod's load depends on time alone.
 """
 
 import contextlib
@@ -49,11 +48,11 @@ class Workload:
 
     @property
     def series(self) -> str:
-        """What its pods call their load."""
+        """The name of its pods' load series."""
         return f"{self.case}_load" + ("_total" if self.case == "counter" else "")
 
     def read(self, now: float) -> float:
-        """Return what a pod shows."""
+        """Return the value that a pod shows."""
         if self.case == "counter":
             return _LOW * (now - self.begun) + (_HIGH - _LOW) * max(0.0, now - self.step)
         low = _BOOSTED_LOW if self.case == "boosted" else _LOW
@@ -61,7 +60,6 @@ class Workload:
 
 
 def cast(count: int, begun: float) -> list[Workload]:
-    """Return so many workloads of each case."""
     return [
         Workload(case, f"{case.replace('_', '-')}-{number}", begun)
         for case in CASES
@@ -70,7 +68,7 @@ def cast(count: int, begun: float) -> list[Workload]:
 
 
 def needed(pods: int) -> int:
-    """Return how many replicas a workload of so many pods needs after its step."""
+    """Return the replicas that a workload needs after its step."""
     return math.ceil(pods * _HIGH / _TARGET)
 
 
@@ -78,7 +76,7 @@ def needed(pods: int) -> int:
 async def listening(
     cluster: Cluster, workloads: Sequence[Workload], pods: int, now: Callable[[], float]
 ) -> AsyncIterator[tuple[int, list[tuple[str, str]]]]:
-    """Let every pod run and listen at its own address; gives their port, and what case listens at which address and port."""
+    """Serve every pod at its own address; yield their port, and the case by address and port."""
     by_name = {workload.name: workload for workload in workloads}
     given: list[str] = []
 
@@ -96,7 +94,8 @@ async def listening(
             workload = by_name[pod["metadata"]["labels"]["app"]]
             labels = {"namespace": NAMESPACE, "pod": pod["metadata"]["name"]}
             kind = "counter" if workload.case == "counter" else "gauge"
-            shown = SeriesSet([Series(workload.series, labels, workload.read, type=kind)])  # type: ignore[arg-type]  # a literal
+            # a literal
+            shown = SeriesSet([Series(workload.series, labels, workload.read, type=kind)])  # type: ignore[arg-type]
             exporter = Exporter(shown, now, host=pod["status"]["podIP"], port=port)
             await stack.enter_async_context(exporter)
             port = int(exporter.address.rpartition(":")[2])
@@ -105,7 +104,7 @@ async def listening(
 
 
 def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
-    """Return rules for all cases. The pods of the cases `scraped` are read directly, at this port; Prometheus is asked for the others."""
+    """Return rules for all cases; pods of the cases `scraped` are read directly at this port."""
     places = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
     direct = {"interval": f"{INTERVAL:g}s", "window": f"{WINDOW:g}s", "port": port}
 
@@ -124,7 +123,6 @@ def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
 
 
 def autoscaler(workload: Workload, pods: int) -> dict[str, Any]:
-    """Return the autoscaler of a workload of so many pods."""
     native = workload.case in HPA_CASES
     metadata: dict[str, Any] = {"name": workload.name, "namespace": NAMESPACE}
     target = {"type": "AverageValue", "averageValue": str(_TARGET)}

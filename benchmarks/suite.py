@@ -1,12 +1,13 @@
-"""The suite: runs benchmarks, each as a process of its own, and keeps what they found in one file.
+"""The suite: runs benchmarks, each in its own process, and keeps their results in one file.
 
     scripts/bench [--tiny] [--results FILE] [NAME ...]
     scripts/bench NAME ITS-OWN-ARGUMENTS
 
-Without names all run, but those that are long. What each finds replaces its entry in benchmarks/results.json, from which `python -m
-benchmarks.page` makes docs/performance.md. With arguments of its own a benchmark only prints: figures of other sizes are not those of the
-file. `scripts/bench NAME --help` tells its sizes; `--tiny` takes sizes that say nothing about speed, and keeps the figures only where
-`--results` says so. `PROMETHEUS_ADAPTER=` names a prometheus-adapter that `serve` is measured beside.
+Without names, all but the long ones run. Each replaces its entry in benchmarks/results.json, from which
+`python -m benchmarks.page` writes docs/performance.md. A benchmark with arguments of its own only prints:
+figures of other sizes do not belong in the file. `scripts/bench NAME --help` lists its sizes. `--tiny` takes
+sizes that say nothing about speed, and keeps the figures only with `--results`. `PROMETHEUS_ADAPTER=` names a
+prometheus-adapter to compare with `serve`.
 """
 
 import argparse
@@ -34,7 +35,7 @@ _TINY_AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A benchmark: the module of that name. `long` ones run only when they are named."""
+    """A benchmark: the module of that name. `long` ones run only if they are named."""
 
     about: str
     tiny: str
@@ -64,7 +65,8 @@ CASES: Mapping[str, Case] = {
         "--small 10 --large 20 --pods 2 --runs 1",
     ),
     "limits": Case(
-        "endless questions, a sweep of very many series, and very many changed pods: memory, and what others notice",
+        "endless questions, a sweep of very many series, and very many changed pods: "
+        "memory, and what others notice",
         "--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
     ),
     "decide": Case("`fastpath evaluate` and the decision alone", "--repeat 1 --calls 200 --runs 1"),
@@ -116,9 +118,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
-    """Run benchmarks one after the other, keep what they find, and show it; returns the exit status.
+    """Run benchmarks one after the other, save their results, and show them; return the exit status.
 
-    At tiny sizes, of which no time is worth anything, several run side by side.
+    At tiny sizes, whose times mean nothing, several run side by side.
     """
     found: dict[str, Entry] = {}
     failed: list[str] = []
@@ -135,7 +137,7 @@ def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
             if results is not None:
                 write(results, read(results) | {name: entry})
     finally:
-        pool.shutdown(cancel_futures=True)  # who interrupts one wants none of those that would follow
+        pool.shutdown(cancel_futures=True)  # an interrupt ends all runs
     _show(found)
     if failed:
         print(f"scripts/bench: failed: {', '.join(failed)}", file=sys.stderr)
@@ -143,7 +145,7 @@ def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
 
 
 def read(results: Path) -> dict[str, Entry]:
-    """Return all entries of a file of results, by benchmark; none where there is no such file."""
+    """Return all entries of a file of results by benchmark; empty without the file."""
     if not results.exists():
         return {}
     entries: dict[str, Entry] = json.loads(results.read_text(encoding="utf-8"))
@@ -151,7 +153,7 @@ def read(results: Path) -> dict[str, Entry]:
 
 
 def write(results: Path, entries: Mapping[str, Entry]) -> None:
-    """Write a file of results, whole or not at all; benchmarks are sorted, their figures stay as they came."""
+    """Write a file of results atomically; benchmarks are sorted, their figures keep their order."""
     new = results.with_suffix(".new")
     new.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
     new.replace(results)
@@ -163,7 +165,7 @@ def _run_alone(name: str, arguments: Sequence[str]) -> int:
 
 
 def _run_case(name: str, *, tiny: bool) -> Entry | None:
-    """Run one benchmark and show its table, at once where it runs alone; returns its entry, None when it failed."""
+    """Run one benchmark and show its table, at once if it runs alone; return its entry, None if it failed."""
     begun = common.wall()
     start = time.perf_counter()
     command = [*_command(name), *shlex.split(CASES[name].tiny if tiny else CASES[name].full)]
@@ -188,7 +190,7 @@ def _run_case(name: str, *, tiny: bool) -> Entry | None:
 
 
 def _read_entry(line: str) -> Entry | None:
-    """Return what a benchmark's last line holds, None when that is not what it is to be."""
+    """Return the entry on a benchmark's last line, None if it is invalid."""
     try:
         entry = json.loads(line)
     except ValueError:

@@ -1,12 +1,13 @@
-"""One tick of the scaler: `python -m benchmarks.tick`, in seconds of one core for 10,000 autoscalers x 10 pods.
+"""One tick of the scaler: `python -m benchmarks.tick`, for 10,000 autoscalers with 10 pods each.
 
-Values are in the provider already, as after a round of scrapes: what is timed is all that follows, for every autoscaler once: pods and
-target from their caches, the reading, the decision, what is remembered, told and noted. `steady` has nothing to change, `limited` is
-kept from what it wants at every tick, `cpu` computes shares of requests. Decoding is stated beside it: the pods and the autoscalers as
-the API server lists them. CPU time, so that a busy machine tells too.
+The unit is seconds of one core. The values are in the provider already, as after a round of scrapes. The
+measured time covers all that follows, once for every autoscaler: pods and target from their caches, the
+reading, the decision, its history and its reports. `steady` has nothing to change, `limited` is held back at
+every tick, `cpu` computes shares of requests. Decoding is stated beside it: the pods and the autoscalers as
+the API server lists them. The unit is CPU time, so that a busy machine gives valid figures too.
 """
 
-# ruff: noqa: ARG002 - caches that are full answer alike whoever asks
+# ruff: noqa: ARG002 - caches that are full ignore their arguments
 
 import asyncio
 import gc
@@ -46,7 +47,7 @@ _SAMPLE_AGE = 0.5
 
 
 class _Clock:
-    """Stands still while a tick is timed, and moves a second between two."""
+    """A clock that stands still during a tick and advances a second between two."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -59,7 +60,7 @@ class _Clock:
 
 
 class _World:
-    """Caches that are full: targets, pods by selector, values by pod."""
+    """Filled caches: targets, pods by selector, values by pod."""
 
     def __init__(self, clock: _Clock, pods: int, value: int) -> None:
         self.clock = clock
@@ -172,7 +173,7 @@ class _Pods:
 
 
 class _Source:
-    """A reading made anew at each look, as from scrapes: a value for each pod by name."""
+    """A metric source with a value for each pod by name; each call builds a new reading."""
 
     span = 1_000_000_000
 
@@ -250,7 +251,7 @@ def _autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, 
 
 
 async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], value: int) -> float:
-    """Return the seconds of one tick, of those that follow the first."""
+    """Return the seconds of each tick after the first."""
     clock = _Clock()
     world = _World(clock, pods, value)
     context = AutoscalerContext(
@@ -287,7 +288,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
 
 
 def _decode(count: int, pods: int) -> dict[str, float]:
-    """Return how long it takes to decode all autoscalers and all pods once."""
+    """Return the time to decode all autoscalers and all pods once."""
     autoscalers = msgspec.json.encode(
         [_autoscaler(number, pods, _METRICS["pods"]) for number in range(count)]
     )

@@ -1,7 +1,7 @@
-"""Load curves: a value as a function of time, and its total, so that a gauge and a counter can follow the same load.
+"""Load curves: a value as a function of time, with its exact integral.
 
-What lives here: a few curves with exact integrals, and how to combine them. Its law: a curve is a pure function of epoch seconds;
-the total between two times is what a counter grows by when the curve is its rate.
+The integral lets a gauge and a counter follow the same load: a counter whose rate is the curve grows by the
+difference of the integral between two times.
 """
 
 import math
@@ -11,23 +11,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`value` at a time in epoch seconds, and `total`, its integral up to then (only differences mean anything)."""
+    """`value` at a time in epoch seconds, and `total`, its integral up to a constant."""
 
     value: Callable[[float], float]
     total: Callable[[float], float]
 
     def __call__(self, now: float) -> float:
-        """Return the value at `now`."""
         return self.value(now)
 
 
 def constant(level: float) -> Curve:
-    """Return a load that never changes."""
     return Curve(lambda _: level, lambda now: level * now)
 
 
 def wave(mean: float, amplitude: float, period: float, phase: float = 0.0) -> Curve:
-    """Return a sine around `mean`; `period` and `phase` in seconds, highest a quarter period after `phase`."""
+    """Return a sine around `mean`.
+
+    `period` and `phase` are in seconds; the maximum is at `phase` + `period` / 4.
+    """
     speed = 2 * math.pi / period
 
     def value(now: float) -> float:
@@ -40,7 +41,7 @@ def wave(mean: float, amplitude: float, period: float, phase: float = 0.0) -> Cu
 
 
 def steps(levels: Sequence[tuple[float, float]], before: float = 0.0) -> Curve:
-    """Return a load that jumps to each level at its time; `levels` are (epoch seconds, level) in order of time."""
+    """Return a load that jumps to each level at its time; `levels` are (epoch seconds, level) in order."""
 
     def value(now: float) -> float:
         level = before
@@ -65,7 +66,6 @@ def steps(levels: Sequence[tuple[float, float]], before: float = 0.0) -> Curve:
 
 
 def share(curve: Curve, factor: float) -> Curve:
-    """Return a fixed share of a load, as one of several pods gets it."""
     return Curve(lambda now: factor * curve.value(now), lambda now: factor * curve.total(now))
 
 

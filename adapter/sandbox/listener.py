@@ -1,7 +1,6 @@
-"""A socket that can go away and come back at the same address.
+"""An HTTP server that can go down and come back at the same address.
 
-What lives here: starting, stopping, losing and regaining the address of one HTTP server. Its law: when it is down connections are
-refused and open ones are cut; when it is up again the address is the same.
+While it is down, connections are refused and open ones are cut.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ def _make_request(
 
 
 class Listener:
-    """One HTTP server on `host`; port 0 lets the system choose and is known after `start`."""
+    """One HTTP server on `host`. Port 0 lets the system choose; the port is known after `start`."""
 
     def __init__(self, handler: Handler, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._handler = handler
@@ -44,16 +43,15 @@ class Listener:
 
     @property
     def address(self) -> str:
-        """Return host and port as a client writes them."""
+        """Host and port."""
         return f"{self._host}:{self._port}"
 
     @property
     def url(self) -> str:
-        """Return the base URL, without a slash at its end."""
+        """The base URL, without a trailing slash."""
         return f"{'https' if self._tls else 'http'}://{self.address}"
 
     async def start(self) -> None:
-        """Begin to listen."""
         self._server = web.Server(
             self._handler, request_factory=_make_request, handler_cancellation=True, access_log=None
         )
@@ -62,13 +60,13 @@ class Listener:
         await self.up()
 
     async def stop(self) -> None:
-        """End everything: open connections are cut and handlers cancelled."""
+        """Stop the server: cut open connections and cancel handlers."""
         await self.down()
         assert self._runner is not None
         await self._runner.cleanup()
 
     async def down(self) -> None:
-        """Refuse connections from now on and cut those that are open."""
+        """Refuse new connections and cut open ones."""
         if self._site is not None:
             await self._site.stop()
             self._site = None
@@ -78,7 +76,7 @@ class Listener:
                 connection.transport.abort()
 
     async def up(self) -> None:
-        """Listen again, at the same address as before; nothing happens when it does already."""
+        """Listen again at the same address; no effect if the server listens already."""
         if self._site is not None:
             return
         assert self._runner is not None

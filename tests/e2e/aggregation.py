@@ -19,7 +19,7 @@ from yarl import URL
 
 from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from adapter.sandbox.apiserver.workloads import Workloads
 from adapter.server.tls import issue
 from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
@@ -158,9 +158,9 @@ class FrontedSandbox(SandboxBackend):
         user = (self._sandbox.tokens or {}).get(spec["token"], "")
         return TokenVerdict(bool(user), user)
 
-    def _review_access(self, spec: Document) -> AccessVerdict:
+    def _review_access(self, spec: Document) -> AccessReviewVerdict:
         want = _want(spec)
-        return AccessVerdict(
+        return AccessReviewVerdict(
             spec["user"] == _ADMIN
             or any(
                 user == spec["user"] and namespace == want.namespace and rendered.covers(rule, want)

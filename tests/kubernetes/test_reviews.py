@@ -14,7 +14,7 @@ from adapter.kubernetes.credentials import build_configuration
 from adapter.kubernetes.reviews import ReviewClient, Throttle
 from adapter.model.identity import AccessVerdict, User
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.reviews import AccessVerdict as Access
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict as Access
 from adapter.sandbox.apiserver.reviews import TokenVerdict
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

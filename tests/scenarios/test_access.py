@@ -15,7 +15,7 @@ from adapter.config.options import SERVE
 from adapter.errors import InputError
 from adapter.sandbox import curves
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
@@ -283,7 +283,7 @@ async def test_a_token_that_expires(tmp_path: Path, cluster: Cluster, prometheus
 
 
 async def test_rights_are_the_callers(tmp_path: Path, cluster: Cluster, prometheus: Prometheus) -> None:
-    cluster.reviews.access = lambda spec: AccessVerdict(
+    cluster.reviews.access = lambda spec: AccessReviewVerdict(
         spec["user"] == HPA["X-Remote-User"], "only the autoscaler"
     )
     async with (
@@ -349,7 +349,7 @@ async def test_without_look_up_a_token_is_the_only_way(
         Caller(adapter, tmp_path, AGGREGATOR) as proxy,
     ):
         assert (await adapter.get(LOAD)).status == 200
-        cluster.reviews.access = lambda spec: AccessVerdict(spec["user"] != "system:anonymous")
+        cluster.reviews.access = lambda spec: AccessReviewVerdict(spec["user"] != "system:anonymous")
         assert (await proxy.get(LOAD, CHECK)).status == 403, "no certificate is asked for, so there is none"
         assert not [request for request in cluster.requests if request.resource == "configmaps"]
 
@@ -401,9 +401,9 @@ async def test_cache_times_are_flags(tmp_path: Path, cluster: Cluster, prometheu
                 "TokenReview",
                 "SubjectAccessReview",
             ]
-        cluster.reviews.access = lambda _: AccessVerdict(allowed=False)
+        cluster.reviews.access = lambda _: AccessReviewVerdict(allowed=False)
         assert (await adapter.get(LOAD)).status == 403
-        cluster.reviews.access = lambda _: AccessVerdict(allowed=True)
+        cluster.reviews.access = lambda _: AccessReviewVerdict(allowed=True)
         assert (await adapter.get(LOAD)).status == 403
 
 

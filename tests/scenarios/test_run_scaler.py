@@ -13,7 +13,7 @@ import yaml
 from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.errors import InputError
-from adapter.sandbox.apiserver.reviews import AccessVerdict
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict
 from adapter.sandbox.apiserver.workloads import deployment
 from adapter.server.admin import LocalPages
 from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
@@ -253,7 +253,7 @@ async def test_probes_say_what_is_not_synced(tmp_path: Path, world: World) -> No
 async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path: Path, world: World) -> None:
     world.cluster.create(autoscaler())
     admit(world.cluster)
-    world.cluster.reviews.access = lambda spec: AccessVerdict(
+    world.cluster.reviews.access = lambda spec: AccessReviewVerdict(
         spec["user"] == "somebody" and spec["nonResourceAttributes"]["path"] == "/metrics"
     )
     port = free_port()
@@ -280,7 +280,7 @@ async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path:
         assert (await get("/debug/fastpath/autoscalers/default/web", TOKEN))[0] == 403
         assert (await get("/apis/custom.metrics.k8s.io/v1beta2", TOKEN))[0] == 403
         assert (await get("/livez"))[0] == 200
-        world.cluster.reviews.access = lambda _: AccessVerdict(allowed=True)
+        world.cluster.reviews.access = lambda _: AccessReviewVerdict(allowed=True)
         assert (await get("/debug/fastpath/autoscalers/default/web", TOKEN))[0] == 200
         assert (await get("/apis/custom.metrics.k8s.io/v1beta2", TOKEN))[0] == 404, (
             "no API group is served there"

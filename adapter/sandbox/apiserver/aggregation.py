@@ -1,10 +1,9 @@
-"""API groups that another server answers: APIService objects, and the way of a request to the server behind them.
+"""The aggregation layer: discovery of APIServices, and the proxy to the servers behind them.
 
-What lives here: from an APIService and its Service to an address, the headers of a front proxy, and what others serve in the discovery
-documents. What does not: whether that server is well (the condition Available is never written). Its law: a request arrives there as
-one of kube-apiserver does, with its certificate, the caller in X-Remote headers, and no credential of the caller's own.
+A proxied request carries what kube-apiserver sends: its client certificate and the caller in X-Remote
+headers, and none of the caller's own credentials. The condition Available is never written.
 
-Only Services of type ExternalName have an address here; on a real cluster too that is how an APIService reaches a port on loopback.
+Only Services of type ExternalName have an address. A real cluster reaches a port on loopback the same way.
 """
 
 import base64
@@ -22,7 +21,7 @@ from yarl import URL
 
 from adapter.sandbox.apiserver import status
 from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import Objects, store_key
+from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key
 from adapter.sandbox.apiserver.storage.store import JSON
 
 _TIMEOUT = aiohttp.ClientTimeout(total=60.0)
@@ -45,10 +44,10 @@ _RETURNED = (
 
 
 class Backend(NamedTuple):
-    """Where a group-version is served.
+    """The server of a group-version.
 
-    `url` is "" for a Service that is not there or has no address here. `name` is what the server's certificate must be for, "" when it
-    is not checked.
+    `url` is "" if the Service does not exist or has no address. `name` is the expected name in the server's
+    certificate, "" if it is not verified.
     """
 
     group: str
@@ -60,12 +59,13 @@ class Backend(NamedTuple):
 
 
 class Aggregation:
-    """Answers for groups that have an APIService with a Service.
+    """Serves the groups that have an APIService with a Service.
 
-    `certificate` is a PEM file of certificate and key, shown to the servers behind as kube-apiserver shows its own.
+    `certificate` is a PEM file of certificate and key, presented to the servers behind as kube-apiserver
+    does.
     """
 
-    def __init__(self, objects: Objects, kinds: Mapping[str, Kind], certificate: Path | None) -> None:
+    def __init__(self, objects: ObjectRegistry, kinds: Mapping[str, Kind], certificate: Path | None) -> None:
         """Read objects of the two `kinds`, ``apiservices`` and ``services``."""
         self._objects = objects
         self._kinds = kinds
@@ -73,12 +73,11 @@ class Aggregation:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connections to the servers behind."""
         if self._session is not None:
             await self._session.close()
 
     def backends(self) -> list[Backend]:
-        """Return the group-versions that others serve, the highest priority first."""
+        """Return the group-versions of APIServices, the highest priority first."""
         records = self._objects.store.records(store_key(self._kinds["apiservices"]), "")
         found = [
             self._backend(record.document)
@@ -88,7 +87,7 @@ class Aggregation:
         return sorted(found, key=lambda each: (each.priority, each.group, each.version))
 
     def backend(self, path: str) -> Backend | None:
-        """Return who serves a path, None where that is this cluster."""
+        """Return the server of a path, None if this cluster serves it itself."""
         parts = path.split("/")
         if len(parts) < 4 or parts[1] != "apis":
             return None
@@ -111,7 +110,7 @@ class Aggregation:
         )
 
     async def forward(self, request: web.BaseRequest, backend: Backend, user: str) -> web.Response:
-        """Return what the server behind answers to a request of `user`."""
+        """Proxy a request of `user`."""
         if not backend.url:
             instead = "give its Service the type ExternalName and externalName localhost"
             raise status.not_built(
@@ -132,7 +131,7 @@ class Aggregation:
         return web.Response(status=answer.status, body=body, headers=kept)
 
     async def discover(self) -> list[JSON]:
-        """Return the groups that others serve as an aggregated document lists them; who does not answer is stale."""
+        """Return the groups of APIServices as an aggregated document has them; unreachable ones are stale."""
         groups: dict[str, JSON] = {}
         documents: dict[str, JSON] = {}
         for each in self.backends():
@@ -196,7 +195,7 @@ def group_versions(backends: list[Backend]) -> dict[str, list[str]]:
 
 
 def _version_in(document: JSON, backend: Backend) -> JSON:
-    """Return what a server's document says of a group-version; one that it does not list has no resources."""
+    """Return a group-version of a server's document; an unlisted one has no resources."""
     if not document:
         return {"version": backend.version, "freshness": "Stale"}
     for item in document["items"]:

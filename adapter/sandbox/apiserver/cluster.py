@@ -1,8 +1,9 @@
-"""A small Kubernetes API server over real HTTP, for tests and for trying things out without a cluster.
+"""A small Kubernetes API server over real HTTP, for tests and for trials without a cluster.
 
-What lives here: the socket, the way of a request through faults, authentication and authority to the face that answers, and the
-Python side: objects by method call, faults by method call. What does not: controllers (workloads) and anything that reads a clock.
-Its law: a client cannot tell it from a real API server by what it does with the kinds served; what is not built says so.
+A request passes the programmed faults, authentication and authorization before it reaches the handlers.
+Python code creates objects and faults by method call. Clients see the behavior of a real API server for all
+kinds that are served. A request that the sandbox does not implement gets 501 and a sentence that says so.
+Nothing here reads a clock or runs a controller; `workloads` has the controllers.
 """
 
 import asyncio
@@ -23,9 +24,9 @@ from adapter.sandbox.apiserver.faults import Faults, Request
 from adapter.sandbox.apiserver.reviews import Reviews
 from adapter.sandbox.apiserver.storage import custom_resources
 from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.storage.objects import Objects, store_key, timestamp
+from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key, timestamp
 from adapter.sandbox.apiserver.storage.patches import merge
-from adapter.sandbox.apiserver.storage.scale import Writer
+from adapter.sandbox.apiserver.storage.scale import FieldManager
 from adapter.sandbox.apiserver.storage.store import JSON, Change, Record, Store, clone
 from adapter.sandbox.listener import Listener
 
@@ -55,14 +56,16 @@ def _frozen() -> float:
 
 
 class Cluster:
-    """A cluster that listens while the ``async with`` block is open.
+    """A cluster that listens inside the ``async with`` block.
 
-    `now` gives epoch seconds for timestamps; the default stands still at the start of 2026. `log_size` is how many changes of one
-    kind a watch may start behind. `bookmark_interval` is in seconds. With `aggregated_discovery` False only the legacy documents
-    are served. `initial_events` False refuses sendInitialEvents with 422, as servers without WatchList do. `gone_as_status` True
-    answers a watch from a forgotten version with HTTP 410; the default is what the watch cache does: 200 and an ERROR event.
-    `tokens` maps bearer tokens to user names, may be changed at any time, and None lets everybody in; `ca` is the PEM text that a
-    kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key, shown to servers behind APIServices.
+    `now` gives epoch seconds for timestamps; the default is fixed at the start of 2026. `log_size` is the
+    number of changes of one kind that a watch can start behind. `bookmark_interval` is in seconds. With
+    `aggregated_discovery` False, only the legacy documents are served. `initial_events` False refuses
+    sendInitialEvents with 422, as servers without WatchList do. `gone_as_status` True answers a watch from a
+    forgotten version with HTTP 410; the default is that of the watch cache: 200 and an ERROR event. `tokens`
+    maps bearer tokens to user names and can change at any time; None accepts every request. `ca` is the PEM
+    text that a kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key,
+    presented to the servers behind APIServices.
     """
 
     def __init__(
@@ -91,12 +94,12 @@ class Cluster:
         self.tokens = tokens
         self.aggregated_discovery = aggregated_discovery
         self.requests: deque[Request] = deque(maxlen=100_000)
-        self._objects = Objects(self.store, self.kinds, now)
+        self._objects = ObjectRegistry(self.store, self.kinds, now)
         self.store.subscribe(custom_resources.KEY, self._definition_changed)
         self._watches = handlers.WatchOptions(
             bookmark_interval=bookmark_interval, initial_events=initial_events, gone_as_status=gone_as_status
         )
-        self._face = handlers.Face(self._objects, self.reviews, self._watches, now)
+        self._handlers = handlers.ResourceHandlers(self._objects, self.reviews, self._watches, now)
         others = {name: self.kinds.find(name) for name in ("apiservices", "services")}
         self._aggregation = aggregation.Aggregation(self._objects, others, proxy_certificate)
         self._listener = Listener(self._handle, host, port, tls)
@@ -115,11 +118,10 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Return the address to give to clients; known once the cluster listens."""
+        """The base URL; known once the cluster listens."""
         return self._listener.url
 
     def kubeconfig(self, path: Path, token: str | None = None) -> Path:
-        """Write a kubeconfig for this cluster and return its path."""
         server: JSON = {"server": self.url}
         if self._tls and self._ca:
             server["certificate-authority-data"] = base64.b64encode(self._ca).decode()
@@ -140,20 +142,22 @@ class Cluster:
     # Objects, from Python.
 
     def create(self, document: JSON, *, manager: str = "sandbox") -> JSON:
-        """Create an object as it is given, status included; its namespace is made when missing, and is ``default`` when not named.
+        """Create an object, its status included; a missing namespace is created, ``default`` if it has none.
 
-        `manager` is the field manager that managedFields will name.
+        `manager` is the field manager for managedFields.
         """
         kind = self._kind_of(document)
         namespace = (document.get("metadata", {}).get("namespace") or "default") if kind.namespaced else ""
-        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=Writer(manager)))
+        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=FieldManager(manager)))
 
     def update(self, document: JSON, *, manager: str = "sandbox") -> JSON:
-        """Replace an object with its status; a resourceVersion in it must be current."""
+        """Replace an object and its status; a resourceVersion in it must be current."""
         kind = self._kind_of(document)
         metadata = document["metadata"]
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        record, _ = self._objects.replace(kind, namespace, metadata["name"], document, by=Writer(manager))
+        record, _ = self._objects.replace(
+            kind, namespace, metadata["name"], document, by=FieldManager(manager)
+        )
         if "status" in kind.subresources and "status" in document:
             current = {**document, "metadata": {**metadata, "resourceVersion": str(record.version)}}
             record, _ = self._objects.replace(kind, namespace, metadata["name"], current, "status")
@@ -162,43 +166,42 @@ class Cluster:
     def patch(
         self, kind: str, name: str, change: JSON, namespace: str = "default", *, manager: str = "sandbox"
     ) -> JSON:
-        """Merge `change` into an object, status included."""
+        """Apply a JSON merge patch to an object, its status included."""
         return self.update(merge(self.get(kind, name, namespace), change), manager=manager)
 
     def scale(self, kind: str, name: str, replicas: int, namespace: str = "default", *, manager: str) -> JSON:
-        """Write the replicas of an object through its Scale, as another client would; returns the object."""
+        """Write the replicas of an object through its Scale, as another client does; return the object."""
         row, namespace = self._scoped(kind, namespace)
         scale = {"spec": {"replicas": replicas}}
         rescale = self._objects.rescale
-        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=Writer(manager)))
+        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=FieldManager(manager)))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
-        """Delete an object with all that it owns."""
+        """Delete an object and all that it owns."""
         row, namespace = self._scoped(kind, namespace)
         self._objects.delete(row, self._objects.read(row, namespace, name))
 
     def get(self, kind: str, name: str, namespace: str = "default") -> JSON:
-        """Return a copy of an object; raises StatusFailure 404."""
+        """Return a copy of an object; raise StatusFailure 404 if it does not exist."""
         row, namespace = self._scoped(kind, namespace)
         return _copy(self._objects.read(row, namespace, name))
 
     def list(self, kind: str, namespace: str = "") -> list[JSON]:
-        """Return copies of all objects of a kind, of one namespace if given, in list order."""
+        """Return copies of the objects of a kind in list order, of one namespace if given."""
         row = self.kinds.find(kind)
         return [_copy(record) for record in self.store.records(store_key(row), namespace)]
 
     def add_kind(self, kind: Kind) -> Kind:
-        """Serve one more kind from now on, as a custom resource; discovery shows it at once."""
+        """Serve a kind as a custom resource; discovery shows it at once."""
         kind = kind._replace(custom=True)
         self.kinds.add(kind)
         return kind
 
     def remove_kind(self, kind: Kind) -> None:
-        """Stop serving a kind."""
         self.kinds.remove(kind)
 
     def _definition_changed(self, change: Change) -> None:
-        """Serve what a CustomResourceDefinition now says; with its definition a kind and all its objects go."""
+        """Serve the kinds of a changed CustomResourceDefinition; a deleted one takes its objects with it."""
         before = custom_resources.kinds_of(change.old.document) if change.old is not None else []
         after = custom_resources.kinds_of(change.new.document) if change.new is not None else []
         for kind in before:
@@ -229,11 +232,11 @@ class Cluster:
         self.faults.forbid(verb, resource, namespace)
 
     def allow(self, verb: str, resource: str, namespace: str | None = None) -> None:
-        """Take back one `forbid`."""
+        """Undo one `forbid`."""
         self.faults.allow(verb, resource, namespace)
 
     def delay(self, seconds: float, verb: str = "*", resource: str = "*") -> None:
-        """Let matching requests wait before they are answered; 0 takes it back."""
+        """Delay the answers to matching requests; 0 ends it."""
         self.faults.delay(seconds, verb, resource)
 
     def fail(self, code: int, verb: str, resource: str, times: int = 1) -> None:
@@ -241,11 +244,11 @@ class Cluster:
         self.faults.fail(code, verb, resource, times)
 
     def lose_answers(self, verb: str, resource: str, times: int = 1) -> None:
-        """Do what the next `times` matching requests ask for, and never answer them: see Faults.lose."""
+        """Carry out the next `times` matching requests and never answer them: see Faults.lose."""
         self.faults.lose(verb, resource, times)
 
     def cut_watches(self) -> int:
-        """Close every open watch abruptly, in the middle of the stream; returns how many there were."""
+        """Close every open watch in the middle of the stream; return their number."""
         transports = list(self._watches.transports)
         for transport in transports:
             transport.abort()
@@ -253,23 +256,23 @@ class Cluster:
 
     @property
     def open_watches(self) -> int:
-        """Return how many watches are open now."""
+        """Return the number of open watches."""
         return len(self._watches.transports)
 
     def freeze_watches(self) -> None:
-        """Let all watches fall silent, bookmarks included, with their connections open."""
+        """Silence all watches, bookmarks included; their connections stay open."""
         self._watches.gate.close()
 
     def thaw_watches(self) -> None:
-        """Let watches speak again; what happened meanwhile is sent."""
+        """Resume all watches and send the changes they missed."""
         self._watches.gate.open()
 
     def compact(self) -> None:
-        """Forget the log of changes: watches and continued lists from older versions are answered with 410."""
+        """Drop the log of changes: watches and continued lists from older versions get 410."""
         self.store.compact()
 
     async def down(self, *, refuse: bool = True) -> None:
-        """Go away: connections are refused and open ones cut; with `refuse` False every request is answered with 503 instead."""
+        """Refuse connections and cut open ones; with `refuse` False, answer everything with 503."""
         if not refuse:
             self.faults.unavailable = True
             self.cut_watches()
@@ -277,7 +280,7 @@ class Cluster:
         await self._listener.down()
 
     async def up(self) -> None:
-        """Listen, at the same address as before."""
+        """Listen again at the same address."""
         self.faults.unavailable = False
         await self._listener.up()
 
@@ -310,7 +313,7 @@ class Cluster:
         code = self.faults.next_code(target.verb, target.spellings, target.namespace)
         if code:
             raise status.failure(code)
-        answer = await self._face.answer(request, target)
+        answer = await self._handlers.answer(request, target)
         if code == 0 and request.transport is not None:
             request.transport.abort()
         return answer
@@ -322,7 +325,7 @@ class Cluster:
         return self.tokens.get(token.strip()) if scheme.lower() == "bearer" else None
 
     async def _answer_other(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a path that names no resource: health, version, discovery."""
+        """Answer a path without a resource: health, version, discovery."""
         path = request.path.rstrip("/") or "/"
         if path in {"/livez", "/readyz", "/healthz"}:
             return web.Response(text="ok")

@@ -1,7 +1,6 @@
 """The columns that ``kubectl get`` prints, by kind.
 
-What lives here: a table of kind to columns and the cells of one object. Its law: every kind has at least Name and Age; a cell that
-has nothing to show shows what kubectl shows, ``<none>`` or ``0``.
+Every kind has at least Name and Age. A cell without a value shows what kubectl shows, ``<none>`` or ``0``.
 """
 
 import datetime as dt
@@ -93,7 +92,6 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
 
 
 def definitions(kind: Kind) -> list[JSON]:
-    """Return the column definitions of a kind."""
     middle = _COLUMNS.get((kind.group, kind.plural), ())
     columns = [
         ("Name", "string", "name"),
@@ -107,7 +105,7 @@ def definitions(kind: Kind) -> list[JSON]:
 
 
 def cells(kind: Kind, document: JSON, now: float) -> list[Any]:
-    """Return the cells of one object; `now` is epoch seconds, for the age."""
+    """Return the cells of an object; `now` is epoch seconds, for the age."""
     middle = _COLUMNS.get((kind.group, kind.plural), ())
     return [document["metadata"]["name"], *(cell(document) for _, _, cell in middle), _age(document, now)]
 

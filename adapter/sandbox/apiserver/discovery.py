@@ -1,7 +1,7 @@
-"""The discovery documents of the sandbox cluster, legacy and aggregated, from the table of kinds.
+"""The discovery documents of the sandbox cluster, legacy and aggregated.
 
-What lives here: /api, /apis, /api/v1, /apis/GROUP, /apis/GROUP/VERSION, and the APIGroupDiscoveryList of the same. Its law: both
-forms say the same, and both are computed from the table at every request, so that a kind added at run time shows at once.
+Both forms are computed from the table of kinds at every request, so they agree, and a kind that is added at
+run time appears at once.
 """
 
 from typing import Any
@@ -19,13 +19,13 @@ def core_versions(address: str) -> JSON:
 
 
 def group_list(kinds: KindTable, others: dict[str, list[str]]) -> JSON:
-    """Return the document of /apis; `others` are groups with their versions that other servers answer."""
+    """Return the document of /apis; `others` are the groups and versions of APIServices."""
     groups = [_group(name, versions) for name, versions in (kinds.groups() | others).items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(kinds: KindTable, name: str, others: dict[str, list[str]]) -> JSON | None:
-    """Return the document of /apis/GROUP, or None when the group is not served; `others` as in `group_list`."""
+    """Return the document of /apis/GROUP, or None for an unknown group; `others` as in `group_list`."""
     versions = (kinds.groups() | others).get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
 
@@ -36,7 +36,7 @@ def _group(name: str, versions: list[str]) -> JSON:
 
 
 def resource_list(kinds: KindTable, group_name: str, version: str) -> JSON | None:
-    """Return the document of one group version, or None when it is not served."""
+    """Return the document of a group version, or None for an unknown one."""
     found = kinds.of(group_name, version)
     if not found:
         return None
@@ -76,7 +76,7 @@ def _subresources(kind: Kind) -> list[JSON]:
 
 
 def aggregated(kinds: KindTable, version: str, *, core: bool, stale: frozenset[tuple[str, str]]) -> JSON:
-    """Return the APIGroupDiscoveryList of /api (`core`) or /apis; `stale` group versions are listed without resources."""
+    """Return the APIGroupDiscoveryList of /api (`core`) or /apis; `stale` versions have no resources."""
     groups = {"": ["v1"]} if core else kinds.groups()
     items = []
     for name, versions in groups.items():

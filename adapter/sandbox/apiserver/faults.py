@@ -1,14 +1,14 @@
-"""What a test can make go wrong, and the record of what clients asked.
+"""The failures that a test can program, and the record of the requests that clients sent.
 
-What lives here: rules that forbid, delays, and the flags that the HTTP face obeys. What does not: sockets and streams, which
-belong to the cluster. Its law: with no fault set the cluster behaves as if this file did not exist.
+This module holds forbidding rules, delays and failures to come. The HTTP handlers ask it; without faults it
+has no effect.
 """
 
 from typing import NamedTuple
 
 
 class Request(NamedTuple):
-    """One request as it came in. `verb` is the API's (list, watch, deletecollection); "" where the path names no resource."""
+    """One request as it arrived. `verb` is "" for a path without a resource."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class _Rule(NamedTuple):
 
 
 class _Passing:
-    """A fault for the next `left` requests that `rule` covers; `code` 0 loses the answer instead of refusing."""
+    """A fault for the next `left` requests that match `rule`; `code` 0 drops the answer."""
 
     def __init__(self, rule: _Rule, code: int, left: int) -> None:
         self.rule = rule
@@ -45,8 +45,6 @@ class _Passing:
 
 
 class Faults:
-    """The faults now in force."""
-
     def __init__(self) -> None:
         self._forbidden: list[_Rule] = []
         self._delays: list[tuple[_Rule, float]] = []
@@ -55,33 +53,35 @@ class Faults:
         self.unavailable = False
 
     def forbid(self, verb: str, resource: str, namespace: str | None = None) -> None:
-        """Answer 403 from now on. `resource` is plural, ``plural.group`` or ``plural/subresource``; "*" stands for all.
+        """Answer 403 from now on.
+
+        `resource` is plural, ``plural.group`` or ``plural/subresource``; "*" is all.
 
         `namespace` None covers every request; "" only those across all namespaces.
         """
         self._forbidden.append(_Rule(verb, resource, namespace))
 
     def allow(self, verb: str, resource: str, namespace: str | None = None) -> None:
-        """Take back one `forbid` with the same arguments; raises ValueError when there is none."""
+        """Undo one `forbid` with the same arguments; ValueError if there is no such rule."""
         self._forbidden.remove(_Rule(verb, resource, namespace))
 
     def delay(self, seconds: float, verb: str = "*", resource: str = "*") -> None:
-        """Let matching requests wait before they are answered; 0 takes the delay back."""
+        """Delay the answers to matching requests; 0 ends the delay."""
         rule = _Rule(verb, resource, None)
         self._delays = [(other, wait) for other, wait in self._delays if other != rule]
         if seconds:
             self._delays.append((rule, seconds))
 
     def fail(self, code: int, verb: str, resource: str, times: int = 1) -> None:
-        """Refuse the next `times` matching requests with HTTP status `code`: nothing is done."""
+        """Refuse the next `times` matching requests with HTTP status `code`, without effect."""
         self._passing.append(_Passing(_Rule(verb, resource, None), code, times))
 
     def lose(self, verb: str, resource: str, times: int = 1) -> None:
-        """Do what the next `times` matching requests ask for and cut their connections in place of an answer."""
+        """Carry out the next `times` matching requests and cut their connections before the answer."""
         self._passing.append(_Passing(_Rule(verb, resource, None), 0, times))
 
     def next_code(self, verb: str, resources: tuple[str, ...], namespace: str) -> int | None:
-        """Return what befalls this request: a status, 0 for a lost answer, None for nothing; counts it."""
+        """Return the programmed failure of this request: a status, 0 for a lost answer, or None; count it."""
         for fault in self._passing:
             if fault.rule.covers(verb, resources, namespace):
                 fault.left -= 1
@@ -91,9 +91,9 @@ class Faults:
         return None
 
     def is_forbidden(self, verb: str, resources: tuple[str, ...], namespace: str) -> bool:
-        """Say whether a rule forbids the request; `resources` are the spellings of its resource."""
+        """Return whether a rule forbids the request; `resources` are the spellings of its resource."""
         return any(rule.covers(verb, resources, namespace) for rule in self._forbidden)
 
     def wait_of(self, verb: str, resources: tuple[str, ...], namespace: str) -> float:
-        """Return how many seconds the request has to wait."""
+        """Return the delay of a request in seconds."""
         return sum(wait for rule, wait in self._delays if rule.covers(verb, resources, namespace))

@@ -1,7 +1,7 @@
 """The verbs of the sandbox cluster over HTTP: from a decoded request to a response.
 
-What lives here: query parameters, bodies, media types, list options, continue tokens, the start and end of watches. What does not:
-what a write means (objects), what bytes look like (views), sockets and faults (cluster). Its law: every refusal is a Status.
+This module reads query parameters, bodies, list options and continue tokens, and starts watches. `objects`
+carries out the writes and `views` encodes the responses. Every refusal is a Status object.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from adapter.sandbox.apiserver.routing import Target
 from adapter.sandbox.apiserver.storage import patches
 from adapter.sandbox.apiserver.storage import scale as scaling
 from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import Objects, store_key
-from adapter.sandbox.apiserver.storage.scale import Writer
+from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key
+from adapter.sandbox.apiserver.storage.scale import FieldManager
 from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record
 
 JSON_TYPES = ("application/json", "application/yaml")
@@ -35,26 +35,25 @@ _HEADERS = {"Cache-Control": "no-cache, private"}
 
 
 def json_response(body: bytes, code: int = 200, content_type: str = "application/json") -> web.Response:
-    """Return a response with the headers of the API server."""
     return web.Response(body=body, status=code, headers=_HEADERS | {"Content-Type": content_type})
 
 
 class WatchOptions:
-    """How watches of a cluster behave: see the arguments of Cluster."""
+    """The behavior of watches: see the arguments of Cluster."""
 
     def __init__(self, *, bookmark_interval: float, initial_events: bool, gone_as_status: bool) -> None:
         self.bookmark_interval = bookmark_interval
         self.initial_events = initial_events
         self.gone_as_status = gone_as_status
-        self.gate = watching.Gate()
+        self.gate = watching.StreamGate()
         self.transports: set[asyncio.Transport] = set()
 
 
-class Face:
-    """Answers requests about resources; one method for each verb."""
+class ResourceHandlers:
+    """Answers requests for resources, one method for each verb."""
 
     def __init__(
-        self, objects: Objects, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]
+        self, objects: ObjectRegistry, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]
     ) -> None:
         self._objects = objects
         self._reviews = reviews
@@ -62,7 +61,7 @@ class Face:
         self._now = now
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Answer one request about a resource; raises StatusFailure."""
+        """Answer a request for a resource; raises StatusFailure."""
         routing.check_method(target)
         kind = target.kind
         if not kind.stored and kind.verbs == ("create",):
@@ -89,7 +88,7 @@ class Face:
         return json_response(shown, 201 if created else 200)
 
     async def _act(self, request: web.BaseRequest, target: Target) -> tuple[Record | web.Response, bool]:
-        """Do what the verb says; the flag says whether an object was created."""
+        """Carry out the verb; the flag says whether an object was created."""
         kind, namespace, name = target.kind, target.namespace, target.name
         dry_run = request.query.get("dryRun") == "All"
         by = _writer(request)
@@ -114,7 +113,7 @@ class Face:
         return await self._delete(request, target, dry_run=dry_run), False
 
     async def _patch(
-        self, request: web.BaseRequest, target: Target, *, dry_run: bool, by: Writer
+        self, request: web.BaseRequest, target: Target, *, dry_run: bool, by: FieldManager
     ) -> tuple[Record, bool]:
         kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
         media = _media_type(request)
@@ -157,7 +156,7 @@ class Face:
             if kind.group:
                 details["group"] = kind.group
             if last.document["metadata"].get("finalizers") or kind.plural == "pods":
-                return json_response(views.one(views.Form.PLAIN, kind, last, self._now()))
+                return json_response(views.one(views.ObjectView.PLAIN, kind, last, self._now()))
             success = {
                 "kind": "Status",
                 "apiVersion": "v1",
@@ -176,9 +175,9 @@ class Face:
             if not dry_run:
                 self._objects.delete(kind, record, options)
         metadata = {"resourceVersion": str(self._objects.store.version)}
-        return json_response(views.many(views.Form.PLAIN, kind, chosen, metadata, self._now()))
+        return json_response(views.many(views.ObjectView.PLAIN, kind, chosen, metadata, self._now()))
 
-    def _list(self, query: Mapping[str, str], target: Target, form: views.Form) -> web.Response:
+    def _list(self, query: Mapping[str, str], target: Target, form: views.ObjectView) -> web.Response:
         kind = target.kind
         if "sendInitialEvents" in query:
             raise _forbidden_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
@@ -202,7 +201,7 @@ class Face:
     def _present(
         self, key: KindKey, namespace: str, query: Mapping[str, str], limit: int
     ) -> tuple[int, Iterator[Record]]:
-        """Return the version a list shows and its records: the present, or the past that a token or Exact names."""
+        """Return the version and records of a list: the present, or the past that a token or Exact names."""
         store = self._objects.store
         if query.get("continue"):
             version, after = _read_token(query["continue"])
@@ -225,9 +224,10 @@ class Face:
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query, kind = request.query, target.kind
         form = views.negotiate(request.headers.get("Accept", ""))
-        if form is views.Form.PARTIAL_LIST:
+        if form is views.ObjectView.PARTIAL_LIST:
             raise status.not_acceptable(
-                f"you requested PartialObjectMetadataList, but the requested object is not a list (*{kind.kind})"
+                "you requested PartialObjectMetadataList, "
+                f"but the requested object is not a list (*{kind.kind})"
             )
         initial_events = routing.is_true(query.get("sendInitialEvents"))
         if "sendInitialEvents" in query:
@@ -285,9 +285,9 @@ def _predicate(kind: Kind, query: Mapping[str, str]) -> selectors.Predicate:
     return selectors.both(labels, selectors.field_selector(kind, query.get("fieldSelector", "")))
 
 
-def _writer(request: web.BaseRequest) -> Writer:
-    """Return the field manager of a write: the one it names, else its user agent up to the slash."""
-    return Writer(
+def _writer(request: web.BaseRequest) -> FieldManager:
+    """Return the field manager of a write: fieldManager, else the user agent up to the slash."""
+    return FieldManager(
         request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0]
     )
 
@@ -322,7 +322,7 @@ def _media_type(request: web.BaseRequest) -> str:
 
 
 def _change_of(media: str, body: bytes, kind: Kind) -> Callable[[JSON], Any]:
-    """Return the function that a patch body stands for."""
+    """Return the function that applies a patch body."""
     if media == "application/json-patch+json":
         operations = _read_json(body)
         if not isinstance(operations, list) or not all(
@@ -359,7 +359,7 @@ def _read_yaml(body: bytes) -> Any:
 
 
 async def read_body(request: web.BaseRequest) -> Any:
-    """Return the decoded body of a write; raises 415 where it is neither JSON nor YAML."""
+    """Return the decoded body of a write; raise 415 if it is neither JSON nor YAML."""
     media = request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
     if media == "application/vnd.kubernetes.protobuf":
         raise status.no_protobuf()

@@ -1,7 +1,6 @@
-"""Token and access reviews with verdicts that a test programs.
+"""Token and access reviews with programmable verdicts.
 
-What lives here: the defaults, and how a verdict becomes the status of a review. Its law: every review is recorded as it came in,
-before the verdict is asked.
+Each review is recorded as it arrived, before the verdict is computed.
 """
 
 import copy
@@ -15,7 +14,7 @@ JSON = dict[str, Any]
 
 
 class TokenVerdict(NamedTuple):
-    """Who a token belongs to; `authenticated` False means nobody, with an `error` for the log."""
+    """The user of a token; `authenticated` False rejects the token, with an `error` for the log."""
 
     authenticated: bool
     user: str = ""
@@ -25,8 +24,8 @@ class TokenVerdict(NamedTuple):
     extra: dict[str, list[str]] | None = None
 
 
-class AccessVerdict(NamedTuple):
-    """Whether an access is allowed, and why. `denied` True says that no other authorizer may allow it."""
+class AccessReviewVerdict(NamedTuple):
+    """Whether an access is allowed, and why. `denied` True stops other authorizers from allowing it."""
 
     allowed: bool
     reason: str = ""
@@ -40,24 +39,25 @@ def _nobody(spec: JSON) -> TokenVerdict:
     )
 
 
-def _everything(_spec: JSON) -> AccessVerdict:
-    return AccessVerdict(allowed=True, reason="the sandbox allows all")
+def _everything(_spec: JSON) -> AccessReviewVerdict:
+    return AccessReviewVerdict(allowed=True, reason="the sandbox allows all")
 
 
 class Reviews:
-    """The verdicts in force and the reviews received.
+    """The programmed verdicts and the received reviews.
 
-    `token` gets the spec of a TokenReview, `access` the spec of a SubjectAccessReview or SelfSubjectAccessReview. By default no
-    token is known and every access is allowed. `received` holds the documents in order of arrival.
+    `token` gets the spec of a TokenReview, `access` that of a SubjectAccessReview or SelfSubjectAccessReview.
+    By default no token is known and every access is allowed. `received` holds the documents in order of
+    arrival.
     """
 
     def __init__(self) -> None:
         self.token: Callable[[JSON], TokenVerdict] = _nobody
-        self.access: Callable[[JSON], AccessVerdict] = _everything
+        self.access: Callable[[JSON], AccessReviewVerdict] = _everything
         self.received: list[JSON] = []
 
     def answer(self, kind: Kind, given: Any) -> JSON:
-        """Return the review with its status filled in."""
+        """Return the review with its status."""
         if not isinstance(given, dict) or not isinstance(given.get("spec"), dict):
             raise status.bad_request(
                 f"the object provided is unrecognized (must be of type {kind.kind}): it has no spec"

@@ -1,7 +1,7 @@
-"""Which resource a request names: the paths of the Kubernetes API, taken apart.
+"""Request paths: from path and method to kind, namespace, name, subresource and verb.
 
-What lives here: path and method to kind, namespace, name, subresource and verb. Its law: no object is looked up here; a path that
-names nothing gives None and the face answers 404 as the real one does, in plain text.
+Routing looks up no object. A path that names no resource gives None, and the cluster answers 404 in plain
+text, as a real API server does.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,10 @@ _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
 
 class Target(NamedTuple):
-    """What a request is about. `namespace` is "" across all namespaces and for cluster-scoped kinds; `name` "" is the collection."""
+    """The resource of a request.
+
+    `namespace` is "" for all namespaces and for cluster-scoped kinds; `name` is "" for the collection.
+    """
 
     kind: Kind
     namespace: str
@@ -25,18 +28,17 @@ class Target(NamedTuple):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Return the ways a fault may spell the resource."""
+        """Return the ways in which a fault can spell the resource."""
         tail = f"/{self.subresource}" if self.subresource else ""
         return (self.kind.plural + tail, self.kind.qualified + tail)
 
 
 def is_true(text: str | None) -> bool:
-    """Read a boolean query parameter."""
     return text in _TRUE
 
 
 def target_of(kinds: KindTable, method: str, path: str, query: Mapping[str, str]) -> Target | None:
-    """Return what `path` names, or None when it names no resource that is served."""
+    """Return the target of `path`, or None if it names no served resource."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -74,7 +76,7 @@ def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
 
 
 def check_method(target: Target) -> None:
-    """Raise 405 where the path exists and the verb does not."""
+    """Raise 405 for a method that the path does not have."""
     kind, verb = target.kind, target.verb
     allowed = verb in kind.verbs
     if target.subresource:

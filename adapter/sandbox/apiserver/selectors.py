@@ -1,7 +1,7 @@
-"""Label and field selectors of the sandbox cluster: text to a predicate over records.
+"""Label and field selectors, parsed into predicates over records.
 
-What lives here: the grammar of k8s.io/apimachinery labels and fields, written for the sandbox alone. Its law: a predicate sees one
-object and nothing else; what does not parse is a 400 in upstream's words.
+The grammar is that of k8s.io/apimachinery. It is written for the sandbox alone, so that the adapter's own
+parser is tested against another one. A selector that does not parse is a 400 in upstream's words.
 """
 
 import re
@@ -22,11 +22,10 @@ _NAME = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-
 
 
 def everything(_record: Record) -> bool:
-    """Select all."""
     return True
 
 
-class _Parser:
+class _LabelSelectorParser:
     """One pass over the tokens of a label selector; the end is the empty token."""
 
     def __init__(self, text: str) -> None:
@@ -111,7 +110,8 @@ def _compare(key: str, operator: str, value: str) -> LabelTest:
         limit = int(value)
     except ValueError:
         raise _unparsable(
-            f"values[0][{key}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
+            f'values[0][{key}]: Invalid value: "{value}": '
+            "for 'Gt', 'Lt' operators, the value must be an integer"
         ) from None
 
     def test(labels: dict[str, str]) -> bool:
@@ -126,7 +126,7 @@ def _compare(key: str, operator: str, value: str) -> LabelTest:
 
 def label_selector(text: str) -> Predicate:
     """Return the predicate of a label selector; "" selects all."""
-    tests = _Parser(text).requirements()
+    tests = _LabelSelectorParser(text).requirements()
     if not tests:
         return everything
     if len(tests) == 1:
@@ -136,7 +136,7 @@ def label_selector(text: str) -> Predicate:
 
 
 def field_selector(kind: Kind, text: str) -> Predicate:
-    """Return the predicate of a field selector of `kind`; terms are ``path=value``, ``path==value`` or ``path!=value``."""
+    """Return the predicate of a field selector; operators are ``=``, ``==`` and ``!=``."""
     tests: list[Predicate] = []
     for term in filter(None, text.split(",")):
         match = re.fullmatch(r"(.*?)(!=|==|=)(.*)", term)
@@ -172,7 +172,6 @@ def _text(value: Any) -> str:
 
 
 def both(one: Predicate, other: Predicate) -> Predicate:
-    """Return the predicate that holds where both hold."""
     if one is everything:
         return other
     if other is everything:

@@ -1,8 +1,8 @@
-"""The refusals of the sandbox cluster as Status objects, in the API machinery's words.
+"""Refusals as Status objects, in the words of the API machinery.
 
-What lives here: one exception that carries a Status, and a function for each refusal. Its law: code, reason, message and details
-are those of a real API server, so that a client that reads them is tested against what it will meet. Where the sandbox is smaller
-than the real one the message begins with "sandbox:" and says what to do instead.
+Code, reason, message and details are those of a real API server, so that clients are tested against what they
+meet in production. Where the sandbox lacks a feature, the message begins with "sandbox:" and says what to do
+instead.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from adapter.sandbox.apiserver.storage.kinds import Kind
 
 
 class StatusFailure(Exception):  # noqa: N818 - the API calls it a Status whose status is Failure
-    """A request was refused; `document` is the Status object to send."""
+    """A refused request; `document` is the Status object to send."""
 
     def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
         self.code = code
@@ -34,7 +34,6 @@ class StatusFailure(Exception):  # noqa: N818 - the API calls it a Status whose 
         super().__init__(message)
 
     def encode(self) -> bytes:
-        """Return the Status as JSON."""
         return msgspec.json.encode(self.document)
 
 
@@ -49,12 +48,11 @@ def _details(kind: Kind, name: str, **more: Any) -> dict[str, Any]:
 
 
 def bad_request(message: str) -> StatusFailure:
-    """400: the request itself is wrong."""
     return StatusFailure(400, "BadRequest", message)
 
 
 def unauthorized() -> StatusFailure:
-    """401: no token, or one that is not known."""
+    """401: no token, or an unknown one."""
     return StatusFailure(401, "Unauthorized", "Unauthorized")
 
 
@@ -72,7 +70,7 @@ def forbidden(
 
 
 def not_found(kind: Kind, name: str) -> StatusFailure:
-    """404: the kind is served, the object does not exist."""
+    """404: the kind is served, but the object does not exist."""
     return StatusFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', _details(kind, name))
 
 
@@ -83,20 +81,20 @@ def method_not_allowed() -> StatusFailure:
 
 
 def not_acceptable(message: str = "") -> StatusFailure:
-    """406: nothing that the Accept header names can be sent."""
+    """406: no media type of the Accept header is available."""
     accepted = "only the following media types are accepted: application/json"
     return StatusFailure(406, "NotAcceptable", message or accepted)
 
 
 def already_exists(kind: Kind, name: str) -> StatusFailure:
-    """409: POST of a name that is taken."""
+    """409: POST of an existing name."""
     return StatusFailure(
         409, "AlreadyExists", f'{kind.qualified} "{name}" already exists', _details(kind, name)
     )
 
 
 def conflict(kind: Kind, name: str, cause: str = "") -> StatusFailure:
-    """409: the write was made against another version than the current one."""
+    """409: the write names a version that is not current."""
     cause = (
         cause or "the object has been modified; please apply your changes to the latest version and try again"
     )
@@ -105,32 +103,34 @@ def conflict(kind: Kind, name: str, cause: str = "") -> StatusFailure:
 
 
 def expired(message: str) -> StatusFailure:
-    """410: the version asked for is older than what is kept."""
+    """410: the version is older than the log."""
     return StatusFailure(410, "Expired", message)
 
 
 def too_old(asked: int, kept: int) -> StatusFailure:
-    """410 of a watch that starts before the kept log."""
+    """410 of a watch that starts before the log."""
     return expired(f"too old resource version: {asked} ({kept})")
 
 
 def continue_expired() -> StatusFailure:
-    """410 of a continue token whose version is no longer kept."""
+    """410 of a continue token with a forgotten version."""
     return expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter."
+        "The provided continue parameter is too old to display a consistent list result. "
+        "You can start a new list without the continue parameter."
     )
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusFailure:
-    """415: the body's media type is not one that can be read."""
-    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    """415: the media type of the body is unknown."""
+    types = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {types}"
     return StatusFailure(415, "UnsupportedMediaType", message, {})
 
 
 def invalid(
     kind_name: str, group: str, name: str, *, field: str, message: str, reason: str = "FieldValueInvalid"
 ) -> StatusFailure:
-    """422: one field is wrong; `reason` is the machine's word (FieldValueInvalid), `message` the sentence after the field."""
+    """422 of one field; `reason` is for programs (FieldValueInvalid), `message` follows the field."""
     qualified = f"{kind_name}.{group}" if group else kind_name
     details: dict[str, Any] = {"name": name} if name else {}
     if group:
@@ -141,8 +141,11 @@ def invalid(
 
 
 def no_protobuf() -> StatusFailure:
-    """415 where a real API server would read protobuf."""
-    message = "sandbox: protobuf is not read: send application/json; with kubectl use create -f or apply -f instead of a generator"
+    """415 where a real API server reads protobuf."""
+    message = (
+        "sandbox: protobuf is not read: send application/json; "
+        "with kubectl use create -f or apply -f instead of a generator"
+    )
     return StatusFailure(415, "UnsupportedMediaType", message)
 
 
@@ -166,13 +169,13 @@ _FAILURES = {
 
 
 def failure(code: int) -> StatusFailure:
-    """Return a refusal that a test asked for by its code."""
+    """Return a programmed refusal by its code."""
     reason, message = _FAILURES[code]
     return StatusFailure(code, reason, message, {})
 
 
 def too_large_version(asked: int, current: int) -> StatusFailure:
-    """504: a list at a version that has not happened yet."""
+    """504: a list at a future version."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
@@ -183,5 +186,5 @@ def too_large_version(asked: int, current: int) -> StatusFailure:
 
 
 def not_built(what: str, instead: str) -> StatusFailure:
-    """501: a real API server can do this and the sandbox cannot; `instead` tells how to go on."""
+    """501: a feature of the real API server that the sandbox lacks; `instead` says what to do."""
     return StatusFailure(501, "NotImplemented", f"sandbox: {what} is not implemented: {instead}")

@@ -1,7 +1,7 @@
-"""How objects look on the wire: content negotiation, lists, PartialObjectMetadata and Table.
+"""Content negotiation, and the encoding of objects, lists, PartialObjectMetadata and Tables.
 
-What lives here: the choice that an Accept header makes and the bytes that follow from it. Its law: objects are encoded once, in the
-store; a view only puts those bytes together.
+The store encodes an object once; a view only joins those bytes. Watch events of many clients thus share the
+work.
 """
 
 import enum
@@ -15,8 +15,8 @@ from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.sandbox.apiserver.storage.store import Record
 
 
-class Form(enum.Enum):
-    """What a client asked an object or a list to be sent as."""
+class ObjectView(enum.Enum):
+    """The representation that a client asks for."""
 
     PLAIN = "plain"
     PARTIAL = "PartialObjectMetadata"
@@ -32,7 +32,7 @@ class MediaRange(NamedTuple):
 
 
 def parse_accept(accept: str) -> list[MediaRange]:
-    """Return the entries of an Accept header, highest quality first, otherwise in the order written."""
+    """Return the entries of an Accept header by quality, otherwise in order."""
     ranges = []
     for entry in filter(None, (part.strip() for part in (accept or "*/*").split(","))):
         kind, *rest = (piece.strip() for piece in entry.split(";"))
@@ -48,30 +48,36 @@ def _negative_quality(media: MediaRange) -> float:
         return 0.0
 
 
-def negotiate(accept: str) -> Form:
-    """Return the form of the first acceptable entry; raises 406 when there is none. Only JSON is spoken here."""
+def negotiate(accept: str) -> ObjectView:
+    """Return the view of the first acceptable entry; raise 406 without one. Only JSON is supported."""
     for media in parse_accept(accept):
         if media.type not in {"application/json", "*/*", "application/*"}:
             continue
         wanted = media.parameters.get("as")
         if wanted is None:
-            return Form.PLAIN
+            return ObjectView.PLAIN
         if media.parameters.get("g") == "meta.k8s.io" and media.parameters.get("v") in {"v1", "v1beta1"}:
-            for form in (Form.PARTIAL, Form.PARTIAL_LIST, Form.TABLE):
+            for form in (ObjectView.PARTIAL, ObjectView.PARTIAL_LIST, ObjectView.TABLE):
                 if form.value == wanted:
                     return form
     raise status.not_acceptable()
 
 
 def one(
-    form: Form, kind: Kind, record: Record, now: float, *, include: str = "Metadata", headed: bool = True
+    form: ObjectView,
+    kind: Kind,
+    record: Record,
+    now: float,
+    *,
+    include: str = "Metadata",
+    headed: bool = True,
 ) -> bytes:
-    """Return one object. `include` is the Table option includeObject; a Table is `headed` when it carries its columns."""
-    if form is Form.PLAIN:
+    """Return one object. `include` is the Table option includeObject; a `headed` Table has its columns."""
+    if form is ObjectView.PLAIN:
         return _typed(kind.kind, kind.api_version, record.body)
-    if form is Form.PARTIAL:
+    if form is ObjectView.PARTIAL:
         return _typed("PartialObjectMetadata", "meta.k8s.io/v1", b'"metadata":' + record.metadata)
-    if form is Form.TABLE:
+    if form is ObjectView.TABLE:
         return _table(
             kind, [record], {"resourceVersion": str(record.version)}, now, include=include, headed=headed
         )
@@ -81,7 +87,7 @@ def one(
 
 
 def many(
-    form: Form,
+    form: ObjectView,
     kind: Kind,
     records: Sequence[Record],
     metadata: dict[str, Any],
@@ -89,15 +95,15 @@ def many(
     *,
     include: str = "Metadata",
 ) -> bytes:
-    """Return a list. Items of built-in kinds carry no kind and apiVersion, those of custom kinds do, as in the real lists."""
-    if form is Form.TABLE:
+    """Return a list. As in real lists, items carry kind and apiVersion only if the kind is custom."""
+    if form is ObjectView.TABLE:
         return _table(kind, records, metadata, now, include=include, headed=True)
-    if form is Form.PARTIAL:
+    if form is ObjectView.PARTIAL:
         raise status.not_acceptable(
             f"you requested PartialObjectMetadata, but the requested object is a list (*{kind.kind}List)"
         )
     items: Iterable[bytes]
-    if form is Form.PARTIAL_LIST:
+    if form is ObjectView.PARTIAL_LIST:
         name, api_version = "PartialObjectMetadataList", "meta.k8s.io/v1"
         start = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
         items = (start + record.metadata + b"}" for record in records)
@@ -111,16 +117,16 @@ def many(
     return _typed(name, api_version, body)
 
 
-def bookmark(form: Form, kind: Kind, version: int, *, initial_end: bool = False) -> bytes:
-    """Return the object of a BOOKMARK event: nothing but a version, with the null timestamp that the real one has."""
+def bookmark(form: ObjectView, kind: Kind, version: int, *, initial_end: bool = False) -> bytes:
+    """Return the object of a BOOKMARK event: only a version, and a null timestamp as upstream sends it."""
     metadata: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    if form is Form.PARTIAL:
+    if form is ObjectView.PARTIAL:
         return _typed(
             "PartialObjectMetadata", "meta.k8s.io/v1", b'"metadata":' + msgspec.json.encode(metadata)
         )
-    if form is Form.TABLE:
+    if form is ObjectView.TABLE:
         metadata.pop("creationTimestamp")
         return _typed(
             "Table",
@@ -143,7 +149,7 @@ def _table(
         if include == "None":
             rows.append(cells + b',"object":null}')
         else:
-            form = Form.PLAIN if include == "Object" else Form.PARTIAL
+            form = ObjectView.PLAIN if include == "Object" else ObjectView.PARTIAL
             rows.append(cells + b',"object":' + one(form, kind, record, now) + b"}")
     definitions = msgspec.json.encode(columns.definitions(kind) if headed else None)
     body = b'"metadata":' + msgspec.json.encode(metadata) + b',"columnDefinitions":' + definitions

@@ -1,7 +1,7 @@
-"""Watch streams: the log of a kind, seen through a selector, as lines of JSON.
+"""Watch streams: the log of a kind, filtered by a selector, as lines of JSON.
 
-What lives here: which change is which event for one watcher, and the stream that sends them. Its law: a watcher sees each change
-once, in order; an object that leaves the selector is DELETED with its last matching state under the new version.
+A watcher receives each change once and in order. An object that no longer matches the selector is sent as
+DELETED, with its last matching state under the new version.
 """
 
 import asyncio
@@ -18,19 +18,17 @@ from adapter.sandbox.apiserver.storage.objects import store_key
 from adapter.sandbox.apiserver.storage.store import Change, Record, Store
 
 
-class Gate:
-    """Whether watch streams may send. Closed, they stay open and silent; what happens meanwhile is sent when it opens."""
+class StreamGate:
+    """Pauses watch streams. They stay open and silent; the missed changes are sent afterwards."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
         self._open.set()
 
     def close(self) -> None:
-        """Silence all streams."""
         self._open.clear()
 
     def open(self) -> None:
-        """Let them speak again."""
         self._open.set()
 
     async def passed(self) -> None:
@@ -39,13 +37,14 @@ class Gate:
 
 
 class Watch:
-    """One watch of one client: what to show and how.
+    """One watch of one client.
 
-    `version` is where it starts; None means the present state first, as events. `bookmarks` is the interval in seconds or None.
+    `version` is where it starts; None sends the present state first, as events. `bookmarks` is the interval
+    in seconds, or None.
     """
 
     def __init__(
-        self, store: Store, kind: Kind, predicate: Predicate, form: views.Form, now: Callable[[], float]
+        self, store: Store, kind: Kind, predicate: Predicate, form: views.ObjectView, now: Callable[[], float]
     ) -> None:
         self._store = store
         self._kind = kind
@@ -58,7 +57,7 @@ class Watch:
         self.include = "Metadata"
 
     def start(self, version: int | None, *, mark_initial_end: bool = False) -> list[bytes]:
-        """Begin to collect changes and return the first lines; raises 410 when `version` is no longer kept."""
+        """Collect changes from now on and return the first lines; raise 410 for a forgotten `version`."""
         key = store_key(self._kind)
         lines = []
         if version is None:
@@ -111,9 +110,9 @@ class Watch:
         return _event(type_, shown)
 
     async def stream(
-        self, response: web.StreamResponse, first: list[bytes], gate: Gate, bookmarks: float | None
+        self, response: web.StreamResponse, first: list[bytes], gate: StreamGate, bookmarks: float | None
     ) -> None:
-        """Send `first` and all that follows until the caller cancels or the client goes."""
+        """Send `first` and all that follows until the caller cancels or the client disconnects."""
         try:
             lines = first
             while True:
@@ -126,7 +125,7 @@ class Watch:
             self._unsubscribe()
 
     async def _wait(self, bookmarks: float | None) -> list[bytes]:
-        """Wait for a change; return a bookmark when none came within the interval."""
+        """Wait for a change; return a bookmark if none arrives within the interval."""
         try:
             async with asyncio.timeout(bookmarks):
                 await self._wake.wait()
@@ -141,5 +140,5 @@ def _event(type_: str, shown: bytes) -> bytes:
 
 
 def error_line(failure: status.StatusFailure) -> bytes:
-    """Return the ERROR event of a watch that cannot go on."""
+    """Return the ERROR event that ends a watch."""
     return _event("ERROR", msgspec.json.encode(failure.document))

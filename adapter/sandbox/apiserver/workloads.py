@@ -1,7 +1,7 @@
 """The controllers and kubelets of the sandbox cluster: pods follow the replicas of their Deployment.
 
-What lives here: one step that looks at every Deployment and does what is due. What does not: a loop or a clock; the caller says
-when and how often. Its law: what happens depends on the cluster's objects and `now` alone, so the same steps give the same pods.
+`Workloads.step` looks at every Deployment and does what is due. The result depends on the cluster's objects
+and `now` alone, so the same steps give the same pods. The caller decides when and how often to step.
 """
 
 import zlib
@@ -19,7 +19,7 @@ _CONTROLLER = "kube-controller-manager"
 
 
 def pod_address(number: int) -> str:
-    """Return the IP of the pod of that number, which counts from 1; nobody listens there."""
+    """Return the IP of a pod by its number, from 1. No program listens there."""
     return f"10.244.{number >> 8 & 255}.{number & 255}"
 
 
@@ -33,7 +33,7 @@ class _Pods(NamedTuple):
 def deployment(
     name: str, namespace: str = "default", replicas: int = 1, labels: dict[str, str] | None = None
 ) -> JSON:
-    """Return a Deployment whose pods are labelled ``app=NAME`` and `labels`, ready to be created."""
+    """Return a Deployment whose pods have the labels ``app=NAME`` and `labels`."""
     labels = {"app": name} | (labels or {})
     container = {
         "name": name,
@@ -55,8 +55,9 @@ def deployment(
 class Workloads:
     """Steps the Deployments of a cluster.
 
-    A pod is Pending when it is made and Running and Ready `startup` seconds later. A changed template brings up a whole new
-    ReplicaSet, and the old one goes when the new pods are ready. `address` gives a started pod's IP by a number that no other pod has.
+    A pod is created Pending, and Running and Ready `startup` seconds later. A changed template starts a new
+    ReplicaSet; the old one is deleted when the new pods are ready. `address` gives a started pod its IP, by a
+    number that no other pod has.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Workloads:
         self._due: dict[str, float] = {}
 
     def step(self, now: float) -> None:
-        """Bring every Deployment's pods one step on; `now` is epoch seconds and never goes back."""
+        """Advance every Deployment's pods; `now` is epoch seconds and never decreases."""
         for record in list(self._cluster.store.records(store_key(self._cluster.kinds.find("deployments")))):
             self._step_deployment(record, now)
 
@@ -100,7 +101,7 @@ class Workloads:
         self._write_status("deployments", record, pods, rest)
 
     def _replica_sets(self, record: Record, wanted: int) -> tuple[Record, list[Record]]:
-        """Return the ReplicaSet of the present template, made or scaled if need be, and those of former templates."""
+        """Return the ReplicaSet of the present template, created or scaled as needed, and the former ones."""
         document = record.document
         revision = _letters(zlib.crc32(msgspec.json.encode(document["spec"]["template"], order="sorted")))
         name = f"{record.name}-{revision}"
@@ -216,7 +217,7 @@ def _condition(name: str, now: float, *, holds: bool) -> JSON:
 
 
 def _letters(number: int) -> str:
-    """Return a short text for a template's checksum, as pod-template-hash carries one."""
+    """Return a checksum of a template as text, like a pod-template-hash."""
     text = ""
     for _ in range(5):
         number, place = divmod(number, len(_LETTERS))

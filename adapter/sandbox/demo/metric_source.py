@@ -1,6 +1,6 @@
-"""The Prometheus of the demo: a real one where it is installed, else the sandbox's small one.
+"""The Prometheus of the demo: a real one if it is installed, else the sandbox's.
 
-Here: programs and configuration. Law: what is scraped how often is the same for both.
+Both read the same series at the same intervals.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _READY_SECONDS = 20.0
 
 
 class Job(NamedTuple):
-    """What a Prometheus scrapes, and how often in seconds."""
+    """A scrape job of a Prometheus; `interval` is in seconds."""
 
     name: str
     targets: Sequence[str]
@@ -34,13 +34,13 @@ class Job(NamedTuple):
 async def serve(
     worlds: Sequence[SeriesSet], now: Callable[[], float], directory: Path
 ) -> AsyncIterator[tuple[str, str]]:
-    """Make the series available until the block ends, each set scraped at its own interval; gives the base URL and what answers there.
+    """Serve the series, each set scraped at its own interval; yield the base URL and a description.
 
     No series is in two of the sets.
     """
     program = shutil.which("prometheus")
     if program is None:
-        async with Prometheus(_Joined(worlds), now) as small:
+        async with Prometheus(_JoinedSeries(worlds), now) as small:
             yield small.url, "the sandbox's small Prometheus (no prometheus on this machine)"
         return
     async with contextlib.AsyncExitStack() as stack:
@@ -51,7 +51,7 @@ async def serve(
         yield await stack.enter_async_context(running(program, jobs, directory)), f"Prometheus ({program})"
 
 
-class _Joined(SeriesSet):
+class _JoinedSeries(SeriesSet):
     """Several sets as one, each sampled at its own interval."""
 
     def __init__(self, worlds: Sequence[SeriesSet]) -> None:
@@ -62,19 +62,15 @@ class _Joined(SeriesSet):
         return (series for world in self._worlds for series in world)
 
     def named(self, name: str) -> list[Series]:
-        """Return the series of one metric name."""
         return [series for world in self._worlds for series in world.named(name)]
 
     def samples(self, series: Series, start: float, end: float) -> list[Point]:
-        """Return the samples of scrapes from `start` to `end`."""
         return self._of(series).samples(series, start, end)
 
     def has_samples(self, series: Series, start: float, end: float) -> bool:
-        """Say whether a scrape from `start` to `end` found the series."""
         return self._of(series).has_samples(series, start, end)
 
     def latest(self, series: Series, now: float, lookback: float) -> Point | None:
-        """Return the newest sample."""
         return self._of(series).latest(series, now, lookback)
 
     def _of(self, series: Series) -> SeriesSet:
@@ -84,7 +80,6 @@ class _Joined(SeriesSet):
 
 
 def _configure(jobs: Sequence[Job], directory: Path) -> Path:
-    """Write the configuration of a Prometheus and return the file."""
     directory.mkdir(parents=True, exist_ok=True)
     configuration = {
         "scrape_configs": [
@@ -105,9 +100,10 @@ def _configure(jobs: Sequence[Job], directory: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def running(program: str, jobs: Sequence[Job], directory: Path) -> AsyncIterator[str]:
-    """Run a real Prometheus until the block ends; gives its base URL once it is ready.
+    """Run a real Prometheus; yield its base URL once it is ready.
 
-    It looks for its targets 5 s after its start and not before, and scrapes each at a moment of its own within the interval.
+    It discovers its targets 5 s after its start, and scrapes each at an offset of its own within the
+    interval.
     """
     file = _configure(jobs, directory)
     with socket.socket() as probe:

@@ -1,9 +1,10 @@
-"""A stand-in of the native chain's last link: the HorizontalPodAutoscaler controller of kube-controller-manager.
+"""A stand-in for the HorizontalPodAutoscaler controller of kube-controller-manager.
 
-Here: what that controller reads and writes at each sync, and when: every HorizontalPodAutoscaler of the cluster once in a period. Not
-here: any count, which is `autoscaler.decide.decision`'s as everywhere, with the controller's own settings and by the legacy algorithm or by
-behavior as the object says; and events, which nobody reads beside it. Law: it knows nothing of Fastpath but the metrics APIs, asked on
-the paths and in the order in which the controller's clients ask; and a count is decided once a sync, however often it has to be written.
+The controller syncs every HorizontalPodAutoscaler of the cluster once in a period. It reads metrics only
+through the metrics APIs, on the paths and in the order of the real controller's clients.
+`autoscaler.decide.decision` computes the replicas, with the real controller's settings and by the legacy
+algorithm or by behavior, as the object says. Each sync decides once, however often the write has to be
+repeated. The controller records no events.
 """
 
 import asyncio
@@ -69,22 +70,22 @@ _MANAGER = "kube-controller-manager"
 _ATTEMPTS = 5
 _PAUSE = 0.01
 _JITTER = 0.1
-"""``retry.DefaultRetry`` of client-go: how often a Scale is written at most, and how long is waited before the next time."""
+"""``retry.DefaultRetry`` of client-go: how often a Scale is written at most, and how long is waited before
+the next time.
+"""
 
 
-class Key(NamedTuple):
-    """An autoscaler."""
-
+class HPAKey(NamedTuple):
     namespace: str
     name: str
 
 
-class _Named(Struct, frozen=True):
+class _NamedObject(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _NamedList(Struct, frozen=True):
-    items: tuple[_Named, ...] | None = None
+class _NamedObjectList(Struct, frozen=True):
+    items: tuple[_NamedObject, ...] | None = None
 
 
 class _PodList(Struct, frozen=True):
@@ -92,7 +93,7 @@ class _PodList(Struct, frozen=True):
 
 
 class Adapter(NamedTuple):
-    """A server of the metrics APIs: its base URL, the PEM file of who signs for it, and the token to show."""
+    """A server of the metrics APIs: its base URL, the PEM file of its authority, and the bearer token."""
 
     url: str
     authority: Path
@@ -102,8 +103,9 @@ class Adapter(NamedTuple):
 class NativeController:
     """Syncs every autoscaler of a cluster while `run` runs.
 
-    `cluster` is the API server. `metrics` is what answers the metrics APIs: the same, or one of the servers behind it. `random` gives
-    numbers in [0, 1): when autoscalers are first synced is spread over a period, as that of objects made at any time is.
+    `cluster` is the API server. `metrics` serves the metrics APIs: the API server, or a server behind it.
+    `random` gives numbers in [0, 1); first syncs are spread over a period with it, as those of objects of
+    different age are.
     """
 
     def __init__(
@@ -123,16 +125,15 @@ class NativeController:
         self._settings = settings or Settings()
         self._random = random
         self._catalogue = Catalogue(())
-        self._histories: dict[Key, History] = {}
-        self._selectors: dict[Key, LabelSelector] = {}
+        self._histories: dict[HPAKey, History] = {}
+        self._selectors: dict[HPAKey, LabelSelector] = {}
 
     async def start(self) -> None:
-        """Learn which kinds the cluster has, before anything else. KubernetesError where it cannot be read."""
+        """Discover the kinds of the cluster; KubernetesError if that fails."""
         self._catalogue = await fetch_catalogue(self._cluster)
 
     async def run(self) -> None:
-        """Sync for ever."""
-        following: dict[Key, asyncio.Task[None]] = {}
+        following: dict[HPAKey, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
                 listed = await self._list()
@@ -146,8 +147,8 @@ class NativeController:
                     self._selectors.pop(key, None)
                 await asyncio.sleep(min(_LOOK_SECONDS, self._period))
 
-    async def sync(self, key: Key) -> Decision | None:
-        """Do what the controller does for one autoscaler at once; None where the object cannot be read, which leaves all as it is."""
+    async def sync(self, key: HPAKey) -> Decision | None:
+        """Sync one autoscaler now; None if the object cannot be read, which changes nothing."""
         path = f"{_AUTOSCALERS}/namespaces/{key.namespace}/horizontalpodautoscalers/{key.name}"
         try:
             document = msgspec.json.decode((await self._cluster.get(path)).content)
@@ -162,23 +163,23 @@ class NativeController:
             await self._write(f"{path}/status", document)
         return made
 
-    async def _list(self) -> list[Key] | None:
-        """Return all autoscalers, None while they cannot be read."""
+    async def _list(self) -> list[HPAKey] | None:
+        """Return all autoscalers, None if they cannot be read."""
         try:
             body = await self._cluster.get(f"{_AUTOSCALERS}/horizontalpodautoscalers")
         except KubernetesError:
             return None
-        listed = msgspec.json.decode(body.content, type=_NamedList, dec_hook=decode_scalar)
-        return [Key(each.metadata.namespace, each.metadata.name) for each in listed.items or ()]
+        listed = msgspec.json.decode(body.content, type=_NamedObjectList, dec_hook=decode_scalar)
+        return [HPAKey(each.metadata.namespace, each.metadata.name) for each in listed.items or ()]
 
-    async def _follow(self, key: Key) -> None:
-        """Sync one autoscaler, the next time a period after the end of the last: its queue delays whatever is put into it."""
+    async def _follow(self, key: HPAKey) -> None:
+        """Sync one autoscaler, each time a period after the end of the last sync."""
         await asyncio.sleep(self._random() * self._period)
         while True:
             await self.sync(key)
             await asyncio.sleep(self._period)
 
-    async def _reconcile(self, key: Key, hpa: HorizontalPodAutoscaler) -> Decision:
+    async def _reconcile(self, key: HPAKey, hpa: HorizontalPodAutoscaler) -> Decision:
         ready = autoscaler.prepare(hpa, self._settings)
         history = self._histories.get(key, History())
         now = timestamps.span_of(self._clock.wall())
@@ -205,14 +206,17 @@ class NativeController:
                 made = decision.decide(ready, replace(observation, write_error=problem), history, now)
         return made
 
-    def _note_selector(self, key: Key, text: str) -> None:
-        """Remember whose pods an autoscaler looks at: done when it is about to ask its metrics, and not while it is beyond its limits."""
+    def _note_selector(self, key: HPAKey, text: str) -> None:
+        """Remember the pod selector of an autoscaler.
+
+        The controller does so before it reads metrics, and not while the count is beyond the limits.
+        """
         selector = decision.selector_of(text)
         if selector is not None:
             self._selectors[key] = selector
 
-    def _selected_by(self, key: Key, pods: Sequence[Pod]) -> tuple[str, ...]:
-        """Return the autoscalers of a namespace that look at any of these pods, as far as they have looked at all."""
+    def _selected_by(self, key: HPAKey, pods: Sequence[Pod]) -> tuple[str, ...]:
+        """Return the autoscalers of a namespace whose known selector matches any of these pods."""
         labels = [facts_of(pod).labels for pod in pods]
         return tuple(
             f"{other.namespace}/{other.name}"
@@ -221,10 +225,10 @@ class NativeController:
         )
 
     async def _rescale(self, path: str, scale: dict[str, Any], replicas: int) -> str:
-        """Write a count and return what went wrong in the end, "" for nothing.
+        """Write a count; return the final error, "" for none.
 
-        After a conflict the same count is written onto what is there by then: whoever changed the Scale meanwhile is overruled by a
-        decision that knew nothing of it.
+        After a conflict the same count is written onto the current object, as upstream does: a foreign change
+        in between is overwritten.
         """
         problem = ""
         for attempt in range(_ATTEMPTS):
@@ -255,7 +259,7 @@ class NativeController:
         raise KubernetesError(404, "NotFound", f'no matches for kind "{reference.kind}" in group "{group}"')
 
     async def _pods(self, namespace: str, selector: str) -> tuple[Pod, ...]:
-        """Return the pods that a selector takes; none where it is empty or they cannot be read, which `decide` tells."""
+        """Return the pods of a selector, none if it is empty or on an error, which `decide` reports."""
         if decision.selector_of(selector) is None:
             return ()
         query = urlencode({"labelSelector": selector})
@@ -266,7 +270,7 @@ class NativeController:
         return msgspec.json.decode(body.content, type=_PodList, dec_hook=decode_scalar).items or ()
 
     async def _read(self, document: EvaluateDocument, metric: MetricSpec, namespace: str) -> Reading:
-        """Return the reading of one metric, made from its own answer alone, as `fastpath evaluate` makes it."""
+        """Return the reading of one metric from its own response, as `fastpath evaluate` does."""
         api = _APIS[metric.type]
         try:
             found = await self._ask(metric, namespace, document.scale.status.selector)
@@ -297,7 +301,7 @@ class NativeController:
         return Metrics(resource=tuple(await self._metrics.resource(namespace, selector)))
 
     async def _write(self, path: str, document: dict[str, Any]) -> str:
-        """Write once and return what went wrong, "" for nothing: the next sync is the next attempt."""
+        """Write once; return the error, "" for none. The next sync tries again."""
         try:
             await self._put(path, document)
         except KubernetesError as error:
@@ -305,7 +309,6 @@ class NativeController:
         return ""
 
     async def _put(self, path: str, document: dict[str, Any]) -> None:
-        """Write as the controller does, by its name."""
         content = msgspec.json.encode(document)
         by = {"fieldManager": _MANAGER}
         await self._cluster.write(
@@ -324,7 +327,7 @@ async def running(
     settings: Settings | None = None,
     random: Callable[[], float],
 ) -> AsyncIterator[None]:
-    """Run a controller on a cluster until the block ends. It asks the adapter as the API server would have it do."""
+    """Run a controller on a cluster. It sends the adapter the API server's requests."""
     faults = ProblemLog(Monitoring(), clock)
     async with contextlib.AsyncExitStack() as stack:
         files = kubeconfig, _write_kubeconfig(adapter, directory / "native-controller-kubeconfig")
@@ -359,7 +362,7 @@ def _write_kubeconfig(adapter: Adapter, path: Path) -> Path:
 
 
 def _text(metric: MetricIdentifier) -> str:
-    """Return the selector of a metric as the clients write it; ValueError for one that is wrong."""
+    """Return the selector of a metric as the controller's clients write it; ValueError for an invalid one."""
     return str(api_selectors.compile_selector(metric.selector))
 
 
@@ -369,4 +372,4 @@ def _plain(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
 
 
 def _unfenced() -> None:
-    """Stop no write: this controller is the only one of its kind here."""
+    """Allow every write: this controller has no other instance."""

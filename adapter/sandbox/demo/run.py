@@ -1,6 +1,6 @@
-"""The demo: sandbox cluster, Prometheus, adapter with its scaler, and the stand-in of the native controller, all in one process.
+"""The demo: sandbox cluster, Prometheus, adapter, scaler and native controller in one process.
 
-It ends when its time is over, or by Ctrl-C.
+It ends after the given time, or by Ctrl-C.
 """
 
 import asyncio
@@ -37,32 +37,38 @@ _FRAME_SECONDS = 0.25
 
 _CUSTOM = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{NAMESPACE}"
 _EXTERNAL = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}"
+
+
+def _pods_path(app: str) -> str:
+    return f"{_CUSTOM}/pods/*/requests_in_flight?labelSelector=app%3D{app}"
+
+
+_QUEUE_PATH = f"{_EXTERNAL}/queue_depth?labelSelector=queue%3Dorders"
 QUESTIONS = (
-    Question("requests_in_flight", "web-fast, scraped each 1 s", f"{_CUSTOM}/pods/*/requests_in_flight?labelSelector=app%3D{FAST}"),
-    Question("requests_in_flight", "web-native, each 15 s", f"{_CUSTOM}/pods/*/requests_in_flight?labelSelector=app%3D{NATIVE}"),
+    Question("requests_in_flight", "web-fast, scraped each 1 s", _pods_path(FAST)),
+    Question("requests_in_flight", "web-native, each 15 s", _pods_path(NATIVE)),
     Question("ingress_hits", "Ingress web", f"{_CUSTOM}/ingresses.networking.k8s.io/web/ingress_hits"),
-    Question("queue_depth", "external, queue=orders", f"{_EXTERNAL}/queue_depth?labelSelector=queue%3Dorders"),
-)  # fmt: skip
+    Question("queue_depth", "external, queue=orders", _QUEUE_PATH),
+)
 _SLOW = {QUESTIONS[1]}
 """What may stay the same for as long as the native chain's own period, and so in all of a short demo."""
 
 
 @dataclass(slots=True)
-class Seen:
-    """What was seen so far: the last readings, a line of sums for each question, and the columns of the chart."""
+class ScreenState:
+    """The data of the screen: the last readings, their sums over time, and the columns of the chart."""
 
     readings: list[Reading] = field(default_factory=lambda: [Reading({}) for _ in QUESTIONS])
     history: list[list[float | None]] = field(default_factory=lambda: [[] for _ in QUESTIONS])
     moments: list[Moment] = field(default_factory=list)
 
     def add(self, readings: list[Reading]) -> None:
-        """Take the readings of one moment."""
         self.readings = readings
         for line, reading in zip(self.history, readings, strict=True):
             line.append(view.total(reading))
 
     def unchanged(self) -> list[str]:
-        """Return the questions whose value never changed: what the demo is there to show did not happen."""
+        """Return the questions whose value never changed, although the demo is there to show changes."""
         return [
             question.subject
             for question, line in zip(QUESTIONS, self.history, strict=True)
@@ -71,7 +77,7 @@ class Seen:
 
 
 async def run(version: str, *, seconds: float | None, port: int, console: Console) -> None:
-    """Run the demo for `seconds`, or until cancelled when None; RunError when no value was seen to change in a bounded run."""
+    """Run the demo for `seconds`, None for until cancelled; RunError if no value changed in that time."""
     clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-demo-")))
@@ -104,20 +110,18 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
         )
         server = await stack.enter_async_context(_adapter(options, version))
         url = f"https://127.0.0.1:{server.port}"
-        curl = f"curl -k -H 'Authorization: Bearer {token}'"
         places = {
             "adapter": f"{url}  (self-signed certificate: curl -k)",
             "Prometheus": f"{prometheus}  {about}",
             "cluster": f"{cluster.url}  (kubectl --server={cluster.url} get fpa,hpa,pods -A)",
-            "try": f"{curl} '{url}{QUESTIONS[0].path}'",
-            "decisions": f"{curl} '{url}/debug/fastpath/autoscalers/{NAMESPACE}/{FAST}'",
-            "health": f"curl -k '{url}/readyz?verbose'",
-            "metrics": f"{curl} '{url}/metrics'",
+            "first": f"export A={url} T='Authorization: Bearer {token}'",
+            "try": f'curl -kH "$T" "$A{_CUSTOM}/pods/*/{QUESTIONS[0].metric}"',
+            "decisions": f'curl -kH "$T" "$A/debug/fastpath/autoscalers/{NAMESPACE}/{FAST}"',
+            "health": 'curl -k "$A/readyz?verbose"',
+            "metrics": 'curl -kH "$T" "$A/metrics"',
         }
-        for (
-            name,
-            text,
-        ) in places.items():  # before the screen and not cut into its lines, so that they can be copied
+        # The live screen starts below these lines. They are not wrapped, so that they can be copied.
+        for name, text in places.items():
             console.print(f"{name:<11} {text}", soft_wrap=True, markup=False, highlight=False)
         adapter = Adapter(url, directory / "certificates" / "apiserver.crt", token)
         controller = native_hpa.running(Path(kubeconfig), adapter, directory, clock, random=random.random)
@@ -127,7 +131,7 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
 
 @contextlib.asynccontextmanager
 async def _adapter(options: Options, version: str) -> AsyncIterator[MetricsServer]:
-    """Run the adapter as `fastpath serve --scaler` does, until the block ends."""
+    """Run the adapter as `fastpath serve --scaler` does."""
     listening: asyncio.Future[MetricsServer] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     adapter = asyncio.create_task(
@@ -146,7 +150,7 @@ async def _adapter(options: Options, version: str) -> AsyncIterator[MetricsServe
 async def _show(
     world: World, clock: SystemClock, adapter: Adapter, seconds: float | None, console: Console
 ) -> None:
-    seen = Seen()
+    seen = ScreenState()
     headers = {"Authorization": f"Bearer {adapter.token}"}
     trust = ssl.create_default_context(cafile=str(adapter.authority))
     connector = aiohttp.TCPConnector(ssl=trust)
@@ -173,7 +177,7 @@ async def _show(
         raise RunError(f"no changing value was read in {seconds:g} s for: {', '.join(still)}")
 
 
-def _render(world: World, seen: Seen, now: float) -> RenderableType:
+def _render(world: World, seen: ScreenState, now: float) -> RenderableType:
     fast, native = (
         f"{each.wanted} ({each.ready} ready)" for each in (world.replicas(FAST), world.replicas(NATIVE))
     )
@@ -209,7 +213,6 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def _read(session: aiohttp.ClientSession) -> list[Reading]:
-    """Ask every question as an autoscaler would."""
     readings = []
     for question in QUESTIONS:
         async with session.get(question.path) as response:

@@ -1,6 +1,6 @@
-"""Who wanted how many replicas when: the writes of Scales as the sandbox cluster takes them.
+"""The Scale writes that reach the sandbox cluster, with their times.
 
-A write counts at the moment at which the API server has stored it, whoever sent it; reaction times are differences to such moments.
+The time of a write is the moment at which the API server stores it, whichever client sent it.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from adapter.sandbox.apiserver.storage.store import Change
 
 
 class Rescale(NamedTuple):
-    """A count that was written in place of another, and when (the seconds of the watch's clock)."""
+    """A changed count and its time (the seconds of the watch's clock)."""
 
     time: float
     before: int
@@ -20,7 +20,7 @@ class Rescale(NamedTuple):
 
 
 class ScaleWatch:
-    """Follows the Deployments of a cluster from now on. `now` is read at each write."""
+    """Records the Scale writes of Deployments. `now` is read at each write."""
 
     def __init__(self, cluster: Cluster, now: Callable[[], float]) -> None:
         self._now = now
@@ -28,14 +28,14 @@ class ScaleWatch:
         cluster.store.subscribe(store_key(cluster.kinds.find("deployments")), self._changed)
 
     def raised(self, namespace: str, name: str, since: float, least: int = 0) -> float | None:
-        """Return when a Deployment was first raised after `since`, to `least` replicas or more; None while it was not."""
+        """Return the time of the first raise after `since` to `least` replicas or more, None before it."""
         for write in self._writes.get((namespace, name), ()):
             if write.time >= since and write.after > write.before and write.after >= least:
                 return write.time
         return None
 
     def highest(self, namespace: str, name: str, since: float) -> int:
-        """Return the highest count written after `since`, 0 where none was."""
+        """Return the highest count written after `since`, 0 without a write."""
         return max(
             (each.after for each in self._writes.get((namespace, name), ()) if each.time >= since), default=0
         )

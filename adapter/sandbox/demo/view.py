@@ -1,6 +1,6 @@
-"""What the demo shows: replicas over time under a load that steps, what autoscalers read, and how long each took.
+"""The screen of the demo: the replicas over time, the values that autoscalers read, and the reaction times.
 
-Values in, a screen out; it fits into 80 columns and 24 lines.
+The functions turn values into text that fits into 80 columns and 24 lines.
 """
 
 import statistics
@@ -21,7 +21,7 @@ _STYLES = {_BOTH: "bold", _FAST: "bold green", _NATIVE: "bold yellow", _NEEDED: 
 
 
 class Question(NamedTuple):
-    """A question that an autoscaler would ask: what for, in words and as a path."""
+    """A metric that an autoscaler would request: its name, its subject in words, and its path."""
 
     metric: str
     subject: str
@@ -29,14 +29,14 @@ class Question(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One answer: the values by object or label set, or the error instead of them."""
+    """The values of one response by object or label set, or the error."""
 
     values: Mapping[str, str]
     error: str = ""
 
 
 class Moment(NamedTuple):
-    """One column of the chart: how many pods the load needs, and how many each of the two asks for."""
+    """One column of the chart: the needed pods, and the replicas of the two workloads."""
 
     needed: int
     fast: int
@@ -44,7 +44,7 @@ class Moment(NamedTuple):
 
 
 class Reaction(NamedTuple):
-    """A step of the load: what it was, how long ago, and after how many seconds each wrote; None where it has not yet."""
+    """A step of the load, its age in seconds, and the reaction times; None before the write."""
 
     text: str
     ago: float
@@ -65,13 +65,13 @@ def parse(body: Mapping[str, Any]) -> Reading:
 
 
 def number(text: str) -> float:
-    """Return a quantity of the demo as a number: thousandths, thousands, or plain."""
+    """Return a quantity of the demo as a number; it has the suffix `m`, `k` or none."""
     factor = {"m": 0.001, "k": 1000.0}.get(text[-1:])
     return float(text[:-1]) * factor if factor else float(text)
 
 
 def total(reading: Reading) -> float | None:
-    """Return the sum of a reading, None where there is none."""
+    """Return the sum of a reading, None without values."""
     return sum(map(number, reading.values.values())) if reading.values else None
 
 
@@ -91,7 +91,6 @@ def chart(moments: Sequence[Moment], highest: int) -> Text:
 
 
 def legend(fast: str, native: str) -> Text:
-    """Return what the marks of the chart mean, with the pods of each now."""
     parts: list[tuple[str, str]] = []
     for mark, about in ((_FAST, f"fast-scaler {fast}"), (_NATIVE, f"native chain {native}"), (_BOTH, "both")):
         parts += [(mark * 2, _STYLES[mark]), (f" {about}  ", "")]
@@ -102,26 +101,27 @@ def legend(fast: str, native: str) -> Text:
 def readings_table(
     questions: Sequence[Question], readings: Sequence[Reading], history: Sequence[Sequence[float | None]]
 ) -> Table:
-    """Return what autoscalers read, a line for each question."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("metric", "of", "values", "sum", "over time"):
         table.add_column(column, no_wrap=True)
     for question, reading, line in zip(questions, readings, history, strict=True):
         summed = total(reading)
         cells = [str(len(reading.values)), "" if summed is None else f"{summed:.4g}", _sparkline(line)]
-        if reading.error:
-            cells = ["", "", "not yet" if is_first(line) else "no value now"]
+        if is_first(line):
+            cells = ["", "", "not yet"]
+        elif reading.error:
+            cells = ["", "", "no value now"]
         table.add_row(question.metric, question.subject, *cells)
     return table
 
 
 def is_first(line: Sequence[float | None]) -> bool:
-    """Tell whether a question has not had a value yet: soon after the start that is no fault."""
+    """Return whether a question has had no value yet, which is normal soon after the start."""
     return all(value is None for value in line)
 
 
 def faults(readings: Sequence[Reading], history: Sequence[Sequence[float | None]]) -> list[Text]:
-    """Return the errors of questions that had a value before and have none now."""
+    """Return the errors of questions that had a value before."""
     texts = [
         reading.error
         for reading, line in zip(readings, history, strict=True)
@@ -131,12 +131,11 @@ def faults(readings: Sequence[Reading], history: Sequence[Sequence[float | None]
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a reaction time. The demo does not look often enough to tell less than a tenth of a second from nothing."""
+    """Return a reaction time. The demo samples too rarely to resolve less than a tenth of a second."""
     return "under 0.1 s" if seconds < 0.1 else f"{seconds:.1f} s"
 
 
 def reaction_line(reaction: Reaction) -> Text:
-    """Return how long each took after a step of the load."""
     parts = [
         f"{name} {'not yet' if seconds is None else seconds_text(seconds)}"
         for name, seconds in (("fast-scaler", reaction.fast), ("native chain", reaction.native))
@@ -145,7 +144,7 @@ def reaction_line(reaction: Reaction) -> Text:
 
 
 def summary(reactions: Sequence[Reaction]) -> list[str]:
-    """Return the two reaction times over all steps, for the end."""
+    """Return the reaction times over all steps."""
     if not reactions:
         return ["The load did not step in this time: let the demo run for 60 s or longer."]
     lines = ["From a step of the load to the Scale that is written:"]
@@ -177,7 +176,6 @@ def render(
     faulty: Sequence[Text],
     reactions: Sequence[Reaction],
 ) -> Group:
-    """Return the whole screen."""
     lines = [reaction_line(each) for each in list(reactions)[-2:]] or [
         Text("the load steps in a moment", "dim")
     ]

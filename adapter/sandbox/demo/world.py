@@ -1,7 +1,7 @@
-"""The world of the demo: two workloads under the same load that steps, and the series that their pods show.
+"""The world of the demo: two workloads under the same stepped load, and the series of their pods.
 
-One is scaled by a FastPathAutoscaler, the other by a HorizontalPodAutoscaler that wants the same. Nothing here knows the adapter. `step`
-brings the cluster, the load and the series to a moment; the caller says when.
+A FastPathAutoscaler scales one, a HorizontalPodAutoscaler with the same target scales the other. `World.step`
+brings the cluster, the load and the series to a moment; the caller decides when.
 """
 
 import contextlib
@@ -62,8 +62,8 @@ externalRules:
 """
 
 
-class Step(NamedTuple):
-    """A step of the load upwards: when (epoch seconds), from what to what."""
+class LoadStep(NamedTuple):
+    """An upward step of the load: its time (epoch seconds) and the two levels."""
 
     time: float
     before: float
@@ -71,23 +71,25 @@ class Step(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """A workload's pods that are ready, and those that its Scale asks for."""
+    """The ready pods of a workload, and the replicas of its Scale."""
 
     ready: int
     wanted: int
 
 
 class World:
-    """The cluster's objects and what its pods show. `now` gives epoch seconds, `random` numbers in [0, 1).
+    """The cluster's objects and the series of its pods.
 
-    `quick` holds what Prometheus scrapes every second, `slow` what it scrapes for the native chain: the workloads' pods. The load steps
-    for the first time soon after the FastPathAutoscaler has its first value.
+    `now` gives epoch seconds, `random` numbers in [0, 1).
+
+    `quick` holds the series that Prometheus scrapes every second, `slow` those for the native chain: the
+    workloads' pods. The first step follows soon after the FastPathAutoscaler has its first value.
     """
 
     def __init__(self, cluster: Cluster, now: Callable[[], float], random: Callable[[], float]) -> None:
         self.quick = SeriesSet(interval=1.0)
         self.slow = SeriesSet(interval=NATIVE_SCRAPE)
-        self.steps: list[Step] = []
+        self.steps: list[LoadStep] = []
         self.watch = ScaleWatch(cluster, now)
         self.rules = ""
         self._cluster = cluster
@@ -106,18 +108,17 @@ class World:
         return self._level * (1 + _WOBBLE * math.sin(now))
 
     def needed(self, now: float) -> int:
-        """Return how many pods that load needs."""
         lowest, highest = LIMITS
         return min(highest, max(lowest, math.ceil(self.load(now) / _TARGET)))
 
     def step(self, now: float) -> None:
-        """Change the load if that is due, start and stop pods, and let series begin and end with them."""
+        """Change the load if that is due, start and stop pods, and start and end their series."""
         if self._due is None:
             self._due = now + self._between(_FIRST_STEP) if self._is_active() else None
         elif now >= self._due:
             before, self._level = self._level, next(level for level in _LEVELS if level != self._level)
             if self._level > before:
-                self.steps.append(Step(now, before, self._level))
+                self.steps.append(LoadStep(now, before, self._level))
             self._due = now + self._between(_HIGH if self._level > before else _LOW)
         used = {address for address, _ in self._shown.values()}
         self._free = [address for address in self._addresses if address not in used]
@@ -134,18 +135,17 @@ class World:
             self._hide(name)
 
     def replicas(self, app: str) -> Replicas:
-        """Return the pods of a workload."""
         found = self._cluster.get("Deployment", app, NAMESPACE)
         return Replicas(found.get("status", {}).get("readyReplicas", 0), found["spec"]["replicas"])
 
-    def reaction(self, app: str, step: Step) -> float | None:
-        """Return the seconds from a step of the load to the first Scale that was written upwards for it, None while there is none."""
+    def reaction(self, app: str, step: LoadStep) -> float | None:
+        """Return the seconds from a step to the first upward Scale write, None before it."""
         at = self.watch.raised(NAMESPACE, app, step.time)
         return None if at is None else at - step.time
 
     @contextlib.asynccontextmanager
     async def listening(self, now: Callable[[], float]) -> AsyncIterator[None]:
-        """Let pods answer at their addresses until the block ends; `rules` are known then."""
+        """Serve the pods at their addresses, and set `rules`, which depend on their port."""
         async with contextlib.AsyncExitStack() as stack:
             port = 0
             for host, shown in self._addresses.items():
@@ -173,7 +173,7 @@ class World:
         return low + (high - low) * self._random()
 
     def _show(self, pod: str, app: str, address: str) -> None:
-        """Let a pod show its share of the load: itself at its address, and where Prometheus scrapes."""
+        """Add a pod's series: at its own address, and where Prometheus scrapes."""
 
         def share(now: float) -> float:
             return self.load(now) / self._ready[app]
@@ -197,7 +197,7 @@ class World:
         cluster.create(ingress | {"metadata": {"name": "web", "namespace": NAMESPACE}})
         cluster.create(_autoscaler("fastpath.io/v1alpha1", "FastPathAutoscaler", FAST))
         cluster.create(_autoscaler("autoscaling/v2", "HorizontalPodAutoscaler", NATIVE))
-        # a pod of somebody else, by which Prometheus knows of the metric within seconds of its start
+        # a foreign pod, so that Prometheus has the metric within seconds of its start
         self.quick.add(Series(_METRIC, {"namespace": "default", "pod": "other"}, lambda _: 1.0))
         hits = {"namespace": NAMESPACE, "ingress": "web", "service": "web"}
         self.quick.add(Series("ingress_hits", hits, curves.wave(mean=120, amplitude=80, period=20)))
@@ -208,7 +208,10 @@ class World:
 
 
 def _autoscaler(version: str, kind: str, name: str) -> dict[str, Any]:
-    """Return an autoscaler; both kinds want the same. Nothing is waited for on the way down, so that the next step comes soon."""
+    """Return an autoscaler; both kinds have the same target.
+
+    Scale-down has no delay, so that steps follow soon.
+    """
     target = {"type": "AverageValue", "averageValue": f"{_TARGET:g}"}
     return {
         "apiVersion": version,
@@ -228,4 +231,4 @@ def _no_address(host: str, error: OSError) -> str:
     advice = ""
     if error.errno == errno.EADDRNOTAVAIL:
         advice = " (Linux has all of 127.0.0.0/8; elsewhere add addresses to the loopback interface)"
-    return f"the pods of the demo need loopback addresses of their own, and {host} cannot be had{advice}: {error}"
+    return f"the pods of the demo need loopback addresses, and {host} is not available{advice}: {error}"

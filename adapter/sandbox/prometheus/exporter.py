@@ -1,7 +1,6 @@
-"""An exporter of programmable series, for a real Prometheus to scrape.
+"""An exporter of programmable series in the text exposition format, for a real Prometheus to scrape.
 
-What lives here: the text exposition format and a server of it. Its law: a scrape at a time shows the series that exist then, with
-their values then; the format is the one that Prometheus documents.
+A scrape shows the series that exist at that moment, with their values at that moment.
 """
 
 import itertools
@@ -19,7 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(series: SeriesSet, now: float) -> str:
-    """Return the exposition of all series at `now` (epoch seconds), the series of one name together."""
+    """Return the exposition of all series at `now` (epoch seconds), grouped by name."""
     lines = []
     for name, grouped in itertools.groupby(series, key=lambda one: one.name):
         rows = [(one, value) for one in grouped if (value := one.at(now)) is not None]
@@ -44,7 +43,10 @@ def _escape(text: str, *, quote: bool = False) -> str:
 
 
 class Exporter:
-    """Serves ``/metrics`` while the ``async with`` block is open. `now` gives epoch seconds; `scrapes` counts requests."""
+    """Serves ``/metrics`` inside the ``async with`` block.
+
+    `now` gives epoch seconds; `scrapes` counts requests.
+    """
 
     def __init__(
         self,
@@ -71,20 +73,18 @@ class Exporter:
 
     @property
     def address(self) -> str:
-        """Return host and port, as the targets of a scrape configuration are written."""
+        """Host and port, as in the targets of a scrape configuration."""
         return self._listener.address
 
     @property
     def url(self) -> str:
-        """Return the base URL, without a slash at its end."""
+        """The base URL, without a trailing slash."""
         return self._listener.url
 
     async def down(self) -> None:
-        """Refuse connections and cut open ones: scrapes fail."""
         await self._listener.down()
 
     async def up(self) -> None:
-        """Come back at the same address."""
         await self._listener.up()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

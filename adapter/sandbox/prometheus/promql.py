@@ -1,8 +1,9 @@
 """The subset of PromQL that the sandbox evaluates, over programmable series.
 
-It covers what adapter rules usually ask: instant selectors with every kind of matcher and `offset`; `rate` and
-`increase` of a range; `timestamp` of a selector; `sum`, `min`, `max`, `avg` and `count` with `by` or `without`; and
-numbers. Any other expression is refused by name, so that a query never gets an answer that Prometheus would not give.
+It covers what adapter rules usually ask: instant selectors with every kind of matcher and `offset`; `rate`
+and `increase` of a range; `timestamp` of a selector; `sum`, `min`, `max`, `avg` and `count` with `by` or
+`without`; and numbers. Any other expression is refused by name, so that a query never gets an answer that
+Prometheus would not give.
 """
 
 import itertools
@@ -24,7 +25,7 @@ _QUIET.log_errors = False
 
 
 class QueryFailure(Exception):  # noqa: N818 - Prometheus' error response has a type and a message
-    """A refused query; `type` is ``bad_data`` if it cannot be read, ``execution`` if it cannot be evaluated."""
+    """A refused query; `type` is ``bad_data`` if it does not parse, ``execution`` if its evaluation fails."""
 
     def __init__(self, type_: str, message: str) -> None:
         self.type = type_
@@ -206,7 +207,7 @@ def _growth(
 def _increase(points: Sequence[Point], start: float, end: float) -> float | None:
     """Return the increase of a counter in a window, None for fewer than two samples.
 
-    As Prometheus' extrapolatedRate: what the samples cover is stretched to the window where they reach close to its
+    As Prometheus' extrapolatedRate: the covered time grows to the window if the samples reach close to its
     ends, and never below zero.
     """
     if len(points) < 2:

@@ -1,7 +1,7 @@
 """Programmable series: labels, and values computed from time.
 
-What lives here: one series, a set of them, and the samples that a scrape at a fixed interval would have taken. Its law: nothing is
-recorded; the same question about the same time has the same answer however often it is asked.
+Nothing is recorded: the samples of a scrape at a fixed interval are computed for each query, so the same
+query about the same time always has the same answer.
 """
 
 import math
@@ -20,9 +20,9 @@ class Point(NamedTuple):
 
 
 class Series:
-    """A series whose value at a time is `curve(time)`, while it exists: from `start` until before `end`, in epoch seconds.
+    """A series with the value `curve(time)` from `start` until before `end`, in epoch seconds.
 
-    A curve may return None where there is nothing to scrape. `end` may be set later: a pod that is deleted.
+    The curve returns None where a scrape finds nothing. `end` can be set later, for a pod that is deleted.
     """
 
     __slots__ = ("curve", "end", "help", "labels", "name", "start", "type")
@@ -49,12 +49,12 @@ class Series:
         self.help = help
 
     def at(self, now: float) -> float | None:
-        """Return the value that a scrape at `now` reads, or None."""
+        """Return the value of a scrape at `now`, or None."""
         return self.curve(now) if self.start <= now < self.end else None
 
 
 class SeriesSet:
-    """The series of one scraped world. `interval` is the scrape interval in seconds; scrapes happen at its multiples."""
+    """The series of one set of targets, scraped at the multiples of `interval` (seconds)."""
 
     def __init__(self, series: Iterable[Series] = (), *, interval: float = 15.0) -> None:
         self._names: dict[str, dict[LabelSet, Series]] = {}
@@ -63,24 +63,23 @@ class SeriesSet:
             self.add(one)
 
     def __iter__(self) -> Iterator[Series]:
-        """Iterate over the series, those of one name together, otherwise in the order in which they were added."""
+        """Iterate by name, and within a name in order of addition."""
         return iter([one for group in self._names.values() for one in group.values()])
 
     def named(self, name: str) -> list[Series]:
-        """Return the series of one metric name."""
         return list(self._names.get(name, {}).values())
 
     def add(self, series: Series) -> Series:
-        """Add a series; one with the same labels is replaced."""
+        """Add a series, in place of one with the same labels."""
         self._names.setdefault(series.name, {})[series.labels] = series
         return series
 
     def remove(self, series: Series) -> None:
-        """Forget a series with its past. To let it end and keep its past set its `end`."""
+        """Remove a series and its past. To end it and keep its past, set its `end`."""
         del self._names[series.name][series.labels]
 
     def samples(self, series: Series, start: float, end: float) -> list[Point]:
-        """Return the samples of scrapes from `start` to `end`, both included."""
+        """Return the samples of the scrapes from `start` to `end`, both included."""
         points = []
         for number in range(math.ceil(start / self.interval), math.floor(end / self.interval) + 1):
             time = number * self.interval
@@ -90,7 +89,7 @@ class SeriesSet:
         return points
 
     def has_samples(self, series: Series, start: float, end: float) -> bool:
-        """Say whether a scrape from `start` to `end` found the series; beyond the last 10,000 scrapes nothing is known."""
+        """Return whether a scrape from `start` to `end` finds the series, among the last 10,000."""
         last = math.floor(min(end, max(series.end, start)) / self.interval)
         first = max(start, series.start)
         for number in range(last, last - 10_000, -1):
@@ -101,9 +100,10 @@ class SeriesSet:
         return False
 
     def latest(self, series: Series, now: float, lookback: float) -> Point | None:
-        """Return the newest sample not older than `lookback` seconds; None as well when the last scrape did not find the series.
+        """Return the newest sample of the last `lookback` seconds, None if the last scrape missed the series.
 
-        That is what a stale marker does: a series that is gone is gone at the next scrape and not five minutes later.
+        A real Prometheus writes a stale marker then: the series ends at the next scrape, not five minutes
+        later.
         """
         time = math.floor(now / self.interval) * self.interval
         if time < now - lookback:

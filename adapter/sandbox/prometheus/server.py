@@ -1,7 +1,7 @@
-"""A small Prometheus over real HTTP, for machines without a real one and for failures that a real one cannot be made to have.
+"""A small Prometheus over real HTTP, for machines without a real one and to provoke failures.
 
-It serves the query and series endpoints with the response format and the errors of the real server, over series that are
-computed from time. There is no scraping, no storage and no rules.
+It serves the query and series endpoints with the response format and the errors of the real server, over
+series that are computed from time. It has no scraping, no storage and no rules.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ _STATUS_OF = {"bad_data": 400, "execution": 422}
 Parameters = MultiDictProxy[str]
 
 
-class Asked(NamedTuple):
-    """One request as it came in; `parameters` are those of the URL and of a form together."""
+class RecordedRequest(NamedTuple):
+    """One request as it arrived; `parameters` joins those of the URL and of a form."""
 
     method: str
     path: str
@@ -37,8 +37,8 @@ class Asked(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Fault(NamedTuple):
-    """What every API request is answered with while it is in force."""
+class FixedResponse(NamedTuple):
+    """The response to every API request while a failure is in force."""
 
     status: int
     body: str
@@ -46,9 +46,9 @@ class Fault(NamedTuple):
 
 
 class Prometheus:
-    """A server that listens while the ``async with`` block is open.
+    """A server that listens inside the ``async with`` block.
 
-    `now` gives epoch seconds, for queries that name no time. `requests` holds the last 100,000 requests.
+    `now` gives epoch seconds, for queries without a time. `requests` holds the last 100,000 requests.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Prometheus:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.series = series
-        self.requests: deque[Asked] = deque(maxlen=100_000)
-        self.fault: Fault | None = None
+        self.requests: deque[RecordedRequest] = deque(maxlen=100_000)
+        self.fault: FixedResponse | None = None
         self.wait = 0.0
         self._now = now
         self._listener = Listener(self._handle, host, port, tls)
@@ -82,28 +82,26 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Return the base URL, without a slash at its end."""
+        """The base URL, without a trailing slash."""
         return self._listener.url
 
     async def down(self) -> None:
-        """Refuse connections and cut open ones."""
         await self._listener.down()
 
     async def up(self) -> None:
-        """Come back at the same address."""
         await self._listener.up()
 
     def fail(self, status: int, body: str = "", content_type: str = "text/plain") -> None:
-        """Answer every API request with this, as a proxy in front or a broken server does, until `recover`."""
-        self.fault = Fault(status, body, content_type)
+        """Answer every API request with this until `recover`, as a proxy in front or a broken server does."""
+        self.fault = FixedResponse(status, body, content_type)
 
     def recover(self) -> None:
-        """Answer as usual again, without delay."""
+        """End `fail` and `delay`."""
         self.fault = None
         self.wait = 0.0
 
     def delay(self, seconds: float) -> None:
-        """Let every API request wait before it is answered."""
+        """Delay the answer to every API request."""
         self.wait = seconds
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -115,7 +113,7 @@ class Prometheus:
         if request.method == "POST":
             for key, value in (await request.post()).items():
                 parameters.add(key, str(value))
-        asked = Asked(request.method, path, MultiDictProxy(parameters), dict(request.headers))
+        asked = RecordedRequest(request.method, path, MultiDictProxy(parameters), dict(request.headers))
         self.requests.append(asked)
         await asyncio.sleep(self.wait)
         if self.fault is not None:
@@ -124,7 +122,7 @@ class Prometheus:
             )
         return self._answer(asked)
 
-    def _answer(self, asked: Asked) -> web.Response:
+    def _answer(self, asked: RecordedRequest) -> web.Response:
         endpoint = self._endpoints.get(asked.path)
         if endpoint is None or asked.method not in {"GET", "POST"}:
             return web.Response(text="404 page not found\n", status=404)
@@ -153,7 +151,7 @@ class Prometheus:
             raise
 
     def _chosen(self, parameters: Parameters) -> Iterable[Series]:
-        """Return the series with a sample in the asked time that match any selector, in the order of their labels."""
+        """Return the series that match a selector and have a sample in the range, ordered by labels."""
         start, end = _time(parameters, "start", -math.inf), _time(parameters, "end", self._now())
         selectors = []
         for text in parameters.getall("match[]", []):
@@ -203,7 +201,7 @@ def _time(parameters: Parameters, name: str, absent: float | None = None) -> flo
 
 
 def _duration(name: str, text: str) -> float:
-    """Read a duration: seconds as a number, or as PromQL writes it."""
+    """Parse a duration: a number of seconds, or PromQL's notation."""
     try:
         return float(text)
     except ValueError:
@@ -229,7 +227,7 @@ def _timestamp(time: float) -> float | int:
 
 
 def format_value(value: float, *, exponents: bool = True) -> str:
-    """Return a value as Prometheus writes it: the shortest digits.
+    """Return a value as Prometheus writes it, with the shortest digits.
 
     Samples have exponents below 1e-6 and from 1e21 up; a scalar result never has (`exponents` False).
     """

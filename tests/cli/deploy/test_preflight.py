@@ -9,7 +9,7 @@ import pytest
 
 from adapter.cli import main
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.reviews import AccessVerdict
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict
 from tests.support import rendered
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
@@ -163,7 +163,7 @@ async def test_every_group_that_is_registered_to_us_counts(cluster: Cluster, run
     assert (finished.status, finished.err) == (0, "")
     assert "v1beta1.external.metrics.k8s.io  ours (" in finished.out
     assert "the HPA controller may list * of external.metrics.k8s.io\n" in finished.out
-    cluster.reviews.access = lambda spec: AccessVerdict(spec.get("user") != HPA)
+    cluster.reviews.access = lambda spec: AccessReviewVerdict(spec.get("user") != HPA)
     assert "may not list * of external.metrics.k8s.io: kubectl create" in (await run()).err
 
 
@@ -189,8 +189,8 @@ async def test_a_leftover_may_be_deleted(cluster: Cluster, run: Verb) -> None:
 
 
 async def test_a_controller_without_rights_is_told_how_to_get_them(cluster: Cluster, run: Verb) -> None:
-    def verdict(spec: dict[str, Any]) -> AccessVerdict:
-        return AccessVerdict(spec.get("user") != HPA)
+    def verdict(spec: dict[str, Any]) -> AccessReviewVerdict:
+        return AccessReviewVerdict(spec.get("user") != HPA)
 
     cluster.reviews.access = verdict
     finished = await run("--groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io")
@@ -215,13 +215,13 @@ async def test_a_controller_without_rights_is_told_how_to_get_them(cluster: Clus
 
 
 async def test_denied_is_not_allowed(cluster: Cluster, run: Verb) -> None:
-    cluster.reviews.access = lambda _: AccessVerdict(allowed=True, denied=True)
+    cluster.reviews.access = lambda _: AccessReviewVerdict(allowed=True, denied=True)
     assert "controller may not get" in (await run()).err
 
 
 async def test_what_one_may_not_ask_is_said(cluster: Cluster, run: Verb) -> None:
     cluster.forbid("create", "subjectaccessreviews")
-    cluster.reviews.access = lambda _: AccessVerdict(allowed=False)
+    cluster.reviews.access = lambda _: AccessReviewVerdict(allowed=False)
     finished = await run("--groups=custom.metrics.k8s.io,metrics.k8s.io")
     assert finished.status == 0
     assert finished.err.splitlines() == [

@@ -1,4 +1,4 @@
-"""APIServices of the sandbox cluster: how a request reaches the server behind, and what discovery says of it."""
+"""APIServices of the sandbox cluster: the proxied requests and the discovery documents."""
 
 import base64
 import contextlib

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
-from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from adapter.sandbox.apiserver.status import StatusFailure
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from tests.support.tls import Authority
@@ -92,7 +92,10 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             pod("taken") | {"metadata": {"name": "taken", "resourceVersion": "1"}},
             409,
             "Conflict",
-            'Operation cannot be fulfilled on pods "taken": the object has been modified; please apply your changes to the latest version and try again',
+            (
+                'Operation cannot be fulfilled on pods "taken": the object has been modified; '
+                "please apply your changes to the latest version and try again"
+            ),
         ),
         (
             "PUT",
@@ -180,7 +183,10 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             lease("held"),
             422,
             "Invalid",
-            'leases.coordination.k8s.io "held" is invalid: metadata.resourceVersion: Invalid value: "": must be specified for an update',
+            (
+                'leases.coordination.k8s.io "held" is invalid: '
+                'metadata.resourceVersion: Invalid value: "": must be specified for an update'
+            ),
         ),
         (
             "GET",
@@ -188,7 +194,10 @@ async def test_generated_names_differ(http: aiohttp.ClientSession) -> None:
             None,
             501,
             "NotImplemented",
-            "sandbox: conversion to autoscaling/v1 HorizontalPodAutoscaler is not implemented: ask for the preferred version of its group",
+            (
+                "sandbox: conversion to autoscaling/v1 HorizontalPodAutoscaler is not implemented: "
+                "ask for the preferred version of its group"
+            ),
         ),
     ],
 )
@@ -279,7 +288,10 @@ async def test_patch(cluster: Cluster, http: aiohttp.ClientSession, media: str, 
         (
             "PATCH",
             "application/json",
-            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
+            (
+                "application/json-patch+json, application/merge-patch+json, "
+                "application/strategic-merge-patch+json, application/apply-patch+yaml"
+            ),
         ),
         ("PUT", "text/plain", "application/json, application/yaml"),
     ],
@@ -523,7 +535,8 @@ async def test_scale(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     assert (web["spec"]["replicas"], web["metadata"]["generation"]) == (0, 3)
     status, negative = await ask(http, "PATCH", path, data='{"spec":{"replicas":-1}}', headers=headers)
     assert negative["message"] == (
-        'Scale.autoscaling "web" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0'
+        'Scale.autoscaling "web" is invalid: '
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
     )
     async with http.get(f"{PODS}/web/scale") as response:
         assert response.status == 404
@@ -569,7 +582,7 @@ async def test_reviews(cluster: Cluster, http: aiohttp.ClientSession) -> None:
         "user": {"username": "alice", "groups": ["dev"]},
         "audiences": ["metrics"],
     }
-    cluster.reviews.access = lambda spec: AccessVerdict(
+    cluster.reviews.access = lambda spec: AccessReviewVerdict(
         spec["user"] == "alice", "because", denied=spec["user"] == "eve"
     )
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -593,11 +606,13 @@ async def test_forbidden(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     status, answer = await ask(http, "GET", "/api/v1/pods")
     assert (status, answer["reason"]) == (403, "Forbidden")
     assert answer["message"] == (
-        'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope'
+        'pods is forbidden: User "system:anonymous" '
+        'cannot list resource "pods" in API group "" at the cluster scope'
     )
     _, answer = await ask(http, "GET", f"{DEPLOYMENTS}/web")
     assert answer["message"] == (
-        'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource "deployments" in API group "apps" in the namespace "default"'
+        'deployments.apps "web" is forbidden: User "system:anonymous" '
+        'cannot get resource "deployments" in API group "apps" in the namespace "default"'
     )
     assert (await ask(http, "GET", "/apis/apps/v1/namespaces/kube-system/deployments/web"))[0] == 404
     cluster.allow("list", "pods")

@@ -35,10 +35,10 @@ async def test_reading(cluster: Cluster, kubectl: Kubectl) -> None:
     resources = await run(kubectl, cluster, "api-resources")
     assert "deployments" in resources
     assert "horizontalpodautoscalers" in resources
-    missing = await kubectl.run(cluster.url, "get", "pod", "nobody")
+    missing = await kubectl.run(cluster.url, "get", "pod", "absent")
     assert (missing.status, missing.stderr.strip()) == (
         1,
-        'Error from server (NotFound): pods "nobody" not found',
+        'Error from server (NotFound): pods "absent" not found',
     )
 
 

@@ -68,7 +68,10 @@ def test_label_selectors(text: str, labels: dict[str, str], selected: bool) -> N
         ("!", "unable to parse requirement: found '', expected: identifier"),
         (
             "a>x",
-            "unable to parse requirement: values[0][a]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+            (
+                'unable to parse requirement: values[0][a]: Invalid value: "x": '
+                "for 'Gt', 'Lt' operators, the value must be an integer"
+            ),
         ),
     ],
 )

@@ -255,7 +255,7 @@ async def test_a_client_that_goes_is_forgotten(cluster: Cluster, http: aiohttp.C
     async with asyncio.timeout(1):
         while cluster.open_watches:  # noqa: ASYNC110  # the count is a fact of sockets, nothing signals it
             await asyncio.sleep(0.005)
-    assert not cluster.store._shelf(("", "pods")).subscribers
+    assert not cluster.store._objects_of(("", "pods")).subscribers
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
-"""Several sets of series behind one Prometheus, the small one here; the real one is in the test of the whole demo."""
+"""Several sets of series behind the sandbox's Prometheus; the demo's test covers a real one."""
 
-from adapter.sandbox.demo.metric_source import _Joined
+from adapter.sandbox.demo.metric_source import _JoinedSeries
 from adapter.sandbox.prometheus.series import Point, Series, SeriesSet
 
 
 def test_each_set_keeps_its_interval() -> None:
     quick, slow = (SeriesSet([Series("load", {"set": name}, lambda now: now)], interval=interval)
                    for name, interval in (("quick", 1.0), ("slow", 15.0)))  # fmt: skip
-    joined = _Joined((quick, slow))
+    joined = _JoinedSeries((quick, slow))
     by_set = {dict(series.labels)["set"]: series for series in joined.named("load")}
     assert list(joined) == [*quick, *slow]
 

@@ -1,4 +1,4 @@
-"""The stand-in of the native controller against a sandbox cluster and a server of metrics that notes what it is asked."""
+"""The native controller against a sandbox cluster and a metrics server that records its requests."""
 
 import asyncio
 import json
@@ -16,17 +16,17 @@ from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.demo import native_hpa
-from adapter.sandbox.demo.native_hpa import Adapter, Key, NativeController
+from adapter.sandbox.demo.native_hpa import Adapter, HPAKey, NativeController
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 
-KEY = Key("shop", "web")
+KEY = HPAKey("shop", "web")
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop"
 
 
 class Metrics:
-    """Answers of the metrics APIs by path, 404 where there is none; remembers the paths with their queries."""
+    """Responses of the metrics APIs by path, else 404; records the paths with their queries."""
 
     def __init__(self) -> None:
         self.answers: dict[str, dict[str, Any]] = {}
@@ -198,7 +198,15 @@ async def test_a_metric_that_cannot_be_read(world: World) -> None:
         pytest.param(
             HITS,
             f"{CUSTOM}/ingresses.networking.k8s.io/main/hits",
-            {"items": [{"describedObject": {"kind": "Ingress", "name": "main"}, "metric": {"name": "hits"}, "value": "35"}]},
+            {
+                "items": [
+                    {
+                        "describedObject": {"kind": "Ingress", "name": "main"},
+                        "metric": {"name": "hits"},
+                        "value": "35",
+                    }
+                ]
+            },
             id="object",
         ),
         pytest.param(
@@ -245,7 +253,7 @@ def writes(world: World) -> int:
 
 
 async def test_after_a_conflict_the_old_decision_is_written_again(world: World) -> None:
-    """Somebody raises the Deployment while metrics are read: it is put back to what was decided of the count before."""
+    """A raise of the Deployment while metrics are read is overwritten with the earlier decision."""
     world.autoscale()
     world.metrics.show_pods(world.cluster, "20")
     world.metrics.meanwhile = lambda: world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
@@ -314,7 +322,7 @@ async def test_a_conflict_whose_scale_cannot_be_read_again(world: World) -> None
 
 
 async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
-    """The first to look scales, for it is alone as yet; from then on neither does, until one of them is gone."""
+    """The first one scales, as it is alone; then neither does, until one is deleted."""
     world.autoscale()
     second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
     kept = {"apiVersion": second["apiVersion"], "kind": second["kind"], "spec": second["spec"]}
@@ -323,7 +331,7 @@ async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
 
     await world.controller.sync(KEY)
     assert world.replicas() == 4
-    made = await world.controller.sync(Key("shop", "second"))
+    made = await world.controller.sync(HPAKey("shop", "second"))
     assert made is not None
     assert "controlled by multiple HPAs: [shop/second shop/web]" in made.error
     await world.controller.sync(KEY)
@@ -337,7 +345,7 @@ async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
 
 
 async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) -> None:
-    """So that it stands in nobody's way, as upstream."""
+    """It does not conflict with other autoscalers then, as upstream."""
     world.autoscale(minReplicas=3)
     second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
     kept = {
@@ -350,7 +358,7 @@ async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) ->
 
     await world.controller.sync(KEY)
     assert world.replicas() == 3
-    made = await world.controller.sync(Key("shop", "second"))
+    made = await world.controller.sync(HPAKey("shop", "second"))
 
     assert made is not None
     assert not made.error

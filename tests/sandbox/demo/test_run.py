@@ -9,7 +9,7 @@ from adapter.cli import demo as verb
 from adapter.cli import main
 from adapter.errors import InputError
 from adapter.sandbox.demo import run
-from adapter.sandbox.demo.run import QUESTIONS, Seen
+from adapter.sandbox.demo.run import QUESTIONS, ScreenState
 from adapter.sandbox.demo.view import Reading
 from tests.support import tools
 
@@ -26,7 +26,7 @@ def test_a_bad_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_value_that_never_changes_is_noticed() -> None:
-    seen = Seen()
+    seen = ScreenState()
     for value in ("1", "1", "2"):
         seen.add(
             [Reading({"x": "5"}) if number else Reading({"x": value}) for number in range(len(QUESTIONS))]
@@ -52,8 +52,12 @@ async def test_values_change_and_nothing_stays_behind(monkeypatch: pytest.Monkey
     assert re.search(
         r"^From a step .*\n  fast-scaler   (?:under 0\.1|\d+\.\d) s\n  native chain  ", screen, re.MULTILINE
     )
-    commands = [
-        line.partition("curl ")[2] for line in screen.splitlines() if line.startswith(("try ", "metrics "))
-    ]
-    assert [command.count("'") for command in commands] == [4, 4], "each stands on one line"
+    assert re.search(
+        r"^first       export A=https://127\.0\.0\.1:\d+ T='Authorization: Bearer \w+'$", screen, re.MULTILINE
+    )
+    commands = [line for line in screen.splitlines() if line.startswith(("try ", "decisions ", "metrics "))]
+    assert len(commands) == 3
+    for command in commands:
+        assert re.fullmatch(r'\w+ +curl -kH "\$T" "\$A/\S+"', command), "on one line, to be copied"
+        assert len(command) <= 120
     assert ("sandbox's small Prometheus" in screen) is not real

@@ -11,7 +11,7 @@ def test_writes_upwards_count_from_when_they_are_stored() -> None:
 
     for time, replicas in ((101.0, 3), (102.0, 1), (103.0, 1), (104.0, 4), (105.0, 6)):
         clock.advance(time - clock.wall())
-        cluster.scale("Deployment", "web", replicas, "shop", manager="somebody")
+        cluster.scale("Deployment", "web", replicas, "shop", manager="other")
 
     assert watch.raised("shop", "web", 100.0) == 101.0
     assert watch.raised("shop", "web", 101.5) == 104.0

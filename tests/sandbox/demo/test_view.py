@@ -1,4 +1,5 @@
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -100,7 +101,7 @@ def test_the_screen_fits_a_terminal() -> None:
         view.render("replicas", view.chart([Moment(6, 6, 2)] * 99, 8), about, table, faulty, reactions)
     )
     assert isinstance(console.file, io.StringIO)
-    screen = "".join(part.partition("m")[2] if number else part for number, part in enumerate(console.file.getvalue().split("\x1b[")))  # fmt: skip
+    screen = re.sub(r"\x1b\[[^m]*m", "", console.file.getvalue())
 
     for expected in (
         "fast-scaler 6 (6 ready)",
@@ -123,3 +124,11 @@ def test_before_the_first_step() -> None:
     console.print(view.render("replicas", view.chart([], 2), view.legend("2", "2"), table, [], []))
     assert isinstance(console.file, io.StringIO)
     assert "the load steps in a moment" in console.file.getvalue()
+
+
+def test_before_the_first_values() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    question = Question("queue_depth", "external, queue=orders", "/b")
+    console.print(view.readings_table([question], [Reading({})], [[]]))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[1].split()[-2:] == ["not", "yet"]

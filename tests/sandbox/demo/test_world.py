@@ -108,7 +108,7 @@ async def test_no_address_to_be_had(clock: FakeClock, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Exporter, "__aenter__", refuse)
     with pytest.raises(
-        RunError, match=r"addresses of their own, and 127\.83\.0\.1 cannot be had \(Linux has all"
+        RunError, match=r"need loopback addresses, and 127\.83\.0\.1 is not available \(Linux has all"
     ):
         async with world.listening(clock.wall):
             pass

@@ -28,7 +28,9 @@ def _saw(period: float) -> Callable[[float], float]:
 
 
 def world() -> SeriesSet:
-    """Return counters with resets, gauges with NaN and infinities, series that begin late and that ended long ago."""
+    """Return counters with resets, gauges with NaN and infinities, series that begin late and that ended long
+    ago.
+    """
     made = SeriesSet()
     for number in range(6):
         labels = {
@@ -166,7 +168,9 @@ async def ask_sandbox(path: str, parameters: Any) -> tuple[int, Any]:
 
 
 def close(one: str, other: str) -> bool:
-    """Say whether two values are the same number; sums may differ in the last digits, where the order of adding shows."""
+    """Say whether two values are the same number; sums may differ in the last digits, where the order of
+    adding shows.
+    """
     left, right = float(one), float(other)
     return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-12, abs_tol=1e-12)
 

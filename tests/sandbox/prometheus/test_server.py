@@ -79,7 +79,8 @@ async def test_what_is_outside_the_subset_is_named(api: aiohttp.ClientSession, t
     status, answer = await query(api, text)
     assert (status, answer["errorType"]) == (400, "bad_data")
     assert answer["error"] == (
-        f'invalid parameter "query": sandbox: {named} is outside the subset of PromQL that the sandbox knows: use a real Prometheus'
+        f'invalid parameter "query": sandbox: {named} is outside the subset of PromQL '
+        "that the sandbox knows: use a real Prometheus"
     )
 
 

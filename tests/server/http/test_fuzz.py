@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.sandbox import curves
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support import faulty, hostile, thorough, waiting
@@ -316,15 +316,15 @@ class _Verdicts:
     def token(self, spec: dict[str, Any]) -> TokenVerdict:
         return TokenVerdict(spec["token"] == TOKEN, "some-user", ("devs",))
 
-    def access(self, spec: dict[str, Any]) -> AccessVerdict:
+    def access(self, spec: dict[str, Any]) -> AccessReviewVerdict:
         if self._is_open:
-            return AccessVerdict(allowed=True)
+            return AccessReviewVerdict(allowed=True)
         user = spec["user"]
         if user == "torn":
-            return AccessVerdict(allowed=True, denied=True)
+            return AccessReviewVerdict(allowed=True, denied=True)
         if user in {"denied", "system:anonymous"}:
-            return AccessVerdict(allowed=False, reason="<no> & no", denied=user == "denied")
-        return AccessVerdict(allowed=True)
+            return AccessReviewVerdict(allowed=False, reason="<no> & no", denied=user == "denied")
+        return AccessReviewVerdict(allowed=True)
 
 
 @pytest.fixture(params=["anyone may", "callers are told apart"])

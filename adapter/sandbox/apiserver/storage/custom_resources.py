@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions: from the document to the kinds it makes the cluster serve.
+"""CustomResourceDefinitions: the kinds that a definition adds, and its status.
 
-What lives here: the reading of a definition, what is refused in it, and its status. What does not: the objects of the kinds. Its law:
-a definition takes effect with its creation. Schemas are not looked at: nothing is pruned, defaulted or validated by them.
+A definition takes effect when it is created. Its schema is ignored: nothing is pruned, defaulted or
+validated.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def definition(
     short_names: tuple[str, ...] = (),
     scale: ScalePaths | None = None,
 ) -> JSON:
-    """Return a definition of a namespaced kind with a status subresource and, if `scale` says where, a scale subresource."""
+    """Return a definition of a namespaced kind with a status and, optionally, a scale subresource."""
     subresources: JSON = {"status": {}}
     if scale is not None:
         subresources["scale"] = {
@@ -61,7 +61,7 @@ FASTPATH_AUTOSCALERS = definition(
 
 
 def kinds_of(document: JSON) -> list[Kind]:
-    """Return the kinds that a definition serves: one, for `check` refuses more."""
+    """Return the kinds of a definition: one, since `check` refuses more."""
     spec = document["spec"]
     names = spec["names"]
     return [
@@ -93,7 +93,7 @@ def _scale_paths(scale: JSON | None) -> ScalePaths | None:
 
 
 def check(document: JSON) -> None:
-    """Raise 422 for a definition that cannot be served, 501 for one that only the real API server could serve."""
+    """Raise 422 for an invalid definition, 501 for one that only the real API server can serve."""
     name = document["metadata"]["name"]
     spec = document.get("spec") or {}
     names = spec.get("names") or {}
@@ -123,7 +123,7 @@ def _invalid(name: str, field: str, message: str, reason: str) -> status.StatusF
 
 
 def established(document: JSON) -> JSON:
-    """Return the status of a definition that has taken effect."""
+    """Return the status of a definition in effect."""
     since = document["metadata"].get("creationTimestamp")
     conditions = [
         {"type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since}

@@ -1,7 +1,7 @@
-"""The kinds that the sandbox cluster serves, as a table, and how a spelling finds its row.
+"""The table of the kinds that the sandbox cluster serves.
 
-What lives here: names, scopes, verbs and the few rules of a kind that clients can observe (does it count generations, may it be
-created by PUT). What does not: objects and HTTP. Its law: a row says nothing that the real API server does not say of that kind.
+A row holds names, scope, verbs and the few rules of a kind that clients can observe, such as whether it
+counts generations or can be created by PUT. Each of them is that of the real API server.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 
 
 class ScalePaths(NamedTuple):
-    """Where the objects of a kind keep what a Scale shows, as JSON paths; `selector` "" where it is made from spec.selector."""
+    """The JSON paths of the fields in a Scale; `selector` is "" if it comes from spec.selector."""
 
     spec_replicas: str = ".spec.replicas"
     status_replicas: str = ".status.replicas"
@@ -23,11 +23,12 @@ class ScalePaths(NamedTuple):
 class Kind(NamedTuple):
     """One served kind.
 
-    `fields` are the field selectors beside metadata.name and metadata.namespace. `generation` says whether a changed spec counts
-    up metadata.generation. `must_carry_version` refuses a PUT without resourceVersion, `create_on_update` lets a PUT create.
-    `stored` is False for kinds that are answered and forgotten (reviews) or only listed. `custom` kinds were added at run time
-    and answer as custom resources do: list items carry kind and apiVersion, discovery names group and version. `scale` says where
-    the scale subresource of a custom kind reads and writes.
+    `fields` are the field selectors besides metadata.name and metadata.namespace. `generation` says whether a
+    changed spec increments metadata.generation. `must_carry_version` refuses a PUT without resourceVersion;
+    `create_on_update` lets a PUT create. `stored` is False for kinds that are answered and forgotten
+    (reviews) or only listed. `custom` kinds are added at run time and behave as custom resources: list items
+    carry kind and apiVersion, discovery names group and version. `scale` has the paths of the scale
+    subresource of a custom kind.
     """
 
     group: str
@@ -49,17 +50,17 @@ class Kind(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """Return the apiVersion of its objects: ``v1``, ``apps/v1``."""
+        """The apiVersion of its objects: ``v1``, ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def singular(self) -> str:
-        """Return the singular as discovery gives it: the kind in lower case."""
+        """The singular in discovery: the kind in lower case."""
         return self.kind.lower()
 
     @property
     def qualified(self) -> str:
-        """Return the form of messages: ``pods``, ``deployments.apps``."""
+        """The form in messages: ``pods``, ``deployments.apps``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -204,7 +205,7 @@ BUILTIN: tuple[Kind, ...] = (
 
 
 class KindTable:
-    """The kinds served now, in the order of discovery."""
+    """The served kinds, in the order of discovery."""
 
     def __init__(self, kinds: Sequence[Kind] = BUILTIN) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
@@ -212,25 +213,22 @@ class KindTable:
             self.add(kind)
 
     def __iter__(self) -> Iterator[Kind]:
-        """Iterate over all kinds in the order of discovery."""
         return iter(self._kinds.values())
 
     def add(self, kind: Kind) -> None:
-        """Serve one more kind, or replace the row of the same group, version and plural."""
+        """Serve a kind, in place of one with the same group, version and plural."""
         self._kinds[kind.group, kind.version, kind.plural] = kind
 
     def remove(self, kind: Kind) -> None:
-        """Stop serving a kind."""
         del self._kinds[kind.group, kind.version, kind.plural]
 
     def get(self, group: str, version: str, plural: str) -> Kind | None:
-        """Return the row that a path names, or None."""
         return self._kinds.get((group, version, plural))
 
     def find(self, text: str) -> Kind:
-        """Return the stored kind that `text` spells: kind, plural, singular or short name, with or without ``.group``.
+        """Return the stored kind by kind, plural, singular or short name, with or without ``.group``.
 
-        Raises LookupError naming what is served; the first row in the order of discovery wins.
+        The first one in the order of discovery wins. LookupError names the served kinds.
         """
         name, _, group = text.partition(".")
         for kind in self:
@@ -243,7 +241,7 @@ class KindTable:
         )
 
     def groups(self) -> dict[str, list[str]]:
-        """Return each named API group with its versions, the preferred one first, in the order of discovery."""
+        """Return each named API group and its versions, the preferred first, in the order of discovery."""
         found: dict[str, list[str]] = {}
         for kind in self:
             versions = found.setdefault(kind.group, [])
@@ -253,7 +251,7 @@ class KindTable:
         return found
 
     def of(self, group: str, version: str) -> list[Kind]:
-        """Return the kinds of one group and version, sorted by plural as the real discovery is."""
+        """Return the kinds of a group and version, sorted by plural as in real discovery."""
         return sorted(
             (kind for kind in self if (kind.group, kind.version) == (group, version)),
             key=lambda kind: kind.plural,

@@ -1,8 +1,8 @@
-"""What a write means: create, replace, patch, delete and scale over the store, without HTTP.
+"""Create, replace, patch, delete and scale over the store, without HTTP.
 
-What lives here: what the generic registry and the strategies of a real API server do to an object before it is stored: identity,
-versions, generations, the split of spec and status, finalizers, garbage collection. What does not: paths, media types, authority.
-Its law: a write either stores one new version or raises a Status; a write that changes nothing stores nothing.
+This module does what the generic registry and the strategies of a real API server do before an object is
+stored: identity, versions, generations, the split of spec and status, finalizers and garbage collection. A
+write stores exactly one new version or raises a Status. A write that changes nothing stores nothing.
 """
 
 import datetime as dt
@@ -13,14 +13,15 @@ from typing import Any
 from adapter.sandbox.apiserver import status
 from adapter.sandbox.apiserver.storage import custom_resources, scale
 from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.storage.scale import SANDBOX, Writer
+from adapter.sandbox.apiserver.storage.scale import SANDBOX, FieldManager
 from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record, Store, clone
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _SUBDOMAIN_PATTERN = re.compile(_SUBDOMAIN)
 _SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with "
     f"an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "managedFields")
@@ -35,12 +36,12 @@ _SCALED = frozenset(
 
 
 def timestamp(now: float) -> str:
-    """Return epoch seconds in the form of the API, whole seconds."""
+    """Return epoch seconds in the form of the API, in whole seconds."""
     return dt.datetime.fromtimestamp(int(now), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def name_suffix(number: int) -> str:
-    """Return five letters as generateName appends them; different for each number below 14 million."""
+    """Return five letters for generateName, unique for each number below 14 million."""
     number = number * 7_368_787 % 27**5
     letters = []
     for _ in range(5):
@@ -50,12 +51,11 @@ def name_suffix(number: int) -> str:
 
 
 def store_key(kind: Kind) -> KindKey:
-    """Return where a kind's objects stand in the store."""
     return kind.group, kind.plural
 
 
-class Objects:
-    """The writes and reads of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
+class ObjectRegistry:
+    """Reads and writes of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
 
     def __init__(self, store: Store, kinds: KindTable, now: Callable[[], float]) -> None:
         self.store = store
@@ -79,11 +79,11 @@ class Objects:
         *,
         trusted: bool = False,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> Record:
-        """Store a new object; `by` is noted as the writer of its replicas.
+        """Store a new object; `by` is recorded as the writer of its replicas.
 
-        A `trusted` create (from Python, never from HTTP) keeps the status it is given and makes the namespace if it is missing.
+        A `trusted` create (from Python, never from HTTP) keeps its status and creates a missing namespace.
         """
         document = self._checked(kind, namespace, clone(document))
         metadata = document["metadata"]
@@ -124,9 +124,9 @@ class Objects:
         subresource: str = "",
         *,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> tuple[Record, bool]:
-        """Replace an object, or its status only; returns the record and whether it was created (kinds that PUT may create)."""
+        """Replace an object, or only its status; return the record and whether a PUT created it."""
         document = self._checked(kind, namespace, clone(document))
         given = document["metadata"].setdefault("name", name)
         if given != name:
@@ -155,14 +155,15 @@ class Objects:
         subresource: str = "",
         *,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> Record:
-        """Replace an object by what `change` makes of it; `change` must not alter its argument."""
+        """Replace an object by the result of `change`, which must not alter its argument."""
         current = self.read(kind, namespace, name)
         document = self._checked(kind, namespace, clone(change(current.document)))
         if document["metadata"].get("name") != name:
             raise status.bad_request(
-                f"the name of the object ({document['metadata'].get('name', '')}) does not match the name on the URL ({name})"
+                f"the name of the object ({document['metadata'].get('name', '')}) "
+                f"does not match the name on the URL ({name})"
             )
         return self._write(kind, current, document, subresource, dry_run=dry_run, by=by)
 
@@ -174,16 +175,23 @@ class Objects:
         merged: Callable[[JSON], JSON],
         *,
         dry_run: bool = False,
-        by: Writer = SANDBOX,
+        by: FieldManager = SANDBOX,
     ) -> tuple[Record, bool]:
-        """Create the object or merge into it: what server-side apply comes to without field ownership."""
+        """Create the object or merge into it: server-side apply without field ownership."""
         if self.store.get(store_key(kind), namespace, name) is not None:
             return self.patch(kind, namespace, name, merged, dry_run=dry_run, by=by), False
         document = merged({"metadata": {"name": name}})
         return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
 
     def _write(
-        self, kind: Kind, current: Record, document: JSON, subresource: str, *, dry_run: bool, by: Writer
+        self,
+        kind: Kind,
+        current: Record,
+        document: JSON,
+        subresource: str,
+        *,
+        dry_run: bool,
+        by: FieldManager,
     ) -> Record:
         metadata = document["metadata"]
         version = metadata.get("resourceVersion", "")
@@ -192,7 +200,7 @@ class Objects:
         old = current.document
         old_metadata = old["metadata"]
         if metadata.get("uid") and metadata["uid"] != old_metadata["uid"]:
-            cause = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {old_metadata['uid']}"
+            cause = _wrong_uid(metadata["uid"], old_metadata["uid"])
             raise status.conflict(kind, current.name, cause)
         if subresource == "status":
             state = {"status": document["status"]} if "status" in document else {}
@@ -209,15 +217,16 @@ class Objects:
         return self.store.put(store_key(kind), document)
 
     def delete(self, kind: Kind, record: Record, options: JSON | None = None) -> Record:
-        """Delete an object, or mark it when finalizers hold it; returns the last state.
+        """Delete an object, or mark it while finalizers hold it; return the last state.
 
-        `options` are DeleteOptions: preconditions and propagationPolicy count, grace periods do not: there is no kubelet.
+        `options` are DeleteOptions. Preconditions and propagationPolicy count; grace periods do not, without
+        a kubelet.
         """
         options = options or {}
         wanted = options.get("preconditions") or {}
         metadata = record.document["metadata"]
         if wanted.get("uid") not in {None, metadata["uid"]}:
-            cause = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {metadata['uid']}"
+            cause = _wrong_uid(wanted["uid"], metadata["uid"])
             raise status.conflict(kind, record.name, cause)
         if wanted.get("resourceVersion") not in {None, metadata["resourceVersion"]}:
             cause = (
@@ -266,9 +275,9 @@ class Objects:
         change: Callable[[JSON], JSON],
         *,
         dry_run: bool,
-        by: Writer,
+        by: FieldManager,
     ) -> Record:
-        """Write the replicas of an object from what `change` makes of its Scale."""
+        """Write the replicas of an object; `change` turns its Scale into the new one."""
         record = self.read(kind, namespace, name)
         document = scale.rescaled(kind, record, change(scale.scale_of(kind, record)))
         return self._write(kind, record, document, "", dry_run=dry_run, by=by._replace(subresource="scale"))
@@ -292,7 +301,8 @@ class Objects:
         if document["kind"] != kind.kind or document["apiVersion"] != kind.api_version:
             given = f"{document['kind']} in version {document['apiVersion']!r}".replace("'", '"')
             raise status.bad_request(
-                f"{given} cannot be handled as a {kind.kind}: the path is that of {kind.api_version} {kind.kind}"
+                f"{given} cannot be handled as a {kind.kind}: "
+                f"the path is that of {kind.api_version} {kind.kind}"
             )
         metadata = document.setdefault("metadata", {})
         if not isinstance(metadata, dict):
@@ -310,8 +320,12 @@ class Objects:
         return document
 
 
+def _wrong_uid(wanted: str, found: str) -> str:
+    return f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+
+
 def _carry_over(kind: Kind, current: Record, document: JSON) -> None:
-    """Give a new state of an object what a client cannot set: identity, version, status; count the generation up."""
+    """Set what clients cannot: identity, version, status, generation."""
     old, metadata = current.document, document["metadata"]
     for field in (*_SYSTEM_FIELDS, "resourceVersion"):
         metadata.pop(field, None)
@@ -340,7 +354,7 @@ def _check_name(kind: Kind, name: str) -> None:
 
 
 def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
-    """Refuse what the validation of a few kinds refuses."""
+    """Apply the validation of a few kinds."""
     if store_key(kind) == custom_resources.KEY:
         custom_resources.check(document)
     elif store_key(kind) == ("", "events"):

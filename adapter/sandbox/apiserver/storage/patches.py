@@ -1,8 +1,7 @@
-"""The patch formats of the Kubernetes API over plain JSON values.
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch over plain JSON values.
 
-What lives here: JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch with the merge keys of the kinds the
-sandbox serves. What does not: objects, versions, admission. Its law: the input is never changed; a list of objects whose merge key
-is not in the table is replaced whole, as upstream does with fields that carry no patch strategy.
+The functions never change their input. Strategic merge knows the merge keys of the kinds that the sandbox
+serves. Any other list is replaced whole, as upstream does for fields without a patch strategy.
 """
 
 import copy
@@ -30,7 +29,7 @@ _DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/", "$deleteFromPrimiti
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Return `target` with a JSON merge patch applied: null deletes, objects merge, all else replaces."""
+    """Return `target` with a JSON merge patch applied."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     result = dict(target) if isinstance(target, dict) else {}
@@ -117,7 +116,7 @@ def _reorder(result: dict[str, Any], field: str, order: list[Any]) -> None:
 
 
 def json_patch(target: Any, operations: list[dict[str, Any]]) -> Any:
-    """Return `target` with a JSON patch applied; raises a 422 where an operation does not fit, as upstream does."""
+    """Return `target` with a JSON patch applied; raise 422 for an operation that fails, as upstream."""
     result = copy.deepcopy(target)
     for operation in operations:
         result = _apply(result, operation)

@@ -1,9 +1,7 @@
-"""The scale subresource: the replicas of an object seen and written through a Scale, and the record of who wrote them.
+"""The scale subresource, and the owner of the replicas in ``metadata.managedFields``.
 
-What lives here: where a kind keeps its replicas, the Scale made from an object, the object made from a Scale, and the entries of
-``metadata.managedFields``. What does not: storing, versions, authority. Its law: a Scale carries the version of its object, so whoever
-holds the object may write its Scale without reading it first. Of all fields only the replicas have an owner here; the real API server
-keeps one for each field.
+A Scale carries the version of its object, so a client that holds the object can write its Scale without
+another read. Only the replicas have an owner here. The real API server tracks one for each field.
 """
 
 from typing import Any, NamedTuple
@@ -15,20 +13,20 @@ from adapter.sandbox.apiserver.storage.store import JSON, Record, clone
 _SIGNS = {"In": "in", "NotIn": "notin"}
 
 
-class Writer(NamedTuple):
-    """Who writes: the field manager, how (``Update`` or ``Apply``) and through which subresource."""
+class FieldManager(NamedTuple):
+    """The field manager of a write, its operation (``Update`` or ``Apply``) and its subresource."""
 
     manager: str
     operation: str = "Update"
     subresource: str = ""
 
 
-SANDBOX = Writer("sandbox")
-"""Whoever writes from Python and does not say who."""
+SANDBOX = FieldManager("sandbox")
+"""The default for writes from Python."""
 
 
 def scale_of(kind: Kind, record: Record) -> JSON:
-    """Return the Scale of an object; replicas 0 are left out of spec, as the real one leaves them out."""
+    """Return the Scale of an object; as upstream, spec omits 0 replicas."""
     document = record.document
     metadata = document["metadata"]
     paths = kind.scale or ScalePaths()
@@ -54,7 +52,7 @@ def scale_of(kind: Kind, record: Record) -> JSON:
 
 
 def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
-    """Return the object with the replicas of a Scale; its resourceVersion, when given, must be the object's."""
+    """Return the object with the replicas of a Scale. A resourceVersion in the Scale must be current."""
     metadata = scale.get("metadata") or {}
     if metadata.get("name", record.name) != record.name:
         raise status.bad_request(
@@ -80,8 +78,8 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
     return document
 
 
-def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: Writer, now: str) -> None:
-    """Bring ``managedFields`` of `document` up to date: who changes the replicas owns them, and nobody else does."""
+def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: FieldManager, now: str) -> None:
+    """Update ``managedFields`` of `document`: the last writer of the replicas is their only owner."""
     if "scale" not in kind.subresources:
         return
     path = (kind.scale or ScalePaths()).spec_replicas
@@ -117,7 +115,7 @@ def _find(document: JSON, path: str) -> Any:
 
 
 def _selector_text(kind: Kind, document: JSON) -> str:
-    """Return the selector of a built-in kind as text, as status.selector of a Scale carries it."""
+    """Return the selector of a built-in kind as status.selector of a Scale has it."""
     selector = document.get("spec", {}).get("selector") or {}
     if not kind.group:  # a ReplicationController's is labels alone
         selector = {"matchLabels": selector}

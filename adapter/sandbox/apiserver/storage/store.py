@@ -1,8 +1,7 @@
-"""A versioned object store with a watch log: what etcd and the watch cache are to a real API server.
+"""A versioned object store with a watch log, in place of etcd and the watch cache.
 
-What lives here: objects by kind and key, one version counter over all of them, the log of changes a watch reads, snapshots of
-earlier versions. What does not: HTTP, defaults, validation, time. Its law: a stored object is never changed in place; every write
-is a new record with a higher version than all before it.
+One counter gives the versions of all objects. A stored object never changes in place: every write adds a
+record with a higher version. The log serves watches and the snapshots of earlier versions.
 """
 
 import bisect
@@ -18,12 +17,12 @@ KindKey = tuple[str, str]
 
 
 def key_of(namespace: str, name: str) -> str:
-    """Return the key that lists are sorted by: as in etcd the whole path, so ``a-b/x`` stands before ``a/x``."""
+    """Return the sort key of lists: as in etcd the whole path, so ``a-b/x`` precedes ``a/x``."""
     return f"{namespace}/{name}" if namespace else name
 
 
 def clone(document: Any) -> Any:
-    """Return a deep copy by way of JSON: quicker than copy.deepcopy, and what is not JSON fails here and not in a client."""
+    """Return a deep copy through JSON, which is faster than copy.deepcopy and refuses other values."""
     return msgspec.json.decode(msgspec.json.encode(document))
 
 
@@ -46,14 +45,13 @@ class Record:
 
     @property
     def metadata(self) -> bytes:
-        """Return the encoded metadata."""
         if self._metadata is None:
             self._metadata = msgspec.json.encode(self.document["metadata"])
         return self._metadata
 
     @property
     def body(self) -> bytes:
-        """Return what follows kind and apiVersion in the encoded object: metadata and all else, without the outer braces."""
+        """The encoded object after kind and apiVersion, without the outer braces."""
         if self._rest is None:
             rest = {
                 field: value
@@ -69,9 +67,9 @@ class Record:
 
 
 class Change(NamedTuple):
-    """One entry of the log. `old` is None when the object was added, `new` when it was deleted; never both.
+    """One entry of the log. `old` is None for an addition, `new` for a deletion.
 
-    A deletion keeps the last record as it was; its event carries ``old.at(version)``.
+    A deletion keeps the last record unchanged; its event carries ``old.at(version)``.
     """
 
     version: int
@@ -82,8 +80,8 @@ class Change(NamedTuple):
 Subscriber = Callable[[Change], None]
 
 
-class _Shelf:
-    """The objects of one kind, their log and those who watch it."""
+class _KindObjects:
+    """The objects of one kind, their log and its subscribers."""
 
     def __init__(self, log_size: int, horizon: int) -> None:
         self.records: dict[str, Record] = {}
@@ -94,50 +92,49 @@ class _Shelf:
 
 
 class Store:
-    """All objects of a cluster. `log_size` is how many changes of one kind are kept for watches that start in the past."""
+    """All objects of a cluster. `log_size` is the number of changes kept for each kind."""
 
     def __init__(self, log_size: int) -> None:
         self.version = 0
         self._log_size = log_size
         self._compacted = 0
-        self._shelves: dict[KindKey, _Shelf] = {}
+        self._by_kind: dict[KindKey, _KindObjects] = {}
         self._subscriptions = 0
         self._dependents: dict[str, set[tuple[KindKey, str]]] = {}
 
-    def _shelf(self, kind: KindKey) -> _Shelf:
-        shelf = self._shelves.get(kind)
-        if shelf is None:
-            shelf = self._shelves[kind] = _Shelf(self._log_size, self._compacted)
-        return shelf
+    def _objects_of(self, kind: KindKey) -> _KindObjects:
+        objects = self._by_kind.get(kind)
+        if objects is None:
+            objects = self._by_kind[kind] = _KindObjects(self._log_size, self._compacted)
+        return objects
 
     def get(self, kind: KindKey, namespace: str, name: str) -> Record | None:
-        """Return the current record, or None."""
-        return self._shelf(kind).records.get(key_of(namespace, name))
+        return self._objects_of(kind).records.get(key_of(namespace, name))
 
     def put(self, kind: KindKey, document: JSON) -> Record:
         """Store `document` under the next version. The store owns it from here on."""
-        shelf = self._shelf(kind)
+        objects = self._objects_of(kind)
         self.version += 1
         record = Record(document, self.version)
-        old = shelf.records.get(record.key)
+        old = objects.records.get(record.key)
         if old is None:
-            bisect.insort(shelf.keys, record.key)
+            bisect.insort(objects.keys, record.key)
         else:
             self._disown(kind, old)
-        shelf.records[record.key] = record
+        objects.records[record.key] = record
         for owner in document["metadata"].get("ownerReferences") or ():
             self._dependents.setdefault(owner["uid"], set()).add((kind, record.key))
-        self._append(shelf, Change(self.version, old, record))
+        self._append(objects, Change(self.version, old, record))
         return record
 
     def remove(self, kind: KindKey, record: Record) -> Record:
-        """Delete an object; returns its last state under the version of the deletion."""
-        shelf = self._shelf(kind)
+        """Delete an object; return its last state under the version of the deletion."""
+        objects = self._objects_of(kind)
         self.version += 1
-        del shelf.records[record.key]
-        del shelf.keys[bisect.bisect_left(shelf.keys, record.key)]
+        del objects.records[record.key]
+        del objects.keys[bisect.bisect_left(objects.keys, record.key)]
         self._disown(kind, record)
-        self._append(shelf, Change(self.version, record, None))
+        self._append(objects, Change(self.version, record, None))
         return record.at(self.version)
 
     def _disown(self, kind: KindKey, record: Record) -> None:
@@ -148,33 +145,35 @@ class Store:
                 if not dependents:
                     del self._dependents[owner["uid"]]
 
-    def _append(self, shelf: _Shelf, change: Change) -> None:
-        if len(shelf.log) == self._log_size:
-            shelf.horizon = shelf.log[0].version if self._log_size else change.version
-        shelf.log.append(change)
-        for subscriber in list(shelf.subscribers.values()):
+    def _append(self, objects: _KindObjects, change: Change) -> None:
+        if len(objects.log) == self._log_size:
+            objects.horizon = objects.log[0].version if self._log_size else change.version
+        objects.log.append(change)
+        for subscriber in list(objects.subscribers.values()):
             subscriber(change)
 
     def dependents(self, uid: str) -> list[tuple[KindKey, Record]]:
         """Return the objects that name `uid` as an owner."""
-        return [(kind, self._shelf(kind).records[key]) for kind, key in sorted(self._dependents.get(uid, ()))]
+        return [
+            (kind, self._objects_of(kind).records[key]) for kind, key in sorted(self._dependents.get(uid, ()))
+        ]
 
     def records(self, kind: KindKey, namespace: str = "", after: str = "") -> Iterator[Record]:
-        """Yield the records of a kind in list order; of one namespace if given; only those behind the key `after`."""
-        shelf = self._shelf(kind)
-        return _select(shelf.records, shelf.keys, namespace, after)
+        """Yield the records of a kind in list order: of one namespace if given, after the key `after`."""
+        objects = self._objects_of(kind)
+        return _select(objects.records, objects.keys, namespace, after)
 
     def records_at(
         self, kind: KindKey, version: int, namespace: str = "", after: str = ""
     ) -> Iterator[Record] | None:
-        """Yield the records as they were at `version`, or return None when the log no longer reaches back that far."""
-        shelf = self._shelf(kind)
-        if version >= (shelf.log[-1].version if shelf.log else shelf.horizon):
+        """Yield the records as of `version`, or return None if the log does not reach back that far."""
+        objects = self._objects_of(kind)
+        if version >= (objects.log[-1].version if objects.log else objects.horizon):
             return self.records(kind, namespace, after)
-        if version < shelf.horizon:
+        if version < objects.horizon:
             return None
-        past = dict(shelf.records)
-        for change in reversed(shelf.log):
+        past = dict(objects.records)
+        for change in reversed(objects.log):
             if change.version <= version:
                 break
             if change.old is not None:
@@ -184,17 +183,16 @@ class Store:
         return _select(past, sorted(past), namespace, after)
 
     def kinds_in(self, namespace: str) -> list[tuple[KindKey, list[Record]]]:
-        """Return all objects of a namespace by kind."""
-        found = ((kind, list(self.records(kind, namespace))) for kind in list(self._shelves))
+        found = ((kind, list(self.records(kind, namespace))) for kind in list(self._by_kind))
         return [(kind, records) for kind, records in found if records]
 
     def changes_since(self, kind: KindKey, version: int) -> list[Change] | None:
-        """Return the changes after `version`, or None when some of them are forgotten."""
-        shelf = self._shelf(kind)
-        if version < shelf.horizon:
+        """Return the changes after `version`, or None if some are no longer in the log."""
+        objects = self._objects_of(kind)
+        if version < objects.horizon:
             return None
         newer = []
-        for change in reversed(shelf.log):
+        for change in reversed(objects.log):
             if change.version <= version:
                 break
             newer.append(change)
@@ -202,25 +200,25 @@ class Store:
         return newer
 
     def horizon(self, kind: KindKey) -> int:
-        """Return the oldest version from which a watch may start."""
-        return self._shelf(kind).horizon
+        """Return the oldest version from which a watch can start."""
+        return self._objects_of(kind).horizon
 
     def compact(self) -> None:
-        """Forget the whole log: any watch or continued list from before now is told that it is too old."""
+        """Drop the whole log: watches and continued lists from older versions are too old."""
         self._compacted = self.version
-        for shelf in self._shelves.values():
-            shelf.log.clear()
-            shelf.horizon = self.version
+        for objects in self._by_kind.values():
+            objects.log.clear()
+            objects.horizon = self.version
 
     def subscribe(self, kind: KindKey, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber` at every later change of a kind, in order, until the returned function is called."""
-        shelf = self._shelf(kind)
+        """Call `subscriber` at every later change of a kind, until the returned function is called."""
+        objects = self._objects_of(kind)
         self._subscriptions += 1
         number = self._subscriptions
-        shelf.subscribers[number] = subscriber
+        objects.subscribers[number] = subscriber
 
         def unsubscribe() -> None:
-            shelf.subscribers.pop(number, None)
+            objects.subscribers.pop(number, None)
 
         return unsubscribe
 

@@ -1,25 +1,4 @@
-"""What an autoscaler writes and what tells it of others: Scale, managedFields, Leases, events, custom kinds with status and scale.
-
-How a test uses them:
-
-- Scale: GET, PUT and PATCH at ``.../deployments/NAME/scale`` (statefulsets, replicasets, replicationcontrollers too). The
-  resourceVersion of the Scale is the object's, so a PUT needs no GET; an old one is 409 Conflict, none writes over anything.
-  ``cluster.scale("deployments", "web", 5, manager="kubectl")`` is another writer, and makes the version you hold an old one.
-- managedFields: on kinds with a scale, one entry for whoever last changed the replicas: `manager` from ``?fieldManager=`` (else the
-  user agent up to its slash), `subresource` ``scale`` for a Scale write, `time`. From Python ``create``, ``update``, ``patch`` and
-  ``scale`` take ``manager=``. No other field has an owner here.
-- Leases: POST, and PUT with a current resourceVersion, at ``/apis/coordination.k8s.io/v1/namespaces/NS/leases/NAME``; a stale PUT is
-  409. Nobody expires them; the cluster's clock is only used for creationTimestamp.
-- FastPathAutoscalers: ``cluster.create(FASTPATH_AUTOSCALERS)`` makes them served, without the schema; any CustomResourceDefinition
-  does, also over HTTP. PUT and merge-PATCH at ``.../NAME/status`` write status only and leave metadata.generation alone; PUT needs
-  a resourceVersion; strategic merge is 415 for custom kinds.
-- Events: core v1, POST and (strategic merge) PATCH at ``/api/v1/namespaces/NS/events``; involvedObject.namespace has to be the
-  event's; a PATCH of an event that is gone is 404. events.k8s.io is not served.
-- What goes wrong: ``cluster.fail(409, "update", "deployments/scale", times=2)`` refuses without doing (409, 429, 500, 503, 504);
-  ``cluster.lose_answers("update", "leases", times=2)`` does and cuts the connection (twice, for aiohttp itself sends a GET or PUT
-  once more when its connection is cut; not a POST or PATCH); ``cluster.delay``, ``forbid``, ``down``,
-  ``cut_watches``, ``freeze_watches`` as ever. ``cluster.requests`` has what clients asked, ``query["fieldManager"]`` among it.
-"""
+"""Scale, managedFields, Leases, Events and custom kinds with status and scale, as an autoscaler uses them."""
 
 from typing import Any
 
@@ -57,7 +36,7 @@ def autoscaler(name: str) -> JSON:
     }
 
 
-# -- Scale ---------------------------------------------------------------------------------------------------------------
+# Scale
 
 
 async def test_a_scale_is_written_with_the_version_of_its_object(
@@ -113,7 +92,7 @@ async def test_a_scale_of_nothing(http: aiohttp.ClientSession) -> None:
     assert (status, answer["message"]) == (404, 'deployments.apps "web" not found')
 
 
-# -- managedFields -------------------------------------------------------------------------------------------------------
+# ManagedFields
 
 
 def replicas_owner(document: JSON) -> JSON:
@@ -134,7 +113,7 @@ async def test_who_wrote_the_replicas(http: aiohttp.ClientSession, cluster: Clus
         "deployments", "web", {"spec": {"paused": True}, "status": {"replicas": 5}}, manager="other"
     )
     assert replicas_owner(cluster.get("deployments", "web")) == ours, (
-        "who leaves the replicas does not own them"
+        "a writer that keeps the replicas does not own them"
     )
     headers = MERGE | {"User-Agent": "kubectl/v1.36.0 (linux/amd64)"}
     await ask(http, "PATCH", DEPLOYMENT, data='{"spec":{"replicas":7}}', headers=headers)
@@ -166,7 +145,7 @@ async def test_the_controllers_sign_their_writes(cluster: Cluster) -> None:
     assert all(address.startswith("127.1.0.") for address in addresses)
 
 
-# -- custom kinds --------------------------------------------------------------------------------------------------------
+# Custom kinds
 
 
 async def test_fastpath_autoscalers(cluster: Cluster, http: aiohttp.ClientSession) -> None:
@@ -264,7 +243,7 @@ async def test_definitions_that_are_refused(cluster: Cluster, change: JSON, code
     assert part in failure.value.message
 
 
-# -- events and Leases ---------------------------------------------------------------------------------------------------
+# Events and Leases
 
 
 def event(name: str, namespace: str) -> JSON:
@@ -291,7 +270,7 @@ async def test_events_are_counted_up_by_patch(http: aiohttp.ClientSession) -> No
     )
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------------
+# What goes wrong
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,9 @@ STEPS = st.lists(st.tuples(st.booleans(), NAMES, NAMES), max_size=30)
 
 @hypothesis.given(STEPS, st.integers(0, 8))
 def test_every_kept_version_can_be_rebuilt(steps: list[tuple[bool, str, str]], log_size: int) -> None:
-    """The snapshots of the log equal those taken when the version was current, and are refused once they would not."""
+    """The snapshots of the log equal those taken when the version was current, and are refused once they
+    would not.
+    """
     store = Store(log_size)
     seen: dict[int, list[tuple[str, int]]] = {0: []}
     for put, namespace, name in steps:
