@@ -75,11 +75,11 @@ LEAKING = {
         """
         async def test_task_error():
             async def fail():
-                raise RuntimeError("nobody looked")
+                raise RuntimeError("not retrieved")
             asyncio.create_task(fail())
             await asyncio.sleep(0)
         """,
-        "exception lost: Task exception was never retrieved: RuntimeError('nobody looked')",
+        "exception lost: Task exception was never retrieved: RuntimeError('not retrieved')",
     ),
     "coroutine": (
         """

@@ -21,7 +21,7 @@ from tests.support.world import question, series, vector, world
 FOLDER = Path(__file__).parents[2] / "shared" / "conformance" / "rules"
 
 pytestmark = pytest.mark.skipif(
-    not FOLDER.is_dir(), reason=f"the public configurations are not here: {FOLDER}"
+    not FOLDER.is_dir(), reason=f"no public configurations in {FOLDER}"
 )
 
 

@@ -74,7 +74,7 @@ with_scaler = pytest.mark.parametrize("components", COMPONENTS, ids="+".join)
 
 @pytest.fixture(scope="module")
 def within(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    """Return the namespaced variant as somebody puts it into a namespace, with autoscalers of their own."""
+    """Return the namespaced variant as users apply it to a namespace, with autoscalers of their own."""
     folder: Path = tmp_path_factory.mktemp("shop")
     (folder / "api.yaml").write_text("kind: Example\n")
     own = {
@@ -490,7 +490,7 @@ def test_the_variant_reads_what_is_mounted(within: Objects) -> None:
 def test_the_examples_of_the_variant_are_right() -> None:
     folder = MANIFESTS / "namespaced"
     read = documents.read_document(yaml.safe_load((folder / "web.yaml").read_text()), "shop")
-    assert read.spec.mode == ADVISE  # whoever applies an example changes nothing
+    assert read.spec.mode == ADVISE  # applying an example changes nothing
     parsed = rules_file.parse_rules((folder / "rules.yaml").read_text(), "rules.yaml")
     assert (parsed.faults, parsed.fatal) == ((), ())
     rules, faults = compiler.compile_rules(parsed.config, resources.BUILTIN)

@@ -1,4 +1,4 @@
-"""The audit of who wrote which count: judged by hand-made objects."""
+"""The audit of scale writes, tested with hand-made objects."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Case:
         self.clock = FakeClock(1000.0)
         self.audit = Audit(self.clock.wall, HOLD)
         self.status(4)
-        self.write(4, "somebody")
+        self.write(4, "someone")
 
     def at(self, seconds: float) -> None:
         self.clock.advance(1000.0 + seconds - self.clock.wall())
@@ -50,7 +50,7 @@ def test_who_wrote_what() -> None:
     case = Case()
     case.at(1)
     case.write(6, NATIVE)
-    case.write(6, "somebody")  # changes nothing
+    case.write(6, "someone")  # changes nothing
     case.at(2)
     case.write(3, "kubectl")
     assert [write[2:] for write in case.audit.writes] == [(4, 6, NATIVE), (6, 3, "kubectl")]

@@ -140,7 +140,7 @@ async def test_a_status_with_what_policies_count(world: World) -> None:
     assert change["time"].startswith("2026-11-20T12:00:00.005")
     seen = world.autoscaler.status
     assert seen is not None
-    assert seen.recent_changes == (PastChange(3, at),), "who leads next reads what was written"
+    assert seen.recent_changes == (PastChange(3, at),), "the next leader reads what was written"
 
     requests = len(world.cluster.requests)
     world.actuator.status(world.autoscaler, status(5), ())

@@ -313,7 +313,7 @@ async def test_after_standing_back_nothing_shrinks_for_one_window(bench: Bench, 
 
 
 async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) -> None:
-    """A raise without an answer is found by a conflict; the cache still shows the count before, which nobody took back."""
+    """A raise without an answer is found by a conflict; the stale cache is not taken for a reversal."""
     bench.sources.readings["queue"] = wanted(8)
     bench.put(fpa(QUEUE), replicas=4)
     bench.server.lose = True
@@ -433,7 +433,7 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
         def close(self) -> None:
             """Nothing."""
 
-    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]  # pods whose cache begins anew
+    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]  # a pod cache that starts again
     await go_on(bench, turn)
     assert bench.server.writes == []
     assert bench.server.events == []

@@ -81,7 +81,7 @@ KINDS = {
     "ContainerResource": Kind(CONTAINER),
 }
 
-# fault: which kinds it befalls (None: all)
+# fault: the kinds that it affects
 FAULTS: dict[str, Callable[[Kind, str], bool]] = {
     "Prometheus fails": lambda kind, _: not kind.scraped,
     "Prometheus never answers": lambda kind, _: not kind.scraped,
@@ -105,15 +105,15 @@ DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
 
 CASES = [
     pytest.param(fault, name, direction, id=f"{fault}-{name}-{direction}")
-    for fault, befalls in FAULTS.items()
+    for fault, affects in FAULTS.items()
     for name, kind in KINDS.items()
-    if befalls(kind, name)
+    if affects(kind, name)
     for direction in DIRECTIONS
 ]
 
 
 class World:
-    """A workload of one autoscaler under a load, and what can befall the way of its metric."""
+    """A workload of one autoscaler under a load, and the faults between it and its metric."""
 
     def __init__(self, name: str) -> None:
         self.kind = KINDS[name]

@@ -51,7 +51,7 @@ async def test_a_raise_is_written_at_once(bench: Bench) -> None:
 
 
 async def test_what_the_caches_do_not_show_yet_is_not_decided_again(bench: Bench) -> None:
-    """Until the watch tells of our write, the count is what we wrote, not what it was."""
+    """Until the watch delivers our write, the count is the written one."""
     bench.sources.readings["queue"] = wanted(30)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
@@ -237,7 +237,7 @@ async def test_a_write_that_fails_is_told_and_tried_again_later(bench: Bench) ->
 
 
 async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Bench) -> None:
-    """Whoever may not write would take the turns of those who may."""
+    """Otherwise targets that may not be written would take the turns of those that may."""
     bench.server.fail = "forbidden"
     bench.sources.readings["queue"] = wanted(7)
     bench.put(fpa(QUEUE), replicas=4)
@@ -422,7 +422,7 @@ async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Be
 async def test_a_count_of_ours_without_a_status_is_neither_raised_nor_lowered_faster_than_policies(
     bench: Bench, load: int, written: list[tuple[str, int]]
 ) -> None:
-    """As after each start with autoscalers in files: whether we have just raised it or hours ago, nobody knows."""
+    """As after each start with autoscalers in files: the time of our last raise is unknown."""
     bench.sources.readings["queue"] = wanted(load)
     policy = {"type": "Pods", "value": 1, "periodSeconds": 300}
     slow = {"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [policy]}}

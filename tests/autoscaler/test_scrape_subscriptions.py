@@ -34,7 +34,7 @@ A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
 
 
 class Kept:
-    """A target or the pods of a selector, as a test says; `changed` tells who follows."""
+    """A target or the pods of a selector, as a test says; `changed` notifies the followers."""
 
     def __init__(
         self, open_ones: list["Kept"], changed: Callable[[], None], find: Callable[[], object]

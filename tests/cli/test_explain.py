@@ -99,7 +99,7 @@ def test_who_does_not_lead_says_who_does() -> None:
 def test_an_autoscaler_that_is_not_there() -> None:
     bench = Bench()
 
-    assert show(bench.controller, "default", "nobody", "").status == 404
+    assert show(bench.controller, "default", "missing", "").status == 404
 
 
 def test_times_have_milliseconds() -> None:
@@ -259,7 +259,7 @@ def test_the_key_is_namespace_and_name() -> None:
     assert str(Key("shop", "web")) == "shop/web"
 
 
-# --- who leads
+# --- the leader
 # -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
-"""An adapter behind a cluster's aggregation layer, as the shipped manifests register it: on the sandbox, or a real control plane.
+"""An adapter behind the aggregation layer of the sandbox or of a real control plane, registered by the manifests.
 
-What lives here: registration, users and their rights, the front proxy's certificates, and what the two clusters do differently
-about them. What does not: starting programs (`controlplane`). Its law: the objects are those of manifests/, changed only in where
-the Service leads, for the adapter runs outside of the cluster, on loopback.
+The module registers the adapter, and holds users, their rights and the front proxy's certificates, with the
+differences between the two clusters. The objects are those of manifests/. Only the address of the Service
+changes, because the adapter runs outside of the cluster, on loopback.
 """
 
 import asyncio
@@ -298,7 +298,7 @@ class Direct:
 
 
 async def apply(cluster: ClusterUnderTest, *documents: Document) -> None:
-    """Apply objects on the server's side, which takes fields over from whoever set them last."""
+    """Apply objects on the server's side, which takes fields over from other managers."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
     await cluster.kubectl(
         "apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-", stdin=text

@@ -1,7 +1,7 @@
 """The cluster that an end-to-end test talks to, through kubectl: a real control plane, or the sandbox.
 
-What lives here: what the two do differently. What does not: starting programs (`controlplane`). Its law: a test cannot tell
-which one it has, so what passes on the sandbox is what is asked of the real one.
+The module hides the differences between the two: a test cannot distinguish them, so the same assertions hold on
+both. `controlplane` starts the programs.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Backend(Protocol):
         ...
 
     async def caller_token(self, cluster: "ClusterUnderTest") -> str:
-        """Return the token of somebody who may read everything from an adapter."""
+        """Return the token of a user that may read everything from an adapter."""
         ...
 
     async def install_widgets(self, cluster: "ClusterUnderTest") -> None:
@@ -102,7 +102,7 @@ class ClusterUnderTest:
         self.directory = directory
 
     async def open(self) -> None:
-        """Make the namespace, and somebody to ask adapters."""
+        """Make the namespace, and a user that may ask adapters."""
         await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         self.token = await self.backend.caller_token(self)
 

@@ -58,7 +58,7 @@ class Fronted(NamedTuple):
 def control_plane(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane | None]:
-    """Return the session's control plane, None where there is none. Started before any test notes what runs."""
+    """Return the session's control plane, None without its binaries. It starts before any guard notes what runs."""
     assets = controlplane.find_assets()
     if assets is None:
         yield None
@@ -93,7 +93,7 @@ async def cluster(
 async def own_cluster(
     request: pytest.FixtureRequest, tmp_path: Path, authority: Authority
 ) -> AsyncIterator[ClusterUnderTest]:
-    """Return a cluster that a test may let crash: nobody else uses it."""
+    """Return a cluster that a test may let crash: no other test uses it."""
     if request.param == "sandbox":
         async with _open(None, tmp_path) as opened:
             yield opened
@@ -148,7 +148,7 @@ async def fronted(
 async def own_fronted(
     request: pytest.FixtureRequest, tmp_path: Path, authority: Authority
 ) -> AsyncIterator[Fronted]:
-    """Return one whose front proxy a test may change: nobody else uses it."""
+    """Return one whose front proxy a test may change: no other test uses it."""
     if request.param == "sandbox":
         async with _open_fronted(None, tmp_path, authority) as opened:
             yield opened

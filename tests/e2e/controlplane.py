@@ -1,10 +1,10 @@
-"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, and a few controllers where there are any.
+"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, and optional controllers.
 
-What lives here: the programs, their keys, and kubeconfig files for users of any name and group. What does not: the tests'
-questions to it (`clusters`). Its law: all that it starts it ends, and nothing listens on anything but 127.0.0.1. There are no
-nodes: nothing runs the pods.
+The module holds the programs, their keys, and kubeconfig files for users of any name and group. It ends all that it
+starts, and nothing listens on any address but 127.0.0.1. There are no nodes: nothing runs the pods. `clusters`
+holds the requests of the tests.
 
-All methods block; what runs an event loop calls them with `asyncio.to_thread`.
+All methods block: code on an event loop calls them with `asyncio.to_thread`.
 """
 
 import contextlib
@@ -150,7 +150,7 @@ def make_etcd(program: Path, directory: Path) -> Server:
             f"--data-dir={directory / 'etcd'}",
             f"--listen-client-urls={url}",
             f"--advertise-client-urls={url}",
-            "--listen-peer-urls=http://127.0.0.1:0",  # a cluster of one: nobody asks there
+            "--listen-peer-urls=http://127.0.0.1:0",  # a cluster of one has no peers
         ]
 
     def is_ready(port: int) -> bool:

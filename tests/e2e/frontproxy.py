@@ -1,7 +1,7 @@
 """The API server's own identity towards aggregated servers: files that it reads again when they change.
 
 What lives here: an authority, the certificate that a front proxy shows, and their replacement. What does not: what a cluster
-makes of the files (`aggregation`). Its law: a file is replaced whole, so that nobody reads half of one.
+makes of the files (`aggregation`). A file is replaced whole, so that no program reads half of one.
 """
 
 from pathlib import Path

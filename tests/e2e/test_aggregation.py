@@ -239,13 +239,13 @@ async def test_a_user_needs_the_right_itself(
 
 
 async def test_who_is_no_front_proxy_speaks_for_nobody(registered: Registered) -> None:
-    """The API server's word counts with its certificate; without it nobody is an administrator."""
+    """The API server's headers count with its certificate; without it no caller is an administrator."""
     path = f"{PATHS[0]}/namespaces/{registered.cluster.namespace}/pods/%2A/load"
     claimed = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     async with registered.directly() as direct:
         status, message = await direct.get(path, claimed)
         assert (status, 'User "system:anonymous" cannot get' in message) == (403, True)
-        assert (await direct.get(path, {"Authorization": "Bearer nobody"})) == (401, "Unauthorized")
+        assert (await direct.get(path, {"Authorization": "Bearer unknown"})) == (401, "Unauthorized")
     user = registered.backend.authority.issue(common_name="mallory", organization="e2e")
     async with registered.directly(user) as direct:
         status, message = await direct.get(path, claimed)

@@ -1,6 +1,6 @@
 """Boosted HorizontalPodAutoscalers beside the real controller, under loads that step, spike and saw, and the naive booster as control.
 
-Then who is left alone, and who leaves. On a real control plane alone, with the rights of the shipped manifests: the sandbox's turn is
+Then objects that are not boosted, and objects that stop being so. On a real control plane alone, with the rights of the shipped manifests: the sandbox's turn is
 `tests/scenarios/test_boost.py`. Between the API server and Fastpath is a server that makes totals three askings late, so that every
 raise comes before the controller knows why.
 """

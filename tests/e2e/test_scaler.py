@@ -81,7 +81,7 @@ async def scene(fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path) 
 async def own_scene(
     own_fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path
 ) -> AsyncIterator[Scene]:
-    """Return one that a test may let crash: nobody else uses it."""
+    """Return one that a test may let crash: no other test uses it."""
     async with _set(own_fronted, prometheus, tmp_path) as scene:
         yield scene
 

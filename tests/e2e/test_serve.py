@@ -61,7 +61,7 @@ SELECTORS = [
     "example.com/canary",
     "example.com/canary=",
     "app=b,version notin (0),!tier,version>1",
-    "nobody=has",
+    "no-pod=has",
 ]
 
 
@@ -122,7 +122,7 @@ async def test_selectors_and_order_are_those_of_kubectl(
         for selector in SELECTORS:
             listed = await cluster.names("pods", selector)
             answer = await adapter.get(_loads(cluster.namespace, selector))
-            if selector == "nobody=has":
+            if selector == "no-pod=has":
                 assert (listed, answer.status) == ([], 404)
                 continue
             assert [item["describedObject"]["name"] for item in answer.body["items"]] == listed, selector
@@ -274,7 +274,7 @@ async def test_a_user_who_may_list_and_not_watch(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cached list instead of a watch: said once, and renewed while somebody asks."""
+    """A cached list instead of a watch: logged once, and renewed while requests arrive."""
     quick = (asyncio.sleep, list_watch.ReflectorPeriods(relist=0.3))
     monkeypatch.setattr(list_watch.ReflectorContext.__init__, "__defaults__", quick)
     namespace = cluster.namespace

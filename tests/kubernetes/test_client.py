@@ -85,7 +85,7 @@ async def answering(handler: Handler) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def speaking(*words: bytes, hang: bool = False) -> AsyncIterator[str]:
-    """Serve raw bytes to whoever connects, then close (or stay)."""
+    """Serve raw bytes to any client, then close (or stay)."""
     done = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -223,7 +223,7 @@ async def test_broken_answers_are_our_errors(words: list[bytes], reason: str) ->
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed(status: int) -> None:
-    """Whoever they lead to would be sent a review with somebody's token, and believed."""
+    """The server that they name would receive a review with a user's token, and be trusted."""
     heard: list[web.Request] = []
 
     async def elsewhere(request: web.Request) -> web.StreamResponse:

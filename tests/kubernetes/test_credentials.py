@@ -62,7 +62,7 @@ async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: ProblemLog) 
         pytest.param({"token": " secret\n"}, "Bearer  secret", id="white space around a token"),
         pytest.param({"username": "me", "password": "pw"}, "Basic bWU6cHc=", id="password"),
         pytest.param({"client-certificate": "x"}, "", id="certificates only"),
-        pytest.param({}, "", id="nobody"),
+        pytest.param({}, "", id="no credentials"),
     ],
 )
 async def test_authorization(

@@ -58,7 +58,7 @@ class Adapter:
 
 
 class World:
-    """A cluster, the adapter that it asks, and who asks."""
+    """A cluster, the adapter that it asks, and the client."""
 
     def __init__(self, adapter: Adapter, cluster: Cluster, api: MetricsAPI) -> None:
         self.adapter = adapter

@@ -1,8 +1,8 @@
-"""`fastpath serve --scaler` beside the native controller: boosted HorizontalPodAutoscalers react at once, and nobody takes it back.
+"""`fastpath serve --scaler` beside the native controller: boosted HPAs react at once, without a reversal.
 
 The native controller is the stand-in, once a second instead of every fifteen; it sees metrics three of its periods late, so that each
 raise comes long before it knows why. That beside the same controller a booster without a handshake loses shows `test_boost_harness`.
-Who wrote what is judged by an audit that believes nobody (`tests.support.scalewrites`).
+An audit of the stored objects judges every write (`tests.support.scalewrites`).
 """
 
 import asyncio
@@ -250,7 +250,7 @@ async def test_who_leaves_at_any_moment_has_a_plain_autoscaler(tmp_path: Path, w
         later = {name: scene.front.floors[name][asked[name] :] for name in leaving}
         assert {each[1:] for name in leaving for each in later[name]} == {(200, "0")}
         assert all(name.startswith("annotation") for name in leaving if later[name]), (
-            "nobody asks for the others"
+            "no query reads the others"
         )
         assert [
             write for write in world.audit.writes if write.by == BOOSTER and write.after <= write.before
@@ -327,7 +327,7 @@ async def resetting(world: World, name: str, count: int, every: float, manager: 
 
 
 async def test_conflicts_are_named_and_left_alone(tmp_path: Path, world: World) -> None:
-    """Of four kinds, beside each other: loops that reset replicas, somebody with kubectl, a second autoscaler, one that is KEDA's own."""
+    """Four kinds at once: loops that reset replicas, a user of kubectl, a second autoscaler, KEDA's own HPA."""
     loops = {"argocd-controller": 1.0, "kustomize-controller": 0.2}
     world.add(Workload(name, QUEUE, boosting.step()) for name in (*loops, "insists", "shared"))
     world.annotate("insists", hold="30s")
@@ -353,7 +353,7 @@ async def test_conflicts_are_named_and_left_alone(tmp_path: Path, world: World) 
         assert world.audit.raises("shared") == []
         assert scene.front.stale == []
 
-        world.annotate("insists", hold="20s")  # whoever changes something means it anew
+        world.annotate("insists", hold="20s")  # a change of the object lifts the demotion
         await happens(lambda: not demotions(world, "insists"), 5.0)
         assert all(demotions(world, name) for name in loops)
 

@@ -79,4 +79,4 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
             boosting_task.cancel()
             await asyncio.gather(boosting_task, return_exceptions=True)
     assert {each.write.by for each in audit.counted} == {NATIVE}
-    assert audit.unpublished, "it tells nobody"
+    assert audit.unpublished, "it publishes nothing"

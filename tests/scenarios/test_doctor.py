@@ -311,7 +311,7 @@ async def hiding_the_newest(prometheus: PrometheusServer, seconds: float) -> Asy
 async def test_an_engine_that_hides_the_newest_samples(
     tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
 ) -> None:
-    """As VictoriaMetrics does, whose search.latencyOffset is 30 s unless somebody has set it."""
+    """As VictoriaMetrics does, whose search.latencyOffset is 30 s unless it is set."""
     cluster.create(hpa(QUEUE))
     async with installed(tmp_path, cluster, prometheus), hiding_the_newest(prometheus, 30.0) as url:
         hops = await doctor.hops(f"--prometheus-url={url}")

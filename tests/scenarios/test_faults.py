@@ -159,7 +159,7 @@ async def _healthy(adapter: RunningAdapter) -> None:
 
 
 class _Failure(NamedTuple):
-    """A way in which Prometheus fails to answer: the line of readyz and the outcome of queries that tell of it."""
+    """A way in which Prometheus fails to answer: the line of readyz and the outcome of queries that report it."""
 
     behaviour: Behaviour
     line: str
@@ -279,7 +279,7 @@ async def test_prometheus_fails(
         assert all(failure.said in text for text in texts), texts
         assert 1 <= len(texts) <= 3, "said once for the server, or for each rule, not for each question"
         del prometheus.behaviours[QUERY]
-        clock.advance(61)  # what is wrong with one query is over when nobody has met it for a minute
+        clock.advance(61)  # a query's problem ends when it has not occurred for a minute
         await _healthy(adapter)
 
 
@@ -298,7 +298,7 @@ async def test_a_scalar_is_no_answer_about_objects_and_one_about_a_queue(
 async def test_an_answer_without_end_is_cut_off(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """What has no end is not read to its end; nobody else waits for it, and its memory is given back."""
+    """An endless answer is not read to its end, delays no other request, and its memory is freed."""
     prometheus.behaviours[QUERY] = faulty.pour(
         b'{"metric":{"pod":"web-0","x":"%b"},"value":[1,"0"]}' % (b"x" * 5000)
     )
@@ -437,7 +437,7 @@ async def test_the_adapter_starts_before_the_api_server(
 async def test_the_api_server_goes_away_and_comes_back(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, *, refuse: bool
 ) -> None:
-    """Reads go on from the cache; a kind that nobody had asked for fails alone and takes nobody down."""
+    """Reads go on from the cache; only a kind that was never requested fails."""
     async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
         await _healthy(adapter)
         await cluster.down(refuse=refuse)
@@ -460,7 +460,7 @@ async def test_the_api_server_goes_away_and_comes_back(
 async def test_a_kind_that_no_metric_names_is_not_mirrored(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Who asks cannot make the adapter watch, and hold, all that the cluster has."""
+    """Requests cannot make the adapter watch, and hold, all objects of the cluster."""
     async with _running(tmp_path, cluster, prometheus.url) as adapter:
         before = {request.resource for request in cluster.requests}
         for kind in ("configmaps", "events", "serviceaccounts", "deployments.apps"):
@@ -661,7 +661,7 @@ async def test_new_kinds_do_not_hide_that_the_file_is_refused(
         cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
         clock.advance(11)
         known = LOADS.replace("pods", "widgets.example.com")
-        await adapter.wait_for(known, lambda answer: answer.status == 404)  # 500 while nobody knows the kind
+        await adapter.wait_for(known, lambda answer: answer.status == 404)  # 500 while the kind is unknown
         for _ in range(4):
             await asyncio.sleep(0.05)
             assert "[-]config-reload failed" in (await adapter.get(VERBOSE)).body
@@ -671,7 +671,7 @@ async def test_new_kinds_do_not_hide_that_the_file_is_refused(
 
 @contextlib.contextmanager
 def _unprivileged() -> Iterator[None]:
-    """Be nobody: to root everything is readable."""
+    """Become an unprivileged user: root reads everything."""
     if os.geteuid() != 0:
         yield
         return
@@ -839,7 +839,7 @@ def _many_files() -> Iterator[None]:
 async def test_hundreds_of_questions_while_prometheus_hangs(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """What waits is bounded, the rest is told to come again; documents and health are answered meanwhile; nothing stays behind."""
+    """Pending requests are bounded, and more are refused; documents and health are served; nothing stays behind."""
     long = ("--prometheus-attempt-timeout=1500ms", "--prometheus-timeout=2500ms")
     async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
         callers = [await Caller.connect(adapter) for _ in range(700)]
@@ -880,7 +880,7 @@ async def test_hundreds_of_questions_while_prometheus_hangs(
 async def test_callers_that_go_away(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Who leaves takes nothing with him: those who wait for the same query get its answer, and no slot stays taken."""
+    """A client that leaves cancels no shared query: others still get its answer, and no slot stays taken."""
     release = asyncio.Event()
 
     async def hold(request: web.BaseRequest) -> web.StreamResponse:

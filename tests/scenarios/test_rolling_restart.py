@@ -51,7 +51,7 @@ LOAD = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load"
 
 
 def test_the_manifests_wait_longer_than_needed() -> None:
-    """What is lost by nobody here is lost by nobody there: the flag of the Deployment is on the safe side."""
+    """If no request is lost here, none is lost there: the flag of the Deployment is on the safe side."""
     text = (Path(__file__).parents[2] / "manifests/base/deployment.yaml").read_text()
     arguments = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"][0]["args"]
     (flag,) = [argument for argument in arguments if argument.startswith("--shutdown-delay=")]
@@ -125,7 +125,7 @@ class Balancer:
         await waiting.until(lambda: self.serves(port), 30)
 
     async def _look(self, port: int) -> None:
-        """Probe an endpoint for ever, each time over a connection of its own, as kubelets do."""
+        """Probe an endpoint forever, each time over a new connection, as kubelets do."""
         loop = asyncio.get_running_loop()
         while True:
             ready = await self._is_ready(port)

@@ -1,4 +1,4 @@
-"""The scaler alone in the test's own process: files that change and break, objects that do, and what it tells of itself."""
+"""The scaler in the test's process: files and objects that change and break, and what it reports of itself."""
 
 import asyncio
 import contextlib
@@ -254,7 +254,7 @@ async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path:
     world.cluster.create(autoscaler())
     admit(world.cluster)
     world.cluster.reviews.access = lambda spec: AccessVerdict(
-        spec["user"] == "somebody" and spec["nonResourceAttributes"]["path"] == "/metrics"
+        spec["user"] == "someone" and spec["nonResourceAttributes"]["path"] == "/metrics"
     )
     port = free_port()
     arguments = [

@@ -90,7 +90,7 @@ class RunningAdapter:
 def admit(cluster: Cluster) -> None:
     """Have a cluster know the token, and publish authorities of client certificates, unless a test has seen to it."""
     if cluster.reviews.token({"token": TOKEN}).authenticated is False:
-        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "somebody")
+        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "someone")
     if not any(
         each["metadata"]["name"] == certificates.NAME for each in cluster.list("ConfigMap", "kube-system")
     ):

@@ -1,10 +1,10 @@
-"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under loads that step, spike and saw, and what shows them.
+"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under loads that step, spike and saw.
 
-Here: the cluster with its Deployments and autoscalers, the pods' gauges, the series of a Prometheus, all as functions of one moment at
-which loads begin to move. Not here: who scales (`fastpath`, the stand-in of the native controller, `naive`), who judges (`scalewrites`).
-Law: a load depends on time alone; what a pod shows is its share of it.
+It holds the cluster with its Deployments and autoscalers, the pods' gauges and the series of a Prometheus, all as
+functions of one moment at which loads begin to move. A load depends on time alone, and a pod shows its share of it.
+Other modules scale (`fastpath`, the stand-in of the native controller, `naive`) and judge (`scalewrites`).
 
-Lengths of time are those of a cluster divided by about fifteen: the native controller looks once a second.
+Durations are those of a cluster divided by about fifteen: the native controller looks once a second.
 """
 
 import asyncio
@@ -358,7 +358,7 @@ class Loads:
         return -1.0 if self.began is None else now - self.began
 
     def _share(self, workload: Workload, factor: float = 1.0) -> Callable[[float], float | None]:
-        """Return the part of one pod that is ready in a load; nothing while there is none."""
+        """Return the share of one ready pod in a load; nothing while no pod is ready."""
         return lambda now: (
             factor * workload.load(self._after(now)) / workload.ready if workload.ready else None
         )
@@ -434,7 +434,7 @@ class World(Loads):
             self.pod_runs(record.name, record.labels["app"], status["podIP"])
 
     async def run(self) -> None:
-        """Start and stop pods for ever."""
+        """Start and stop pods until cancelled."""
         workloads = Workloads(self.cluster, startup=self.startup, address=lambda _: self.free.popleft())
         while True:
             workloads.step(CLOCK.wall())

@@ -119,7 +119,7 @@ class Signer:
         uses: Sequence[x509.ObjectIdentifier] = (CLIENT_AUTH,),
         critical: bool = False,
     ) -> Identity:
-        """Issue a client certificate; with `critical` it has an extension that nobody understands."""
+        """Issue a client certificate; with `critical` it has an unknown extension."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(common_name, organizations), self._name, key.public_key(), lifetime)
         builder = builder.add_extension(_issued_by(self.identifier), critical=False)

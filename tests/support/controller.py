@@ -68,7 +68,7 @@ class Server:
     def set(
         self, name: str, replicas: int, manager: str = "kubectl", *, told: bool = True, uid: str = ""
     ) -> None:
-        """Set a scale as somebody else; `told` says whether the caches have seen it, `uid` that it is (not) the same object."""
+        """Set a scale as another writer; `told`: the caches have seen it; `uid`: whether it is the same object."""
         self._version += 1
         selector = f"app={name}"
         before = self.scales.get(name)
@@ -122,7 +122,7 @@ class Server:
         return str(self._version)
 
     async def get_scale(self, target: ScaleTarget) -> ScaleState:
-        """Return a scale, which does not tell who wrote its count."""
+        """Return a scale, which does not name the writer of its count."""
         now = self.scales[target.path.split("/")[-2]]
         return ScaleState(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid)
 
@@ -174,7 +174,7 @@ class HandFollowing:
 
     @property
     def selected_by(self) -> Sequence[str]:
-        """Return who follows them."""
+        """Return the followers of a selector."""
         return self._owner.selected_by
 
     def min_ready(self, age: int) -> int | None:

@@ -1,8 +1,9 @@
-"""The CustomResourceDefinition in manifests/crd, as it is written. ``python -m tests.support.crd`` writes the file anew.
+"""Generate the CustomResourceDefinition in manifests/crd: ``python -m tests.support.crd`` rewrites the file.
 
-A schema of Kubernetes' kind says the same few things many times: quantities, selectors, targets. They are said once here. Only what
-Kubernetes 1.27 knows is used: no `fieldPath`, no `reason`, no quantities in CEL. Lengths and counts have bounds so that the cost of
-every rule has one. Whether the schema agrees with the program is asked in tests/model/autoscaling/test_schema.py, not here.
+A structural schema repeats a few parts many times: quantities, selectors, targets. Each is written once here. Only
+features of Kubernetes 1.27 are used: no `fieldPath`, no `reason`, no quantities in CEL. Lengths and counts have
+bounds so that the cost of every rule has one. tests/model/autoscaling/test_schema.py compares the schema with the
+program.
 """
 
 import textwrap

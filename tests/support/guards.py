@@ -38,7 +38,7 @@ _NOTED = pytest.StashKey[_Noted]()
 
 
 def pytest_configure() -> None:
-    """Have no event loop outside of tests: asked for one, asyncio would make it, and nobody would close it."""
+    """Have no event loop outside of tests: asked for one, asyncio would make it, and no code would close it."""
     asyncio.set_event_loop(None)
 
 
@@ -137,7 +137,7 @@ def _threads_left(before: frozenset[threading.Thread]) -> list[str]:
 
 
 def _children() -> frozenset[int]:
-    """Return the ids of this process's children, the dead that nobody waited for among them.
+    """Return the ids of this process's children, zombies among them.
 
     Elsewhere than on Linux only multiprocessing's own are known. Its resource tracker serves the whole session.
     """

@@ -1,4 +1,4 @@
-"""Requests that nobody sane would send: strategies of targets, methods, headers and bodies, as bytes on the wire.
+"""Malformed and odd requests: strategies of targets, methods, headers and bodies, as bytes on the wire.
 
 Structured, so that most get past the parser and deep into the server, with odd pieces everywhere. `Hostile.framed` says
 whether HTTP itself is in order: only then is an answer owed, and can the connection go on afterwards.

@@ -1,7 +1,8 @@
-"""The native controller's way to its metrics: Fastpath as a process, a server between the two that is late, and the stand-in itself.
+"""The native controller's path to its metrics: Fastpath as a process, a proxy that delays, and the stand-in itself.
 
-What is between stands for the API server's aggregation layer, and for whatever makes the native controller see metrics late: another
-adapter with a cache, a long scrape interval. Law: answers about ``fastpath_replicas`` are never held back; all others are as old as a test says.
+The proxy stands for the API server's aggregation layer, and for all causes of late metrics: another adapter with a
+cache, a long scrape interval. Answers about ``fastpath_replicas`` are never held back; all others are as old as a
+test sets.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class Audited(Protocol):
 
     @property
     def audit(self) -> Audit:
-        """Who knows what is published."""
+        """A reader of what is published."""
         ...
 
 
@@ -143,7 +144,7 @@ class Stale(NamedTuple):
 class Front:
     """Hands questions to any of `processes` that listens. An answer is that to the question `lag` askings ago, but of a floor or a ratio.
 
-    A ratio that is late, multiplied by today's pods, makes the native controller swing for ever, boosted or not.
+    A ratio that is late, multiplied by today's pods, makes the native controller swing forever, boosted or not.
 
     `others` answer all but floors where they are given: a cluster whose metrics do not go away with the booster.
     """

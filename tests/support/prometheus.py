@@ -116,7 +116,7 @@ class PrometheusServer:
         self._end(subprocess.Popen.kill)
 
     def pause(self) -> None:
-        """Let it stand still: connections are taken by the system and nobody answers."""
+        """Let it stand still: the system accepts connections, and no answer follows."""
         assert self._process is not None, "it does not run"
         self._process.send_signal(signal.SIGSTOP)
 

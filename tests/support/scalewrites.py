@@ -1,7 +1,7 @@
-"""Every change of a target's replicas, and the judgement on it: who, from what to what, when, and whether a held raise was taken back.
+"""An audit of every change of a target's replicas: writer, counts, time, and whether a held raise was reversed.
 
-Here: the record and the verdicts, fed with objects as a cluster stored them, in their order. Not here: where they come from, except from
-a sandbox. Law: nothing that a booster says of itself counts, what it wrote does; a floor that it publishes only adds to what is held.
+The audit reads the objects as a cluster stored them, in their order. It counts what a booster wrote, not what the
+booster says of itself. A published floor only adds to what is held.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,7 +100,7 @@ class Audit:
         return self.of(name, self._booster, since)
 
     def raised_first(self, names: Iterable[str], since: float) -> tuple[list[str], list[str]]:
-        """Return which targets the booster has raised since a time, and those of them that nobody had written before it."""
+        """Return which targets the booster has raised since a time, and those of them without an earlier writer."""
         raised = [name for name in names if self.raises(name, since)]
         return raised, [name for name in raised if self.of(name, since=since)[0].by == self._booster]
 
@@ -179,7 +179,7 @@ def _place(document: Document) -> Place:
 
 
 def _writer(document: Document) -> str:
-    """Return who owns the count of a target, which is who wrote it last."""
+    """Return the owner of the count of a target, which is its last writer."""
     return ",".join(
         entry["manager"]
         for entry in document["metadata"].get("managedFields", ())

@@ -111,7 +111,7 @@ def defaulted(value: Any, schema: JSON) -> Any:
 
 
 def verdict(written: Any, schema: JSON) -> list[str]:
-    """Return what an API server refuses in an object that somebody writes; nothing when it takes it."""
+    """Return what an API server refuses in a written object; nothing when it accepts it."""
     return list(problems(defaulted(pruned(written, schema), schema), schema))
 
 

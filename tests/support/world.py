@@ -179,7 +179,7 @@ def read_scraped(
 
 
 class FakeReader:
-    """Pods that show what a test says, by address: a body, or why there is none; remembers what was asked."""
+    """Pods that show what a test sets, by address: a body or an error. It records the requests."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, str | ScrapeError] = {}

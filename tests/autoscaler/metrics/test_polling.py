@@ -1,4 +1,4 @@
-"""Questions and their answers over time, on a loop whose time nobody waits for."""
+"""Questions and their answers over time, on a loop with virtual time."""
 
 import asyncio
 import functools
@@ -51,7 +51,7 @@ class PolledMetric:
 
 
 class Told:
-    """Who was told of answers."""
+    """The subscribers that were notified of answers."""
 
     def __init__(self) -> None:
         self.owners: list[Key] = []
@@ -283,7 +283,7 @@ async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds:
     assert feeds.want(Key("default", "api"), 1.0, "a", source.feed) is feed
     answer, late, _ = feed.state(source.clock.monotonic())
     assert (answer, late) == (SourceAnswer({}, {}), ""), (
-        "it is not late because somebody else would have asked before"
+        "it is not late because another subscriber would have asked before"
     )
     await asyncio.sleep(2.5)
 

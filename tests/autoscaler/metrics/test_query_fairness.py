@@ -34,7 +34,7 @@ def _key(text: str) -> Key:
 
 
 class Prometheus:
-    """Answers every question with a sample of now, or of every `interval` seconds; counts who asks."""
+    """Answers every question with a sample of now, or of every `interval` seconds; counts the askers."""
 
     def __init__(self, clock: LoopClock, interval: float = 0.001) -> None:
         self.clock = clock
@@ -294,7 +294,7 @@ async def test_it_is_given_up_after_five_minutes() -> None:
 
 
 async def test_a_first_answer_that_does_not_come_is_told_of_after_some_seconds() -> None:
-    """Until then nothing is said, as there is none while an answer is on its way."""
+    """Until then no delay is reported: an answer on its way is not overdue."""
     async with opened() as (feeds, prometheus, _):
         flood(feeds, prometheus)
         source = ExternalSource(prometheus.want(feeds, "greedy/a0", "last"), feeds, Key("greedy", "a0"))

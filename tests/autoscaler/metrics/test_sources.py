@@ -454,7 +454,7 @@ async def test_an_object_of_another_adapter(given: Sequence[Mapping[str, Any]], 
             'unable to map kind Gauge to resource: no matches for kind "Gauge"',
             id="core, unknown",
         ),
-        pytest.param(("a/b/c", "Service"), ("services", "shop", "main"), "", id="a version that is none"),
+        pytest.param(("a/b/c", "Service"), ("services", "shop", "main"), "", id="an invalid version"),
     ],
 )
 async def test_kinds(reference: tuple[str, str], asked: tuple[str, ...] | None, said: str) -> None:

@@ -308,7 +308,7 @@ def test_the_latest_sample_waits_for_no_window() -> None:
             },
             State.FAULT,
             "no APIService is registered for custom.metrics.k8s.io",
-            id="nobody",
+            id="no autoscaler",
         ),
         pytest.param(
             {"serving": OURS._replace(fault="no condition Available yet")},
@@ -376,7 +376,7 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
         == "have Fastpath run and answer again, or take the handshake out with fastpath boost --remove"
     )
     [load_hops, _] = found.chains
-    assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "nobody raises it any more"
+    assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
     alone = finding.examine(boosted(load(answer=GONE), floor=floor))
     assert "neither grows nor shrinks" in alone.diagnosis
 

@@ -376,7 +376,7 @@ async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for() -> 
             assert "cannot watch pods: 403 Forbidden" in cache.faults.active()["watch", "pods"]
             await until(lambda: verbs(cluster) == ["list", "watch", "list"])
             await asyncio.sleep(0.15)
-            assert verbs(cluster) == ["list", "watch", "list"], "nobody asked"
+            assert verbs(cluster) == ["list", "watch", "list"], "no request arrived"
             cluster.create(pod("b", app="web"))
             assert await cache.names("default", "app=web") == ["a", "b"], "an old list is not served"
             assert cache.status().last_error == ""

@@ -634,7 +634,7 @@ def test_many_are_told_in_steps() -> None:
     assert len(told) == 1200
     assert max(after - before for before, after in itertools.pairwise([0, *pauses, 1200])) <= 50
     assert sum(1 for _ in watch.listed("elsewhere")) == 0
-    assert len(told) == 1200, "the next list tells of what changed alone"
+    assert len(told) == 1200, "the next list reports only the changes"
 
 
 # -- very many changes at once -------------------------------------------------------------------------------

@@ -536,7 +536,7 @@ async def test_targets_stay_while_the_api_server_is_away() -> None:
         await until(lambda: watched.web().replicas == 3)
 
 
-# -- who wrote the count -------------------------------------------------------------------------------------
+# -- the writer of the count ----------------------------------------------------------------------------------
 
 
 def entry(manager: str, second: int, fields: JSON, **more: str) -> JSON:

@@ -1,4 +1,4 @@
-"""Writing statuses: what is urgent, what waits, and that only the latest is ever written."""
+"""Writing statuses: urgent and pending ones, and that only the latest is written."""
 
 import asyncio
 import contextlib
@@ -200,7 +200,7 @@ async def test_the_whole_status_is_replaced(office: Office) -> None:
 
 
 async def test_a_newer_version_is_no_obstacle(office: Office) -> None:
-    """Somebody edits the spec while a status is on its way."""
+    """A user edits the spec while a status is on its way."""
     office.submit(change(desired_replicas=3), version="1")
     await until(office.status)
     assert office.desk.writes("status", "conflict") == 1

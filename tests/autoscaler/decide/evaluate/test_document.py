@@ -207,7 +207,7 @@ def test_a_document_is_an_object(value: Any) -> None:
         "not UTF-8",
         "half a character",
         "deep",
-        "deep where nobody looks",
+        "deep inside an unused field",
     ],
 )
 def test_what_is_not_json(text: bytes, said: str) -> None:

@@ -183,7 +183,7 @@ def test_containers(items: list[dict[str, Any]], values: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize(
-    "items", [[], [_used("x", ("app", {"cpu": "1"}))], [_used("nobody", ("app", {"cpu": "1"}))]]
+    "items", [[], [_used("x", ("app", {"cpu": "1"}))], [_used("unknown", ("app", {"cpu": "1"}))]]
 )
 @pytest.mark.parametrize("metric", [cpu_metric(), _BOX], ids=["Resource", "ContainerResource"])
 def test_no_resources(metric: dict[str, Any], items: list[dict[str, Any]]) -> None:
@@ -213,7 +213,7 @@ def test_pods_metrics() -> None:
         _custom("a", "load", "1"),
         _custom("b", "other", "2"),
         _custom("x", "load", "3"),
-        _custom("nobody", "load", "4"),
+        _custom("unknown", "load", "4"),
         _custom("b", "load", "5", kind="Ingress"),
     ]
 
