@@ -1,4 +1,6 @@
-"""The benchmarks run, at sizes that say nothing about speed, and the pages and pictures have the figures of the results."""
+"""The benchmarks run, at sizes that say nothing about speed, and the pages and pictures have the figures of
+the results.
+"""
 
 import json
 import math
@@ -215,7 +217,8 @@ _RESULTS: Mapping[str, suite.Entry] = {
         pytest.param("a\n{{when serve.none}}\n{{serve.none}}\n{{end}}\nc", "a\nc", id="dropped block"),
         pytest.param(
             "{{goals}}",
-            "| what | goal | measured |  |\n| --- | --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms | **missed** |",
+            "| what | goal | measured |  |\n| --- | --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms | "
+            "**missed** |",
             id="goals",
         ),
     ],
@@ -255,7 +258,10 @@ def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"serve: {peer.VARIABLE}={program}: it ended with exit status 3 before it was ready; it said last: no such flag",
+        (
+            f"serve: {peer.VARIABLE}={program}: it ended with exit status 3 before it was ready; it said "
+            "last: no such flag"
+        ),
         "scripts/bench: failed: serve",
     ]
     entries = suite.read(results)

@@ -1,4 +1,6 @@
-"""The documentation says what the code does: nothing is left out, nothing points nowhere, every example works."""
+"""The documentation says what the code does: nothing is left out, nothing points nowhere, every example
+works.
+"""
 
 import re
 import tomllib

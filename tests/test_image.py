@@ -1,7 +1,9 @@
-"""The image: what its recipe says, what the recipe's steps make, and that this starts as a restricted pod would start it.
+"""The image: what its recipe says, what the recipe's steps make, and that this starts as a restricted pod
+would start it.
 
-There is no engine here. The recipe is read; the commands of its first stage are run in a folder, with this machine's Python in
-place of the base image's; what they make is started in a read-only root (`tests.support.confined` says what is real about it).
+There is no engine here. The recipe is read; the commands of its first stage are run in a folder, with this
+machine's Python in place of the base image's; what they make is started in a read-only root
+(`tests.support.confined` says what is real about it).
 """
 
 import base64
@@ -144,7 +146,9 @@ class Built(NamedTuple):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    """Run the commands of the first stage as they stand, but for where they write, and with pip's cache left on."""
+    """Run the commands of the first stage as they stand, but for where they write, and with pip's cache left
+    on.
+    """
     top = tmp_path_factory.mktemp("image")
     prefix, folder, python = top / "fastpath", top / "build", top / "python"
     folder.mkdir()
@@ -282,7 +286,8 @@ def _entrypoint(built: Built, arguments: Sequence[str]) -> list[str]:
 
 
 def chart_arguments(values: Mapping[str, Any], *, tls: bool = False) -> list[str]:
-    """Return what the Deployment of the prometheus-community chart 5.3 passes, for these values over its defaults.
+    """Return what the Deployment of the prometheus-community chart 5.3 passes, for these values over its
+    defaults.
 
     Older ones passed ``--logtostderr=true`` too, after ``--cert-dir``.
     """
@@ -310,7 +315,10 @@ rules:
     name: {matches: '^(.*)_total$', as: '${1}_per_second'}
     metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
 """
-METRIC = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+METRIC = (
+    "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/"
+    "pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+)
 
 
 async def _ask(
@@ -367,7 +375,9 @@ def _ok(status: int) -> bool:
 async def test_it_starts_with_the_arguments_of_the_chart(
     built: Built, world: World, tmp_path: Path, unused_port: int, *, old: bool
 ) -> None:
-    """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir at /tmp, self-signed certificate."""
+    """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir at /tmp, self-signed
+    certificate.
+    """
     config = tmp_path / "config"
     config.mkdir()
     (config / "config.yaml").write_text(chart.render_config(CHART_VALUES))
@@ -391,7 +401,9 @@ async def test_it_starts_with_the_arguments_of_the_chart(
 async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the Secret that `fastpath certs` makes; a client trusts it under the Service's name by the bundle alone."""
+    """With the Secret that `fastpath certs` makes; a client trusts it under the Service's name by the bundle
+    alone.
+    """
     base = rendered.read_base()
     rules, serving = tmp_path / "rules", tmp_path / "serving"
     rules.mkdir()

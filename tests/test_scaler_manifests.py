@@ -1,4 +1,6 @@
-"""The manifests of the scaler: the kind, who may write such objects, what the scaler may do, and the variant within one namespace."""
+"""The manifests of the scaler: the kind, who may write such objects, what the scaler may do, and the variant
+within one namespace.
+"""
 
 import functools
 import itertools
@@ -153,7 +155,9 @@ def test_the_scaler_has_pods_and_an_account_of_its_own(components: tuple[str, ..
 
 @with_scaler
 def test_the_pods_that_answer_callers_write_nothing(components: tuple[str, ...]) -> None:
-    """What answers strangers may have its callers reviewed, and change nothing: no Scale, status, Lease, floor or event."""
+    """What answers strangers may have its callers reviewed, and change nothing: no Scale, status, Lease,
+    floor or event.
+    """
     rights = Rights(composed(*components), SERVER, "fastpath")
     assert _writes(rights) == {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
     for group, plural in WORKLOADS:
@@ -382,7 +386,7 @@ def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
     assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(WHOLE)))
 
 
-# --- in the pods of the metrics APIs -----------------------------------------------------------------------------------
+# --- in the pods of the metrics APIs -----------------------------------------------------------------------
 
 
 def test_in_process_the_same_pods_serve_and_scale() -> None:
@@ -397,7 +401,7 @@ def test_in_process_the_same_pods_serve_and_scale() -> None:
         assert all(each["subjects"][0]["name"] == SERVER for each in objects.all(kind))
 
 
-# --- self-metrics -------------------------------------------------------------------------------------------------------
+# --- self-metrics ------------------------------------------------------------------------------------------
 
 
 def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
@@ -447,7 +451,7 @@ def test_no_monitor_reads_the_secret_with_the_key(more: tuple[str, ...], kind: s
         assert "dnsNames" not in vouching
 
 
-# --- within one namespace --------------------------------------------------------------------------------------------
+# --- within one namespace ----------------------------------------------------------------------------------
 
 
 def test_the_variant_stays_in_its_namespace(within: Objects) -> None:

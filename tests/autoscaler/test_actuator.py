@@ -1,4 +1,6 @@
-"""What is decided reaches the API server: Scales, statuses and events of an autoscaler of the cluster; of one in a file, Scales."""
+"""What is decided reaches the API server: Scales, statuses and events of an autoscaler of the cluster; of one
+in a file, Scales.
+"""
 
 import asyncio
 import contextlib

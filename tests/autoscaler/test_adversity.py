@@ -1,4 +1,6 @@
-"""What must not go wrong however things come together: writes that wait or are not answered, caches that lag, targets that are others now."""
+"""What must not go wrong however things come together: writes that wait or are not answered, caches that lag,
+targets that are others now.
+"""
 
 import asyncio
 from collections import Counter
@@ -40,7 +42,7 @@ def retargeted(name: str) -> FastPathAutoscaler:
     return fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": name})
 
 
-# --- while a write waits for its turn --------------------------------------------------------------------------------------
+# --- while a write waits for its turn ----------------------------------------------------------------------
 
 
 async def begin_to_wait(bench: Bench, count: int, replicas: int) -> asyncio.Event:
@@ -116,7 +118,7 @@ async def test_a_write_that_need_not_wait_is_decided_once(bench: Bench) -> None:
     assert bench.sources.opened[0].reads == 1
 
 
-# --- another target --------------------------------------------------------------------------------------------------------
+# --- another target ----------------------------------------------------------------------------------------
 
 
 async def test_what_was_written_to_the_target_before_says_nothing_of_the_next(bench: Bench) -> None:
@@ -230,7 +232,7 @@ async def test_a_target_made_anew_is_met_in_a_conflict(bench: Bench) -> None:
     assert bench.server.writes == [("web", 6)]
 
 
-# --- zero ------------------------------------------------------------------------------------------------------------------
+# --- zero --------------------------------------------------------------------------------------------------
 
 
 async def test_a_zero_set_by_somebody_else_between_two_looks_is_not_ours(bench: Bench) -> None:
@@ -284,7 +286,7 @@ async def test_after_a_zero_of_somebody_else_nothing_shrinks_for_one_window(benc
     assert bench.server.writes == []
 
 
-# --- after standing back ----------------------------------------------------------------------------------------------------
+# --- after standing back -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["paused", "another autoscaler", "wrong spec"])
@@ -309,7 +311,7 @@ async def test_after_standing_back_nothing_shrinks_for_one_window(bench: Bench, 
     assert bench.server.writes == [("web", 1)]
 
 
-# --- caches that lag ---------------------------------------------------------------------------------------------------------
+# --- caches that lag ---------------------------------------------------------------------------------------
 
 
 async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) -> None:
@@ -344,7 +346,7 @@ async def test_fewer_pods_known_than_the_target_has_never_shrink(bench: Bench) -
     assert bench.server.writes == [("web", 4)]
 
 
-# --- no ready pod -------------------------------------------------------------------------------------------------------------
+# --- no ready pod ------------------------------------------------------------------------------------------
 
 
 async def test_a_value_above_its_target_does_not_shrink_a_workload_without_ready_pods(bench: Bench) -> None:
@@ -356,7 +358,7 @@ async def test_a_value_above_its_target_does_not_shrink_a_workload_without_ready
     assert bench.last().error
 
 
-# --- the lease, the clock, defects ---------------------------------------------------------------------------------------------
+# --- the lease, the clock, defects -------------------------------------------------------------------------
 
 
 async def test_a_write_that_the_fence_stopped_is_decided_again_within_the_term(bench: Bench) -> None:
@@ -433,7 +435,8 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
         def close(self) -> None:
             """Nothing."""
 
-    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]  # a pod cache that starts again
+    # a pod cache that starts again
+    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]
     await go_on(bench, turn)
     assert bench.server.writes == []
     assert bench.server.events == []
@@ -452,11 +455,11 @@ async def test_hours_of_failures_end_nothing(bench: Bench) -> None:
     assert bench.server.writes == [("web", 7)]
 
 
-# --- floods and what is left behind ---------------------------------------------------------------------------------------------
+# --- floods and what is left behind ------------------------------------------------------------------------
 
 
 async def test_the_same_warning_is_not_told_at_every_decision(bench: Bench) -> None:
-    """Thousands of autoscalers without a value would fill the queue of events, and drown those that matter."""
+    """Thousands of autoscalers without a value would fill the queue of events and crowd out others."""
     bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
     bench.put(fpa(QUEUE), replicas=4)
     for _ in range(60):

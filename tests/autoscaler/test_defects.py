@@ -1,4 +1,6 @@
-"""What a defect met by one autoscaler does: it is counted and logged, nothing is written for that one, and everything goes on."""
+"""What a defect met by one autoscaler does: it is counted and logged, nothing is written for that one, and
+everything goes on.
+"""
 
 import asyncio
 from collections.abc import Iterator

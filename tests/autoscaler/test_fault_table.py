@@ -1,8 +1,9 @@
 """The table of faults: each fault x each kind of metric x growing, shrinking, steady.
 
-Total absence, stale and failed values never shrink a workload; with some pods missing nothing goes below what upstream's own repair gives
-for the same input; limits hold; and when the fault is over all goes on by itself. Sources, feeds, decisions and the loop are the real
-ones, on a loop whose time a test does not wait for; below them stands a provider that fails on demand.
+Total absence, stale and failed values never shrink a workload; with some pods missing nothing goes below what
+upstream's own repair gives for the same input; limits hold; and when the fault is over all goes on by itself.
+Sources, feeds, decisions and the loop are the real ones, on a loop whose time a test does not wait for; below
+them stands a provider that fails on demand.
 """
 
 import asyncio
@@ -366,7 +367,9 @@ async def test_some_pods_without_a_value(name: str, missing: int, direction: str
 
 
 def upstream(world: World, missing: int, load: float) -> int:
-    """Return the lowest count that upstream's controller comes to, sync after sync, while the same pods are missing."""
+    """Return the lowest count that upstream's controller comes to, sync after sync, while the same pods are
+    missing.
+    """
     count = lowest = REPLICAS
     for _ in range(20):
         made = sync_as_upstream(world, count, missing, load)
@@ -442,7 +445,7 @@ async def test_a_sample_from_before_a_shrink_does_not_shrink_again(name: str) ->
 
 
 class Restarted(World):
-    """Two series of a sum, of which the second is scraped later than the first after Prometheus has lost all."""
+    """Two series of a sum: after Prometheus lost all data, the second is scraped later than the first."""
 
     LATER = 4.0
 

@@ -1,7 +1,9 @@
-"""The loop under combined faults: other writers, lagging caches, lost writes, clocks, specs, recreated targets.
+"""The loop under combined faults: other writers, lagging caches, lost writes, clocks, specs, recreated
+targets.
 
-At every write of ours: within the limits of the spec as it is then, never down on values that are absent or overdue, never beside a pause
-or another autoscaler. And when all faults are over, the workload has what is wanted: nothing stays stuck.
+At every write of ours: within the limits of the spec as it is then, never down on values that are absent or
+overdue, never beside a pause or another autoscaler. And when all faults are over, the workload has what is
+wanted: nothing stays stuck.
 """
 
 import asyncio

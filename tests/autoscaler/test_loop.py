@@ -154,7 +154,9 @@ async def test_a_target_that_is_not_there_is_told_of(bench: Bench) -> None:
 async def test_the_first_count_of_a_target_is_nobodys_change(
     bench: Bench, caplog: pytest.LogCaptureFixture, *, refused: bool
 ) -> None:
-    """Neither the log nor the policies take the creation of a target for a change: 4 pods in 15 s are still free."""
+    """Neither the log nor the policies take the creation of a target for a change: 4 pods in 15 s are still
+    free.
+    """
     caplog.set_level("INFO")
     bench.sources.readings["queue"] = wanted(9)
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
@@ -164,7 +166,7 @@ async def test_the_first_count_of_a_target_is_nobodys_change(
     await bench.step(1)
 
     assert bench.server.writes == [("web", 9)]
-    assert "somebody else has scaled the target" not in caplog.messages
+    assert "another client has scaled the target" not in caplog.messages
 
 
 async def test_unknown_rivals_are_waited_for(bench: Bench) -> None:

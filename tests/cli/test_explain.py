@@ -218,7 +218,9 @@ async def test_nobody_listens() -> None:
 
 @pytest.fixture
 async def secure(scaler: Scaler, authority: Authority) -> AsyncIterator[str]:
-    """Give the address of the scaler behind a certificate as that of `fastpath serve`, as a forwarded port shows it."""
+    """Give the address of the scaler behind a certificate as that of `fastpath serve`, as a forwarded port
+    shows it.
+    """
     scaler.body = encode(await shown())
     runner = web.ServerRunner(web.Server(scaler.handle))
     await runner.setup()

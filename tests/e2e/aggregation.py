@@ -1,4 +1,5 @@
-"""An adapter behind the aggregation layer of the sandbox or of a real control plane, registered by the manifests.
+"""An adapter behind the aggregation layer of the sandbox or of a real control plane, registered by the
+manifests.
 
 The module registers the adapter, and holds users, their rights and the front proxy's certificates, with the
 differences between the two clusters. The objects are those of manifests/. Only the address of the Service
@@ -90,7 +91,9 @@ class FrontedBackend(Backend, Protocol):
 
 
 class FrontedSandbox(SandboxBackend):
-    """A sandbox over TLS, whose users have tokens; what they may do is decided here, from rules such as roles have."""
+    """A sandbox over TLS, whose users have tokens; what they may do is decided here, from rules such as roles
+    have.
+    """
 
     def __init__(self, sandbox: Cluster, authority: Authority, proxy: FrontProxy) -> None:
         super().__init__(sandbox)
@@ -170,7 +173,7 @@ class FrontedSandbox(SandboxBackend):
 
 
 class FrontedControlPlane(RealBackend):
-    """A control plane with its own aggregator; users have client certificates and RBAC says what they may do."""
+    """A control plane with its own aggregator; users have client certificates, and RBAC limits them."""
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
@@ -209,9 +212,11 @@ class FrontedControlPlane(RealBackend):
         )
 
     async def publish(self, cluster: ClusterUnderTest, *signers: Signer) -> None:
-        """The API server adds what its file has to what is published, and takes nothing away but what has expired.
+        """The API server adds what its file has to what is published, and takes nothing away but what has
+        expired.
 
-        So what is published is deleted, and it publishes what it knows then; which may be an old file still, so again.
+        So this deletes what is published, and the server publishes what it knows. That may still be an old
+        file, so the deletion repeats.
         """
         self.proxy.publish(*signers)
         wanted = sorted(signer.pem.strip() for signer in signers)
@@ -273,7 +278,9 @@ class Registered:
 
     @contextlib.asynccontextmanager
     async def directly(self, shown: Pair | Path | None = None) -> AsyncIterator["Direct"]:
-        """Talk to the adapter over one connection, which stays open, past the cluster and with a client certificate."""
+        """Talk to the adapter over one connection, which stays open, past the cluster and with a client
+        certificate.
+        """
         context = self.backend.authority.client_context(shown if isinstance(shown, Pair) else None)
         if isinstance(shown, Path):
             context.load_cert_chain(shown)
@@ -290,7 +297,10 @@ class Direct:
         self._url = url
 
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """Return the status and the message of a failure, or the text of a success. Raises aiohttp.ClientError when refused."""
+        """Return the status and the message of a failure, or the text of a success.
+
+        Raises aiohttp.ClientError when refused.
+        """
         url = URL(self._url + path, encoded=True)
         async with self._session.get(url, headers=headers, server_hostname=SERVER_NAME) as response:
             text = await response.text()

@@ -1,6 +1,7 @@
 """The adapter against a whole cluster: what it says of objects is what kubectl says of them.
 
-Every test runs on the sandbox and, where KUBEBUILDER_ASSETS names one, on a real control plane; values come from a real Prometheus.
+Every test runs on the sandbox and, where KUBEBUILDER_ASSETS names one, on a real control plane; values come
+from a real Prometheus.
 """
 
 import asyncio
@@ -30,7 +31,10 @@ rules:
   resources: {{overrides: {{namespace: {{resource: namespace}}, service: {{resource: service}}}}}}
   metricsQuery: 'sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
 - seriesQuery: 'heat{{namespace!="",widget!=""}}'
-  resources: {{overrides: {{namespace: {{resource: namespace}}, widget: {{group: {WIDGETS.partition(".")[2]}, resource: widget}}}}}}
+  resources:
+    overrides:
+      namespace: {{resource: namespace}}
+      widget: {{group: {WIDGETS.partition(".")[2]}, resource: widget}}
   metricsQuery: 'sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
 """
 KEPT = ("--authentication-token-webhook-cache-ttl=10m", "--authorization-webhook-cache-authorized-ttl=10m")
@@ -167,7 +171,7 @@ async def _until(adapter: RunningAdapter, path: str, values: Mapping[str, str]) 
 async def test_metrics_of_namespaces(
     tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer
 ) -> None:
-    """The sum of a namespace, and namespaces by selector in kubectl's order, where "x-a" comes before "xa"."""
+    """The sum of a namespace, and namespaces by selector in kubectl's order: "x-a" before "xa"."""
     team = {"team": cluster.namespace}
     names = [f"{cluster.namespace}{end}" for end in ("xa", "x-a", "x")]
     await cluster.create(*(_object("Namespace", name, "", team) for name in names))
@@ -246,7 +250,9 @@ def _said(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
 async def test_a_user_who_may_read_pods_only(
     tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pods are answered; a service by name needs no list; services by selector fail, and the log says which right is missing."""
+    """Pods are answered; a service by name needs no list; services by selector fail, and the log says which
+    right is missing.
+    """
     namespace = cluster.namespace
     await cluster.create(_object("Pod", "a", namespace), _object("Service", "web", namespace))
     await _write(prometheus, "load", "pod", {"a": 1}, namespace)
@@ -295,7 +301,9 @@ async def test_a_user_who_may_list_and_not_watch(
 async def test_the_api_server_restarts_under_load(
     tmp_path: Path, own_cluster: ClusterUnderTest, prometheus: PrometheusServer
 ) -> None:
-    """While it is away answers come from what was watched; what changed meanwhile is there afterwards. Never a wrong number.
+    """While it is away answers come from what was watched; what changed meanwhile is there afterwards.
+
+    Never a wrong number.
 
     Callers are known all the while: what the API server said of them is remembered.
     """

@@ -129,7 +129,8 @@ async def test_neither_file_nor_cluster(
     with pytest.raises(errors.InputError) as raised:
         await credentials.load_configuration(None, clock, faults)
     assert str(raised.value) == (
-        "--lister-kubeconfig: expected a kubeconfig file: set --lister-kubeconfig, or run in a pod of the cluster "
+        "--lister-kubeconfig: expected a kubeconfig file: set --lister-kubeconfig, or run in a pod of the "
+        "cluster "
         "(Service host/port is not set)"
     )
 

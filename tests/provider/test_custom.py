@@ -482,7 +482,16 @@ async def test_a_list_keeps_its_order_and_leaves_out_what_has_no_value() -> None
         assert list(await custom(here, "/namespaces/web/pods/*/hits")) == ["c", "a"]
 
 
-WIDGET = APIResource("example.com", "v1", "widgets", "widget", "Widget", namespaced=True, verbs=frozenset({"list"}), preferred=True)  # fmt: skip
+WIDGET = APIResource(
+    "example.com",
+    "v1",
+    "widgets",
+    "widget",
+    "Widget",
+    namespaced=True,
+    verbs=frozenset({"list"}),
+    preferred=True,
+)
 
 
 async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
@@ -499,7 +508,10 @@ async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
 
 
 UNKNOWN_KIND = {
-    "by name": ("/namespaces/web/gadgets/a/hits", None, NotFoundError, "the server could not find the metric hits for gadgets"),
+    "by name": (
+        "/namespaces/web/gadgets/a/hits", None, NotFoundError,
+        "the server could not find the metric hits for gadgets",
+    ),
     "by selector": ("/namespaces/web/gadgets/*/hits", None, InternalError, UNLISTED),
     "by name, the cluster does not answer": (
         "/namespaces/web/gadgets/a/hits",
@@ -507,8 +519,12 @@ UNKNOWN_KIND = {
         NotFoundError,
         "the server could not find the metric hits for gadgets",
     ),
-    "by name, kinds never read": ("/namespaces/web/pods/a/hits", NotSyncedError("kinds"), InternalError, UNFETCHED),
-    "by selector, kinds never read": ("/namespaces/web/pods/*/hits", NotSyncedError("kinds"), InternalError, UNLISTED),
+    "by name, kinds never read": (
+        "/namespaces/web/pods/a/hits", NotSyncedError("kinds"), InternalError, UNFETCHED,
+    ),
+    "by selector, kinds never read": (
+        "/namespaces/web/pods/*/hits", NotSyncedError("kinds"), InternalError, UNLISTED,
+    ),
 }  # fmt: skip
 
 

@@ -171,7 +171,8 @@ async def test_a_pod() -> None:
         answer = await here.resource_provider.resource(resource_question(request))
         body = b"".join(encoding_resource.encode("v1beta1", resource_question(request), answer, None))
         assert body.decode() == (
-            '{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/v1beta1","metadata":{"name":"pod1","namespace":"somens",'
+            '{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/'
+            'v1beta1","metadata":{"name":"pod1","namespace":"somens",'
             '"creationTimestamp":"2025-04-01T12:00:05Z","labels":{"app":"web","tier":"x"}},'
             '"timestamp":"2025-04-01T12:00:00Z","window":"1m0s",'
             '"containers":[{"name":"main","usage":{"cpu":"250m","memory":"2Ki"}}]}\n'

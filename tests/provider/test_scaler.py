@@ -45,7 +45,8 @@ def question(
 
 
 async def objects(here: World, *names: str, ttl: float = 0.5, **asked: str) -> ObjectSamples:
-    return await here.scaler.sample_objects(question(**asked), names or ("a", "b", "c"), ttl)  # type: ignore[arg-type]  # texts
+    # texts
+    return await here.scaler.sample_objects(question(**asked), names or ("a", "b", "c"), ttl)  # type: ignore[arg-type]
 
 
 async def series(here: World, selector: str = "", ttl: float = 0.5) -> SeriesSamples:

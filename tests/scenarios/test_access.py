@@ -350,7 +350,9 @@ async def test_without_look_up_a_token_is_the_only_way(
     ):
         assert (await adapter.get(LOAD)).status == 200
         cluster.reviews.access = lambda spec: AccessVerdict(spec["user"] != "system:anonymous")
-        assert (await proxy.get(LOAD, CHECK)).status == 403, "no certificate is requested, so the client sends no certificate"
+        assert (await proxy.get(LOAD, CHECK)).status == 403, (
+            "no certificate is requested, so the client sends no certificate"
+        )
         assert not [request for request in cluster.requests if request.resource == "configmaps"]
 
 
@@ -426,7 +428,10 @@ async def test_without_an_api_server_it_does_not_start(
         flags.append(f"--authentication-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}")
     options, _ = SERVE.parse(flags)
     missing = "authorization" if given == "authentication" else "authentication"
-    words = f"--{missing}-kubeconfig: expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod"
+    words = (
+        f"--{missing}-kubeconfig: expected a kubeconfig file, here or with --lister-kubeconfig, or to run "
+        "in a pod"
+    )
     with pytest.raises(InputError, match=words):
         await app.run(options, "test", asyncio.Event())
 

@@ -1,4 +1,6 @@
-"""`fastpath doctor` on a whole chain: a real Prometheus, the adapter behind the cluster's APIServices, and the command as people run it."""
+"""`fastpath doctor` on a whole chain: a real Prometheus, the adapter behind the cluster's APIServices, and
+the command as people run it.
+"""
 
 import asyncio
 import contextlib
@@ -113,7 +115,9 @@ def write(prometheus: Engine, pods: list[str]) -> None:
 
 
 def install(cluster: Cluster, port: int) -> None:
-    """Put the adapter behind the cluster as the manifests do: Service, pods with their rules in a ConfigMap, APIServices."""
+    """Put the adapter behind the cluster as the manifests do: Service, pods with their rules in a ConfigMap,
+    APIServices.
+    """
     metadata = {"name": "fastpath", "namespace": "fastpath"}
     service = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": "fastpath"}}
     cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
@@ -283,7 +287,9 @@ async def test_a_queue_that_is_scraped_slowly(
 
 @contextlib.asynccontextmanager
 async def hiding_the_newest(prometheus: PrometheusServer, seconds: float) -> AsyncIterator[str]:
-    """Serve a Prometheus whose queries about now are about `seconds` ago unless they say nocache=1; gives its address."""
+    """Serve a Prometheus whose queries about now are about `seconds` ago unless they say nocache=1; gives its
+    address.
+    """
     async with aiohttp.ClientSession() as session:
 
         async def handle(request: web.Request) -> web.Response:
@@ -377,7 +383,8 @@ async def test_a_young_series_in_a_real_victoriametrics(
         scrape = (await doctor.hops(url))["scrape"]
         assert scrape["state"] == "fault"
         assert scrape["finding"].startswith(
-            "Prometheus has no sample now, and queries do not see the last 30 s, of what externalRules[0] reads: "
+            "Prometheus has no sample now, and queries do not see the last 30 s, of what externalRules[0] "
+            "reads: "
         )
         assert (await doctor.hops(url, now))["scrape"]["state"] != "fault"
 

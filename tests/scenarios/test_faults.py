@@ -1,7 +1,8 @@
 """What goes wrong around a serving adapter, one fault at a time, over real HTTP.
 
-In every test: never a zero, never a wrong number, the right status and message, the fault visible in `readyz?verbose` and in the
-self-metrics while it lasts, the adapter ready all along, and recovery by itself. Periods are scaled through options and the clock.
+In every test: never a zero, never a wrong number, the right status and message, the fault visible in
+`readyz?verbose` and in the self-metrics while it lasts, the adapter ready all along, and recovery by itself.
+Periods are scaled through options and the clock.
 """
 
 import asyncio
@@ -159,7 +160,9 @@ async def _healthy(adapter: RunningAdapter) -> None:
 
 
 class _Failure(NamedTuple):
-    """A way in which Prometheus fails to answer: the line of readyz and the outcome of queries that report it."""
+    """A way in which Prometheus fails to answer: the line of readyz and the outcome of queries that report
+    it.
+    """
 
     behaviour: Behaviour
     line: str
@@ -408,13 +411,15 @@ async def test_a_value_that_no_quantity_holds_is_an_error(
         await _healthy(adapter)
 
 
-# -- the API server ----------------------------------------------------------------------------------------------------------
+# -- the API server -----------------------------------------------------------------------------------------
 
 
 async def test_the_adapter_starts_before_the_api_server(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Until the cluster is known nothing is "not found", and the group documents are there for the aggregator."""
+    """Until the cluster is known nothing is "not found", and the group documents are there for the
+    aggregator.
+    """
     await cluster.down()
     short = ("--prometheus-timeout=600ms",)
     async with _running(tmp_path, cluster, prometheus.url, *short, until_ready=False) as adapter:
@@ -479,7 +484,7 @@ async def test_the_adapter_starts_before_prometheus(
     prometheus: FaultyPrometheus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ready at once, for an unready adapter harms the whole cluster; the metrics appear when Prometheus does."""
+    """Ready at once, as an unready adapter harms the whole cluster; metrics appear once Prometheus does."""
     monkeypatch.setattr("adapter.provider.relist._RETRY", 0.1)
     await prometheus.down()
     async with _running(tmp_path, cluster, prometheus.url) as adapter:
@@ -522,11 +527,14 @@ async def test_discovery_fails_and_nothing_known_is_lost(
         await _healthy(adapter)
 
 
-# -- time --------------------------------------------------------------------------------------------------------------------
+# -- time ---------------------------------------------------------------------------------------------------
 
 
 async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Cluster) -> None:
-    """Ages are measured by the clock that never jumps. Where Prometheus has nothing for the new time, nothing is served."""
+    """Ages are measured by the clock that never jumps.
+
+    Where Prometheus has nothing for the new time, nothing is served.
+    """
     born = time.time()  # noqa: TID251 - the series begin now
     clock = ShiftedClock()
     _rewrite(rules, RULES.replace("  maxAge: 300ms", "  ttl: 1s\n  maxAge: 2s", 1))
@@ -565,7 +573,9 @@ async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Clust
 async def test_true_sample_age_follows_the_time_of_day(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """With `maxSampleAge` a clock that is wrong makes values absent, or leaves them as they are; it never makes others."""
+    """With `maxSampleAge` a clock that is wrong makes values absent, or leaves them as they are; it never
+    makes others.
+    """
     clock = ShiftedClock()
     _rewrite(
         rules,
@@ -591,7 +601,7 @@ async def test_true_sample_age_follows_the_time_of_day(
         assert counted['fastpath_values_dropped_total{reason="stale"}'] == 1
 
 
-# -- files -------------------------------------------------------------------------------------------------------------------
+# -- files --------------------------------------------------------------------------------------------------
 
 
 BROKEN_RULES = {
@@ -609,7 +619,9 @@ BROKEN_RULES = {
 async def test_the_rules_file_is_swapped_and_broken(
     tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change as kubelet makes it takes effect; whatever cannot be used leaves the rules as they were, and is said."""
+    """A change as kubelet makes it takes effect; whatever cannot be used leaves the rules as they were, and
+    is said.
+    """
     monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
     mount = Mount(tmp_path / "mounted")
     mount.put(rules_yaml=RULES.encode())
@@ -811,7 +823,7 @@ async def test_the_token_for_prometheus_rotates(
         await _healthy(adapter)
 
 
-# -- callers -----------------------------------------------------------------------------------------------------------------
+# -- callers ------------------------------------------------------------------------------------------------
 
 
 async def _gauge(adapter: RunningAdapter, series: str) -> float:
@@ -839,7 +851,9 @@ def _many_files() -> Iterator[None]:
 async def test_hundreds_of_questions_while_prometheus_hangs(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Pending requests are bounded, and more are refused; documents and health are served; nothing stays behind."""
+    """Pending requests are bounded, and more are refused; documents and health are served; nothing stays
+    behind.
+    """
     long = ("--prometheus-attempt-timeout=1500ms", "--prometheus-timeout=2500ms")
     async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
         callers = [await Caller.connect(adapter) for _ in range(700)]

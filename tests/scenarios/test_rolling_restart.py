@@ -1,7 +1,9 @@
-"""A rolling restart under load: two processes behind a balancer that is late, and callers who never ask twice.
+"""A rolling restart under load: two processes behind a balancer that is late, and callers who never ask
+twice.
 
-The balancer is as Services are: it looks at readiness now and then, and an endpoint that is unready still gets new connections
-for two seconds. Open connections are left alone; what ends them is the adapter's `Connection: close` and its orderly end.
+The balancer is as Services are: it looks at readiness now and then, and an endpoint that is unready still
+gets new connections for two seconds. Open connections are left alone; what ends them is the adapter's
+`Connection: close` and its orderly end.
 """
 
 import asyncio
@@ -36,7 +38,9 @@ RATE = 500.0
 DROPPED_AFTER = 2.0
 """Seconds for which an endpoint that is unready goes on getting connections."""
 DELAY = 4
-"""Seconds for which an endpoint that was told to end serves on: longer than it takes the balancer to see and to act."""
+"""Seconds for which an endpoint that was told to end serves on: longer than it takes the balancer to see and
+to act.
+"""
 CONNECTIONS = 50
 LOOKS_EVERY = 0.25
 PATIENCE = 10.0
@@ -180,7 +184,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 class Callers:
     """Asks `RATE` times a second over `CONNECTIONS`, each in its turn, and asks nothing again.
 
-    A connection that is over is replaced at once, so that there is always one to each endpoint that can be had.
+    A closed connection is replaced at once, so that each reachable endpoint always has one.
     """
 
     def __init__(self, port: int) -> None:
@@ -207,7 +211,7 @@ class Callers:
 
     @property
     def none_waits(self) -> bool:
-        """Whether every request that was to be sent by now has been, as long as `RATE` a second are answered."""
+        """Whether all requests due by now are sent, while `RATE` a second are answered."""
         return self.asked - self.answered - len(self.lost) <= CONNECTIONS
 
     async def _wait_and_ask(self) -> None:

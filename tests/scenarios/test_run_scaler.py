@@ -1,4 +1,4 @@
-"""The scaler in the test's process: files and objects that change and break, and what it reports of itself."""
+"""The scaler in the test's process: files and objects that change and break, and its own reports."""
 
 import asyncio
 import contextlib

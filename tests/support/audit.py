@@ -1,6 +1,7 @@
 """A cluster that notes the author of each write, and the holder of the lease at that moment.
 
-The lease is that of the write's namespace, named ``fastpath``. A caller's token is its identity, and so is a holder's.
+The lease is that of the write's namespace, named ``fastpath``. A caller's token is its identity, and so is a
+holder's.
 """
 
 import asyncio
@@ -21,7 +22,10 @@ class Written(NamedTuple):
 
 
 class AuditedCluster(Cluster):
-    """Notes each write but those of leases. Between a write and its note nothing else can happen: there is no await."""
+    """Notes each write but those of leases.
+
+    Between a write and its note nothing else can happen: there is no await.
+    """
 
     def __init__(self) -> None:
         self._admitted: dict[str, str] = {}

@@ -1,8 +1,10 @@
-"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under loads that step, spike and saw.
+"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under loads that step, spike and
+saw.
 
-It holds the cluster with its Deployments and autoscalers, the pods' gauges and the series of a Prometheus, all as
-functions of one moment at which loads begin to move. A load depends on time alone, and a pod shows its share of it.
-Other modules scale (`fastpath`, the stand-in of the native controller, `naive`) and judge (`scalewrites`).
+It holds the cluster with its Deployments and autoscalers, the pods' gauges and the series of a Prometheus,
+all as functions of one moment at which loads begin to move. A load depends on time alone, and a pod shows its
+share of it. Other modules scale (`fastpath`, the stand-in of the native controller, `naive`) and judge
+(`scalewrites`).
 
 Durations are those of a cluster divided by about fifteen: the native controller looks once a second.
 """
@@ -105,7 +107,7 @@ Load = Callable[[float], float]
 """The load at so many seconds after its beginning; before that it is what it is at a negative number."""
 
 
-# --- loads ------------------------------------------------------------------------------------------------------------
+# --- loads -------------------------------------------------------------------------------------------------
 
 
 def step(low: float = LOW, high: float = HIGH) -> Load:
@@ -114,7 +116,9 @@ def step(low: float = LOW, high: float = HIGH) -> Load:
 
 
 def spike(low: float = LOW, high: float = HIGH, width: float = 2.0) -> Load:
-    """Return a load that is high for a while, shorter than the native controller takes to see it, and low again."""
+    """Return a load that is high for a while, shorter than the native controller takes to see it, and low
+    again.
+    """
     return lambda after: high if 0 <= after < width else low
 
 
@@ -133,7 +137,7 @@ def sawtooth(low: float = LOW, high: float = HIGH, width: float = 4.0, teeth: in
 SHAPES: dict[str, Callable[[], Load]] = {"step": step, "spike": spike, "sawtooth": sawtooth}
 
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
+# --- metrics -----------------------------------------------------------------------------------------------
 
 
 def _custom(kind: str, name: str, target: str, of: str = "") -> Document:
@@ -189,7 +193,10 @@ BEHAVIOR = {
 
 @dataclass(slots=True)
 class Workload:
-    """A Deployment of its own name with its autoscaler. `way` is how the latter reads its floor, "" where it is not boosted."""
+    """A Deployment of its own name with its autoscaler.
+
+    `way` is how the latter reads its floor, "" where it is not boosted.
+    """
 
     name: str
     metrics: str
@@ -245,7 +252,8 @@ def handshake(name: str, way: str) -> Document:
 
 
 def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list[Workload]:
-    """Return so many workloads: kinds of metrics in turn, shapes of load in turn, and both ways of the handshake.
+    """Return so many workloads: kinds of metrics in turn, shapes of load in turn, and both ways of the
+    handshake.
 
     A third of them has no behavior: the native controller uses its legacy algorithm there.
     """
@@ -263,18 +271,23 @@ def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list
     ]
 
 
-# --- the world --------------------------------------------------------------------------------------------------------
+# --- the world ---------------------------------------------------------------------------------------------
 
 
 def jumping(workloads: Iterable[Workload]) -> list[str]:
-    """Return the names of workloads whose load jumps, and of which a native controller that sees metrics late hears late."""
+    """Return the names of workloads whose load jumps, and of which a native controller that sees metrics late
+    hears late.
+    """
     return [
         each.name for each in workloads if "sawtooth" not in each.name and each.metrics not in HEARD_AT_ONCE
     ]
 
 
 class Loads:
-    """What workloads show: the gauges of their pods, and the series of a Prometheus. `begin` lets their loads move."""
+    """What workloads show: the gauges of their pods, and the series of a Prometheus.
+
+    `begin` lets their loads move.
+    """
 
     def __init__(self, series: SeriesSet) -> None:
         self.port = 0
@@ -442,7 +455,9 @@ class World(Loads):
 
 
 async def until_none(find: Callable[[], Sequence[object]], seconds: float) -> None:
-    """Return as soon as nothing is found any more; fail the test with what is still found after so many seconds."""
+    """Return as soon as nothing is found any more; fail the test with what is still found after so many
+    seconds.
+    """
     found = find()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

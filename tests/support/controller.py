@@ -1,6 +1,8 @@
-"""The controller's surroundings for tests: an API server's scales, pods, readings, and a clock, all set by hand.
+"""The controller's surroundings for tests: an API server's scales, pods, readings, and a clock, all set by
+hand.
 
-Scales behave as an API server's: a write against an old version is a conflict, and what the caches show is what the test has told them.
+Scales behave as an API server's: a write against an old version is a conflict, and what the caches show is
+what the test has told them.
 """
 
 import asyncio
@@ -68,7 +70,9 @@ class Server:
     def set(
         self, name: str, replicas: int, manager: str = "kubectl", *, told: bool = True, uid: str = ""
     ) -> None:
-        """Set a scale as another writer; `told`: the caches have seen it; `uid`: whether it is the same object."""
+        """Set a scale as another writer; `told`: the caches have seen it; `uid`: whether it is the same
+        object.
+        """
         self._version += 1
         selector = f"app={name}"
         before = self.scales.get(name)
@@ -278,7 +282,8 @@ class Bench:
 
     def start(self) -> Controller:
         """Return a controller as after a start."""
-        context = AutoscalerContext(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]  # sources by hand
+        # sources by hand
+        context = AutoscalerContext(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
         self.controller = Controller(
             context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
         )

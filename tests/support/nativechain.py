@@ -1,8 +1,9 @@
-"""The native controller's path to its metrics: Fastpath as a process, a proxy that delays, and the stand-in itself.
+"""The native controller's path to its metrics: Fastpath as a process, a proxy that delays, and the stand-in
+itself.
 
-The proxy stands for the API server's aggregation layer, and for all causes of late metrics: another adapter with a
-cache, a long scrape interval. Answers about ``fastpath_replicas`` are never held back; all others are as old as a
-test sets.
+The proxy stands for the API server's aggregation layer, and for all causes of late metrics: another adapter
+with a cache, a long scrape interval. Answers about ``fastpath_replicas`` are never held back; all others are
+as old as a test sets.
 """
 
 import asyncio
@@ -142,11 +143,13 @@ class Stale(NamedTuple):
 
 
 class Front:
-    """Hands questions to any of `processes` that listens. An answer is that to the question `lag` askings ago, but of a floor or a ratio.
+    """Hands questions to any of `processes` that listens.
 
-    A ratio that is late, multiplied by today's pods, makes the native controller swing forever, boosted or not.
+    An answer is that to the question `lag` askings ago, but of a floor or a ratio.
 
-    `others` answer all but floors where they are given: a cluster whose metrics do not go away with the booster.
+    A late ratio, multiplied by the current pods, makes the native controller swing forever, boosted or not.
+
+    `others`, if given, answer all but floors: a cluster whose metrics do not end with the booster.
     """
 
     def __init__(

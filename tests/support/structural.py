@@ -1,7 +1,8 @@
-"""What an API server makes of an object by the schema of its CustomResourceDefinition: pruned, defaulted, and what is refused.
+"""What an API server makes of an object by the schema of its CustomResourceDefinition: pruned, defaulted, and
+what is refused.
 
-Nothing of ours is in here: values by a JSON Schema library with Kubernetes' readings of it, rules by a CEL library. Expressions are
-Go's, so RE2 reads them.
+Nothing of ours is in here: values by a JSON Schema library with Kubernetes' readings of it, rules by a CEL
+library. Expressions are Go's, so RE2 reads them.
 """
 
 import copy
@@ -40,7 +41,10 @@ KEYWORDS = frozenset(
         "x-kubernetes-validations",
     }
 )
-"""What a structural schema may say and ours needs. Among what it may not: $ref, oneOf beside types, patternProperties, uniqueItems."""
+"""What a structural schema may say and ours needs.
+
+Among what it may not: $ref, oneOf beside types, patternProperties, uniqueItems.
+"""
 
 BLOCKING = frozenset({"required", "maxLength", "maxItems", "type"})
 """Where one of these is broken the API server does not look at rules."""

@@ -1,7 +1,7 @@
 """A network between one process and a server: a TCP proxy that a test cuts, or that holds everything back.
 
-The sender's system keeps what the network holds back. A sender that resets its connection discards that data. After
-a normal close the data is delivered once the network works again.
+The sender's system keeps what the network holds back. A sender that resets its connection discards that data.
+After a normal close the data is delivered once the network works again.
 """
 
 import asyncio

@@ -52,7 +52,7 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
     return next(step for step in outcome.steps if step.name == name)
 
 
-# --- what cannot be computed -----------------------------------------------------------------------------------------
+# --- what cannot be computed -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_average_that_cannot_be_computed(listed: list[Any], reason: str) -> None
     assert found.reason == reason
 
 
-# --- averages over pods ----------------------------------------------------------------------------------------------
+# --- averages over pods ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -475,7 +475,7 @@ def test_the_percentage_wraps_to_32_bits() -> None:
     assert measured == (-2_147_483_596.0, 21_474_837, -2_147_483_596, True)
 
 
-# --- single values ---------------------------------------------------------------------------------------------------
+# --- single values -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

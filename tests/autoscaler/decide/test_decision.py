@@ -1,4 +1,6 @@
-"""Syncs as a whole: branches, several metrics, zero, conditions, events, what is remembered and what is written."""
+"""Syncs as a whole: branches, several metrics, zero, conditions, events, what is remembered and what is
+written.
+"""
 
 from typing import Any
 
@@ -70,7 +72,7 @@ def _entries(decision: Decision) -> list[tuple[int, int]]:
     return [(entry.replicas, (NOW - entry.at) // SECOND) for entry in recommendations.entries]
 
 
-# --- branches --------------------------------------------------------------------------------------------------------
+# --- branches ----------------------------------------------------------------------------------------------
 
 
 def test_a_raise() -> None:
@@ -183,7 +185,7 @@ def test_conditions_of_limits() -> None:
     assert conditions_of(stabilized)["AbleToScale"] == ("True", "ScaleDownStabilized")
 
 
-# --- the selector ----------------------------------------------------------------------------------------------------
+# --- the selector ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,8 @@ def test_conditions_of_limits() -> None:
             [],
             "InvalidSelector",
             "InvalidSelector",
-            "couldn't convert selector into a corresponding internal selector object: unable to parse requirement: "
+            "couldn't convert selector into a corresponding internal selector object: unable to parse "
+            "requirement: "
             "found 'b', expected: in, notin, =, ==, !=, gt, lt",
             "",
             id="not one",
@@ -233,7 +236,8 @@ def test_a_selector_that_cannot_be_used(
         Event("Warning", "FailedComputeMetricsReplicas", error),
     )
     assert decision.error == (
-        f"failed to compute desired number of replicas based on listed metrics for Deployment/default/web: {error}"
+        "failed to compute desired number of replicas based on listed metrics for Deployment/default/web: "
+        f"{error}"
     )
     assert conditions_of(decision)["ScalingActive"] == ("False", reason)
     active = next(each for each in decision.status.conditions or () if each.type == "ScalingActive")
@@ -290,7 +294,7 @@ def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> N
     assert f": {words}" in active.message
 
 
-# --- several metrics -------------------------------------------------------------------------------------------------
+# --- several metrics ---------------------------------------------------------------------------------------
 
 
 def _several(current: int, *proposals: int | None) -> Decision:
@@ -348,7 +352,8 @@ def test_one_of_several_fails() -> None:
     decision = _several(4, None, 7, None)
 
     error = (
-        "invalid metrics (2 invalid out of 3), first error is: failed to get m0 external metric value: failed to get m0 "
+        "invalid metrics (2 invalid out of 3), first error is: failed to get m0 external metric value: "
+        "failed to get m0 "
         "external metric: unable to get external metric default/m0/nil: nothing"
     )
     assert (decision.replicas, decision.error) == (7, error)
@@ -378,7 +383,8 @@ def test_no_shrink_on_what_is_left() -> None:
     assert next(
         each.message for each in decision.status.conditions or () if each.type == "ScalingActive"
     ) == (
-        "the HPA was unable to compute the replica count: unable to get external metric default/m0/nil: nothing"
+        "the HPA was unable to compute the replica count: unable to get external metric default/m0/nil: "
+        "nothing"
     )
     assert len(decision.status.current_metrics or ()) == 2
     assert _entries(decision) == [(0, 1000)]
@@ -410,7 +416,10 @@ def test_a_metric_that_cannot_be_computed_whatever_is_read() -> None:
         ("FailedGetObjectMetric", text),
         (
             "FailedComputeMetricsReplicas",
-            f"invalid metrics (1 invalid out of 1), first error is: failed to get object metric value: {text}",
+            (
+                "invalid metrics (1 invalid out of 1), first error is: failed to get object metric value: "
+                f"{text}"
+            ),
         ),
     ]
 
@@ -430,7 +439,7 @@ def test_readings_answer_the_metrics_one_by_one() -> None:
         _decide(autoscaler(QUEUE), _seen(4, readings=[]))
 
 
-# --- zero ------------------------------------------------------------------------------------------------------------
+# --- zero --------------------------------------------------------------------------------------------------
 
 
 def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
@@ -536,7 +545,7 @@ def test_a_rescale_remembers_whether_it_went_to_zero(
     assert conditions_of(decision).get("ScaledToZero") == condition
 
 
-# --- what is remembered ----------------------------------------------------------------------------------------------
+# --- what is remembered ------------------------------------------------------------------------------------
 
 
 def test_the_first_sync_remembers_the_current_count() -> None:
@@ -578,7 +587,7 @@ def test_each_direction_forgets_by_its_own_periods() -> None:
     assert (len(down.ups), len(down.downs)) == (1, 2)
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- what is written ---------------------------------------------------------------------------------------
 
 
 def test_the_same_status_is_not_written_again() -> None:
@@ -658,7 +667,7 @@ def test_a_scale_that_cannot_be_read() -> None:
     assert [step.text() for step in decision.trace] == ["the scale could not be read: not found"]
 
 
-# --- the trace -------------------------------------------------------------------------------------------------------
+# --- the trace ---------------------------------------------------------------------------------------------
 
 
 def _words(decision: Decision) -> list[str]:
@@ -736,7 +745,7 @@ def test_other_paths_in_words() -> None:
     assert _words(past)[-1] == "from 4 to 6"
 
 
-# --- properties ------------------------------------------------------------------------------------------------------
+# --- properties --------------------------------------------------------------------------------------------
 
 
 @given(

@@ -71,7 +71,10 @@ def test_a_floor() -> None:
     made = story.at(61, GONE)
     name = "external metric queue(nil)"
     assert story.told == [
-        f"Warning FallbackStarted: no value for 1m0s: {name}; keeping at least 6 replicas; scale-down is blocked"
+        (
+            f"Warning FallbackStarted: no value for 1m0s: {name}; keeping at least 6 replicas; scale-down is "
+            "blocked"
+        )
     ]
     assert (made.replicas, made.rescale, made.reason) == (6, True, "fallback while metrics are absent")
     assert made.events[-1] == Event("Normal", "SuccessfulRescale", f"New size: 6; reason: {made.reason}")

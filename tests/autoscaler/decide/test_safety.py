@@ -1,7 +1,7 @@
 """Our writes stay within the limits and the policies, whatever other writers, faults and clocks do.
 
-The target, its other writers and the API server are modelled here, apart from the code: what a policy allows is worked out from the
-counts that the target really had.
+The target, its other writers and the API server are modelled here, apart from the code: what a policy allows
+is worked out from the counts that the target really had.
 """
 
 import math
@@ -30,7 +30,9 @@ GONE = Unavailable("NoMetrics", "nothing")
 
 
 class ScaleTarget:
-    """A scale target: its counts over real time, the last writer, its version, and what a watch has delivered."""
+    """A scale target: its counts over real time, the last writer, its version, and what a watch has
+    delivered.
+    """
 
     def __init__(self, replicas: int, now: int) -> None:
         self.counts = [(now, replicas)]
@@ -259,7 +261,9 @@ def run(world: World, step: tuple[Any, ...]) -> None:
 @settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.timeout(300)
 def test_a_change_of_leader_exceeds_nothing_either(steps: list[tuple[Any, ...]], again: list[int]) -> None:
-    """Recommendations are gone then, scale events are not: they travel with the status, and what did not get there shows in the count."""
+    """Recommendations are gone then, scale events are not: they travel with the status, and what did not get
+    there shows in the count.
+    """
     world = World(autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), 4)
     for number, step in enumerate(steps):
         if step[0] == "write":

@@ -94,7 +94,9 @@ async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Poller) 
 
 
 async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Poller) -> None:
-    """However seldom there is anything new: an answer from before a sample would hide it until the next question."""
+    """However seldom there is anything new: an answer from before a sample would hide it until the next
+    question.
+    """
     source = PolledMetric(LoopClock(), interval=60.0)
     feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(300)
@@ -208,7 +210,8 @@ async def test_so_many_queries_a_second(feeds: Poller) -> None:
     """Each question of its own costs two queries, its own and that for its age."""
     source = PolledMetric(LoopClock(), interval=0.1)
     for number in range(40):
-        feeds.want(Key("default", "web"), 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+        # a closure
+        feeds.want(Key("default", "web"), 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= 2 * len(source.asked) <= 20 * 30 + 100
@@ -218,7 +221,8 @@ async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Poller) -> No
     source = PolledMetric(LoopClock(), interval=0.1)
     for number in range(40):
         key = f"q{number}"
-        feeds.want(Key("default", "web"), 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]  # a closure
+        # a closure
+        feeds.want(Key("default", "web"), 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= 4 * len(source.asked) <= 20 * 30 + 100
@@ -243,7 +247,8 @@ async def test_what_has_no_value_at_all_delays_nobody_else(feeds: Poller) -> Non
     nothing, good = PolledMetric(LoopClock()), PolledMetric(LoopClock(), interval=2.0)
     nothing.empty = True
     for number in range(40):
-        feeds.want(Key("default", "api"), 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+        # a closure
+        feeds.want(Key("default", "api"), 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]
     feeds.want(Key("default", "web"), 1.0, "good", lambda: good.feed("good"))
     await asyncio.sleep(240)
 
@@ -317,7 +322,8 @@ async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_
 def flood(feeds: Poller, source: PolledMetric) -> list[Feed]:
     """Have one tenant ask for 400 distinct external metrics: 8 autoscalers with 50 each."""
     keys = [(Key("greedy", f"a{number % 8}"), f"q{number}") for number in range(400)]
-    return [feeds.want(owner, 1.0, key, lambda key=key: source.feed(key)) for owner, key in keys]  # type: ignore[misc]  # a closure
+    # a closure
+    return [feeds.want(owner, 1.0, key, lambda key=key: source.feed(key)) for owner, key in keys]  # type: ignore[misc]
 
 
 async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds: Poller) -> None:
@@ -341,7 +347,7 @@ async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds
 
 
 async def test_an_overload_makes_nothing_absent(feeds: Poller) -> None:
-    """Each of 400 questions has a turn in 40 seconds: its answer is late most of that time, and always there."""
+    """Each of 400 questions has a turn in 40 seconds: its answer is late most of that time, but present."""
     source = PolledMetric(LoopClock(), interval=2.0)
     first, *_ = flood(feeds, source)
     await asyncio.sleep(45)

@@ -151,7 +151,9 @@ SHARES = {
 
 @pytest.mark.parametrize("demand", SHARES.values(), ids=SHARES)
 async def test_every_namespace_gets_its_max_min_share(demand: dict[str, int]) -> None:
-    """`demand` is how many questions with a period of one second each namespace has; the rate is enough for ten."""
+    """`demand` is how many questions with a period of one second each namespace has; the rate is enough for
+    ten.
+    """
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 1e9
         for namespace, count in demand.items():
@@ -168,7 +170,9 @@ async def test_every_namespace_gets_its_max_min_share(demand: dict[str, int]) ->
 
 @pytest.mark.parametrize(("questions", "in_time"), [(75, True), (150, False)])
 async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) -> None:
-    """75 distinct external metrics with a sample every 15 s, at 20 queries a second: each is asked about every 7.5 s."""
+    """75 distinct external metrics with a sample every 15 s, at 20 queries a second: each is asked about
+    every 7.5 s.
+    """
     async with opened() as (feeds, prometheus, watch):
         prometheus.interval = 15.0
         for number in range(questions):
@@ -182,11 +186,13 @@ async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) ->
             assert watch.namespaces == []
 
 
-# -- what is shared ----------------------------------------------------------------------------------------------------------
+# -- what is shared -----------------------------------------------------------------------------------------
 
 
 async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> None:
-    """The namespace whose turn comes first pays: a question shared with a tenant that has many is asked as one's own."""
+    """The namespace whose turn comes first pays: a question shared with a tenant that has many is asked as
+    one's own.
+    """
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 2.0
         flood(feeds, prometheus)
@@ -245,11 +251,12 @@ async def test_where_namespaces_share_no_query_only_those_of_one_leave_together(
         since = prometheus.clock.monotonic()
         await asyncio.sleep(10)
 
-        turns = {(key[-1], at) for key, times in prometheus.asked.items() for at in times if at >= since}  # type: ignore[index]  # a text
+        # a text
+        turns = {(key[-1], at) for key, times in prometheus.asked.items() for at in times if at >= since}  # type: ignore[index]
         assert len(turns) <= 20 / 4 * 10 + 5
 
 
-# -- what a late answer may do -------------------------------------------------------------------------------------------------
+# -- what a late answer may do ------------------------------------------------------------------------------
 
 
 def _read(source: ExternalSource, clock: LoopClock) -> ExternalReading | Unavailable:
@@ -260,7 +267,9 @@ def _read(source: ExternalSource, clock: LoopClock) -> ExternalReading | Unavail
 
 
 async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
-    """A tenant's own overload: each question has a turn in 40 seconds, and its samples are those of each second."""
+    """A tenant's own overload: each question has a turn in 40 seconds, and its samples are those of each
+    second.
+    """
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 1.0
         feed = prometheus.want(feeds, "greedy/a0", "first")
@@ -322,7 +331,7 @@ async def test_the_interval_of_waiting_is_not_taken_for_one_of_samples() -> None
         assert feed.interval.known == SECOND
 
 
-# -- what is said of it ------------------------------------------------------------------------------------------------------------
+# -- what is said of it -------------------------------------------------------------------------------------
 
 
 async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() -> None:
@@ -358,7 +367,7 @@ async def test_faults_end_with_the_term() -> None:
     assert watch.stretch == 1.0
 
 
-# -- defects -------------------------------------------------------------------------------------------------------------------------
+# -- defects ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["_step", "_enqueue", "_take_turn", "_report"])

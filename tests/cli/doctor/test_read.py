@@ -1,4 +1,6 @@
-"""`fastpath doctor` against the sandbox cluster over HTTP, the metrics APIs answered by a server behind APIServices."""
+"""`fastpath doctor` against the sandbox cluster over HTTP, the metrics APIs answered by a server behind
+APIServices.
+"""
 
 import asyncio
 import base64
@@ -37,7 +39,8 @@ rules:
   name: {matches: '^(.*)_total$', as: '${1}_per_second'}
   metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
 - seriesQuery: 'hits{namespace!="",ingress!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, ingress: {resource: ingress, group: networking.k8s.io}}}
+  resources:
+    overrides: {namespace: {resource: namespace}, ingress: {resource: ingress, group: networking.k8s.io}}
   metricsQuery: 'max_over_time(<<.Series>>{<<.LabelMatchers>>}[30s])'
 - seriesQuery: 'tenants{namespace!=""}'
   resources: {overrides: {namespace: {resource: namespace}}}
@@ -154,7 +157,8 @@ class Behind:
                 status=503,
             )
         if path.startswith("/apis/metrics.k8s.io"):
-            item = {"metadata": {"name": "web-0"}, "timestamp": timestamp(time.time() - 8), "window": "15s"}  # noqa: TID251  # ages are real
+            # ages are real
+            item = {"metadata": {"name": "web-0"}, "timestamp": timestamp(time.time() - 8), "window": "15s"}  # noqa: TID251
             return web.json_response({"items": [item, item]})
         value = self.floor if path.endswith("/fastpath_replicas") else "7"
         if path.startswith("/apis/external"):
@@ -324,7 +328,10 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
         "tenants": 0.0,
     }
     assert set(server.targets) == {
-        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second?labelSelector=app%3Dweb",
+        (
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+            "pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+        ),
         "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
         "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth?labelSelector=queue%3Dmail",
         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/ingresses.networking.k8s.io/main/hits",
@@ -512,7 +519,10 @@ async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, 
     }
     cluster.create(hpa("web", CPU, handshake, mode="boost"))
     assert "4 replicas held" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
-    asked = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
+    asked = (
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+        "horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
+    )
     assert asked in server.targets
 
 

@@ -272,9 +272,18 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (_YAML.replace("maxReplicas: 5", "maxReplicas: five"), ':6: hpa.spec.maxReplicas: "five": expected an integer, got text'),
-        (_YAML.replace("maxReplicas: 5", "maxReplicas: 0"), ":6: hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0"),
-        (_YAML.replace("value: 3.5", "value: .inf"), ":20: metrics.external[0].value: Infinity: quantities must match"),
+        (
+            _YAML.replace("maxReplicas: 5", "maxReplicas: five"),
+            ':6: hpa.spec.maxReplicas: "five": expected an integer, got text',
+        ),
+        (
+            _YAML.replace("maxReplicas: 5", "maxReplicas: 0"),
+            ":6: hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0",
+        ),
+        (
+            _YAML.replace("value: 3.5", "value: .inf"),
+            ":20: metrics.external[0].value: Infinity: quantities must match",
+        ),
         (_YAML.replace("scale:", "Scale:"), ":1: scale: absent: it is required"),
         ("a: [", ":1: not YAML"),
         ("", ": expected a document; the file is empty"),

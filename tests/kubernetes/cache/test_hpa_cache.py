@@ -97,7 +97,7 @@ async def opposing(
             yield rivals
 
 
-# -- ours --------------------------------------------------------------------------------------------------------------------
+# -- ours ---------------------------------------------------------------------------------------------------
 
 
 async def test_autoscalers_come_change_and_go() -> None:
@@ -191,7 +191,7 @@ def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> N
     assert all(each.autoscaler for each in kept)
 
 
-# -- others --------------------------------------------------------------------------------------------------------------------
+# -- others -------------------------------------------------------------------------------------------------
 
 
 async def test_who_else_scales_a_target() -> None:

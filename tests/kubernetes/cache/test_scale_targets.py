@@ -119,8 +119,16 @@ def widget(spec: JSON, status: JSON | None = None) -> JSON:
     ("api_version", "kind", "plural", "selector"),
     [
         ("apps/v1", "Deployment", "deployments", {"matchLabels": {"b": "c", "a": "x"}}),
-        ("apps/v1", "StatefulSet", "statefulsets", {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}, {"key": "c", "operator": "In", "values": ["z", "y"]}]}),
-        ("apps/v1", "ReplicaSet", "replicasets", {"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["y"]}]}),
+        (
+            "apps/v1", "StatefulSet", "statefulsets",
+            {"matchLabels": {"a": "x"}, "matchExpressions": [
+                {"key": "b", "operator": "Exists"}, {"key": "c", "operator": "In", "values": ["z", "y"]},
+            ]},
+        ),
+        (
+            "apps/v1", "ReplicaSet", "replicasets",
+            {"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["y"]}]},
+        ),
         ("v1", "ReplicationController", "replicationcontrollers", {"b": "c", "a": "x"}),
     ],
     ids=["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"],
@@ -508,7 +516,8 @@ async def test_a_scale_that_may_not_be_read_either() -> None:
         cluster.forbid("*", "deployments/scale")
         cluster.create(deployment("web"))
         assert await watched.until_refused() == (
-            'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource "deployments/scale" in API group '
+            'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource '
+            '"deployments/scale" in API group '
             '"apps" in the namespace "default"'
         )
 
@@ -536,7 +545,7 @@ async def test_targets_stay_while_the_api_server_is_away() -> None:
         await until(lambda: watched.web().replicas == 3)
 
 
-# -- the writer of the count ----------------------------------------------------------------------------------
+# -- the writer of the count --------------------------------------------------------------------------------
 
 
 def entry(manager: str, second: int, fields: JSON, **more: str) -> JSON:
@@ -559,7 +568,13 @@ REPLICAS: JSON = {"f:spec": {"f:replicas": {}, "f:template": {}}}
         (None, "", None),
         ([], "", None),
         ([entry("kubectl", 1, {"f:metadata": {}, "f:spec": {"f:template": {}}})], "", None),
-        ([entry("kubectl", 1, REPLICAS), entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}})], "kubectl", 1),
+        (
+            [
+                entry("kubectl", 1, REPLICAS),
+                entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}}),
+            ],
+            "kubectl", 1,
+        ),
         ([entry("helm", 1, REPLICAS), entry("keda", 5, REPLICAS, subresource="scale")], "keda", 5),
         ([entry("keda", 5, REPLICAS, subresource="scale"), entry("helm", 1, REPLICAS)], "keda", 5),
         ([{"manager": "bare"}, {"fieldsV1": {"f:spec": {}}}], "", None),

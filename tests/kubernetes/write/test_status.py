@@ -298,7 +298,8 @@ async def test_one_that_goes_just_when_its_turn_has_come_stops_nobody() -> None:
             # before the task that writes has taken its first step
             asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
 
-        desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]  # the moment is what matters
+        # the moment is what matters
+        desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]
         async with running(office):
             office.submit(change(desired_replicas=3))
             await asyncio.sleep(0.02)

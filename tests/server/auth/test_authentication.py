@@ -35,7 +35,10 @@ PATH = "/version"
 MOST = 401
 """More reviews of tokens than may be under way at a time."""
 
-UNAUTHORIZED = '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}\n'
+UNAUTHORIZED = (
+    '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
+    '"message":"Unauthorized","reason":"Unauthorized","code":401}\n'
+)
 BOB = {"X-Remote-User": "bob"}
 ADMIN = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
 ANONYMOUS = {"user": "system:anonymous", "groups": ["system:unauthenticated"]}

@@ -745,7 +745,8 @@ async def test_self_metrics(served: Served) -> None:
     assert answer.headers["content-type"] == exposition.CONTENT_TYPE
     counted = dict(re.findall(r"^apiserver_request_total\{(.*)\} (.*)$", answer.text, re.MULTILINE))
     assert counted == {
-        f'code="{code}",group="{group}",resource="{resource}",scope="{scope}",subresource="{subresource}",verb="{verb}",version="{version}"': count
+        f'code="{code}",group="{group}",resource="{resource}",'
+        f'scope="{scope}",subresource="{subresource}",verb="{verb}",version="{version}"': count
         for code, group, version, resource, subresource, scope, verb, count in [
             ("200", CUSTOM_GROUP, "v1beta2", "*", "*", "resource", "LIST", "2.0"),
             ("200", CUSTOM_GROUP, "v1beta2", "*", "*", "cluster", "LIST", "1.0"),

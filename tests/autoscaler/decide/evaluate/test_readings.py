@@ -122,7 +122,7 @@ def test_samples_of_pods_of_other_namespaces_are_not_theirs() -> None:
     assert resource.values == pods.values == {"a": 1000, "b": 2000}
 
 
-# --- resources -------------------------------------------------------------------------------------------------------
+# --- resources ---------------------------------------------------------------------------------------------
 
 
 _TAKEN = (read_instant("2026-11-20T12:00:00Z"), 30 * SECOND)
@@ -205,7 +205,7 @@ def test_a_sample_without_time_or_window() -> None:
     assert _reading(cpu_metric(), resource=[timed]) == PodsReading({"a": 1000}, {"a": (NEVER, 0)})
 
 
-# --- custom and external ---------------------------------------------------------------------------------------------
+# --- custom and external -----------------------------------------------------------------------------------
 
 
 def test_pods_metrics() -> None:
