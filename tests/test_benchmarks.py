@@ -1,6 +1,4 @@
-"""The benchmarks run, at sizes that say nothing about speed, and the pages and pictures have the figures of
-the results.
-"""
+"""The benchmarks run, at small sizes, and the pages and pictures show the figures of the results."""
 
 import json
 import math

@@ -1,5 +1,4 @@
-"""The image: what its recipe says, what the recipe's steps make, and that this starts as a restricted pod
-would start it.
+"""The image: its recipe, the result of the recipe's steps, and its start as a restricted pod.
 
 There is no engine here. The recipe is read; the commands of its first stage are run in a folder, with this
 machine's Python in place of the base image's; what they make is started in a read-only root
@@ -146,9 +145,7 @@ class Built(NamedTuple):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    """Run the commands of the first stage as they stand, but for where they write, and with pip's cache left
-    on.
-    """
+    """Run the commands of the first stage unchanged, but for their target folder and with pip's cache."""
     top = tmp_path_factory.mktemp("image")
     prefix, folder, python = top / "fastpath", top / "build", top / "python"
     folder.mkdir()
@@ -286,8 +283,7 @@ def _entrypoint(built: Built, arguments: Sequence[str]) -> list[str]:
 
 
 def chart_arguments(values: Mapping[str, Any], *, tls: bool = False) -> list[str]:
-    """Return what the Deployment of the prometheus-community chart 5.3 passes, for these values over its
-    defaults.
+    """Return the arguments of the prometheus-community chart 5.3's Deployment, for these values.
 
     Older ones passed ``--logtostderr=true`` too, after ``--cert-dir``.
     """
@@ -375,9 +371,7 @@ def _ok(status: int) -> bool:
 async def test_it_starts_with_the_arguments_of_the_chart(
     built: Built, world: World, tmp_path: Path, unused_port: int, *, old: bool
 ) -> None:
-    """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir at /tmp, self-signed
-    certificate.
-    """
+    """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir, self-signed certificate."""
     config = tmp_path / "config"
     config.mkdir()
     (config / "config.yaml").write_text(chart.render_config(CHART_VALUES))

@@ -1,6 +1,4 @@
-"""docs/reference/limits.md says what the code does: its metrics exist, and its numbers are those of the
-constants.
-"""
+"""docs/reference/limits.md matches the code: its metrics exist, and its numbers are the constants."""
 
 import re
 from pathlib import Path

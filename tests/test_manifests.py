@@ -1,6 +1,4 @@
-"""The shipped manifests hold together, in every combination of their components, and with the program that
-they start.
-"""
+"""The shipped manifests are consistent, in every combination of components, and with the program."""
 
 import functools
 import inspect
@@ -430,9 +428,7 @@ def _wants(requests: Sequence[Request]) -> Iterator[Want]:
 
 
 async def test_everything_the_adapter_asks_for_is_allowed(tmp_path: Path) -> None:
-    """The whole adapter runs on the rendered rules and arguments; each of its requests is held against the
-    rendered roles.
-    """
+    """The whole adapter runs on the rendered rules and arguments; the rendered roles allow its requests."""
     objects = objects_of("base+external+resource+resource-rules")
     for source, text in objects.one("ConfigMap")["data"].items():
         target = "rules.yaml" if source == "custom.yaml" else source

@@ -25,8 +25,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no public configur
 
 @dataclass(frozen=True)
 class Asked:
-    """A series that a rule's selector finds, what is then served, one request and the query it sends (None:
-    none is sent).
+    """A series of a rule's selector, the served metric, one request and its query (None: none is sent).
 
     `rule` is the index among the custom (or external) rules, `labels` the label names of the series.
     """

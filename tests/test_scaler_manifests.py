@@ -1,6 +1,4 @@
-"""The manifests of the scaler: the kind, who may write such objects, what the scaler may do, and the variant
-within one namespace.
-"""
+"""The manifests of the scaler: the CRD, its writers, the scaler's rights, and the one-namespace variant."""
 
 import functools
 import itertools

@@ -1,6 +1,4 @@
-"""What a defect met by one autoscaler does: it is counted and logged, nothing is written for that one, and
-everything goes on.
-"""
+"""A defect in one autoscaler is counted and logged, stops only its own writes, and nothing else."""
 
 import asyncio
 from collections.abc import Iterator

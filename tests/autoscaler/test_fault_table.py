@@ -367,9 +367,7 @@ async def test_some_pods_without_a_value(name: str, missing: int, direction: str
 
 
 def upstream(world: World, missing: int, load: float) -> int:
-    """Return the lowest count that upstream's controller comes to, sync after sync, while the same pods are
-    missing.
-    """
+    """Return the lowest count of upstream's controller, sync after sync, while the same pods are missing."""
     count = lowest = REPLICAS
     for _ in range(20):
         made = sync_as_upstream(world, count, missing, load)

@@ -1,5 +1,4 @@
-"""The loop under combined faults: other writers, lagging caches, lost writes, clocks, specs, recreated
-targets.
+"""The loop under combined faults: other writers, late caches, lost writes, clocks, specs, new targets.
 
 At every write of ours: within the limits of the spec as it is then, never down on values that are absent or
 overdue, never beside a pause or another autoscaler. And when all faults are over, the workload has what is

@@ -154,9 +154,7 @@ async def test_a_target_that_is_not_there_is_told_of(bench: Bench) -> None:
 async def test_the_first_count_of_a_target_is_nobodys_change(
     bench: Bench, caplog: pytest.LogCaptureFixture, *, refused: bool
 ) -> None:
-    """Neither the log nor the policies take the creation of a target for a change: 4 pods in 15 s are still
-    free.
-    """
+    """Neither the log nor the policies count a target's creation as a change: 4 pods in 15 s are free."""
     caplog.set_level("INFO")
     bench.sources.readings["queue"] = wanted(9)
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found')

@@ -218,9 +218,7 @@ async def test_nobody_listens() -> None:
 
 @pytest.fixture
 async def secure(scaler: Scaler, authority: Authority) -> AsyncIterator[str]:
-    """Give the address of the scaler behind a certificate as that of `fastpath serve`, as a forwarded port
-    shows it.
-    """
+    """Give the address of the scaler behind a certificate as `fastpath serve`'s, like a forwarded port."""
     scaler.body = encode(await shown())
     runner = web.ServerRunner(web.Server(scaler.handle))
     await runner.setup()

@@ -1,5 +1,4 @@
-"""An adapter behind the aggregation layer of the sandbox or of a real control plane, registered by the
-manifests.
+"""An adapter behind the aggregation layer of the sandbox or a real control plane, as manifests register it.
 
 The module registers the adapter, and holds users, their rights and the front proxy's certificates, with the
 differences between the two clusters. The objects are those of manifests/. Only the address of the Service
@@ -91,9 +90,7 @@ class FrontedBackend(Backend, Protocol):
 
 
 class FrontedSandbox(SandboxBackend):
-    """A sandbox over TLS, whose users have tokens; what they may do is decided here, from rules such as roles
-    have.
-    """
+    """A sandbox over TLS, whose users have tokens; it authorizes them by rules such as roles have."""
 
     def __init__(self, sandbox: Cluster, authority: Authority, proxy: FrontProxy) -> None:
         super().__init__(sandbox)
@@ -212,8 +209,7 @@ class FrontedControlPlane(RealBackend):
         )
 
     async def publish(self, cluster: ClusterUnderTest, *signers: Signer) -> None:
-        """The API server adds what its file has to what is published, and takes nothing away but what has
-        expired.
+        """The API server adds its file's certificates to the published ones, and removes only expired ones.
 
         So this deletes what is published, and the server publishes what it knows. That may still be an old
         file, so the deletion repeats.
@@ -278,9 +274,7 @@ class Registered:
 
     @contextlib.asynccontextmanager
     async def directly(self, shown: Pair | Path | None = None) -> AsyncIterator["Direct"]:
-        """Talk to the adapter over one connection, which stays open, past the cluster and with a client
-        certificate.
-        """
+        """Talk directly to the adapter over one open connection, with a client certificate."""
         context = self.backend.authority.client_context(shown if isinstance(shown, Pair) else None)
         if isinstance(shown, Path):
             context.load_cert_chain(shown)

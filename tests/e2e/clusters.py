@@ -148,9 +148,7 @@ class ClusterUnderTest:
         await self.kubectl("create", "--validate=false", "-f", "-", stdin=text)
 
     async def names(self, kind: str, selector: str = "", namespace: str | None = None) -> list[str]:
-        """Return what ``kubectl get KIND -l SELECTOR`` lists, in its order; `namespace` "" for kinds without
-        one.
-        """
+        """Return what ``kubectl get KIND -l SELECTOR`` lists, in order; cluster-scoped: `namespace` ""."""
         where = self.namespace if namespace is None else namespace
         arguments = [
             "get",
@@ -163,9 +161,7 @@ class ClusterUnderTest:
         return [line.rpartition("/")[2] for line in (await self.kubectl(*arguments)).split()]
 
     async def limited(self, **allowed: Collection[str]) -> Config:
-        """Return the kubeconfig of a user who may only do this: verbs by plural of the core group, in all
-        namespaces.
-        """
+        """Return the kubeconfig of a user with these verbs by plural of the core group, in all namespaces."""
         return Config(await self.backend.limit(self, allowed, self.directory / "limited.kubeconfig"))
 
     async def is_allowed(self, kubeconfig: Path, path: str) -> bool:

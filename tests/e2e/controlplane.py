@@ -1,5 +1,4 @@
-"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, and optional
-controllers.
+"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, and controllers.
 
 The module holds the programs, their keys, and kubeconfig files for users of any name and group. It ends all
 that it starts, and nothing listens on any address but 127.0.0.1. There are no nodes: nothing runs the pods.
@@ -69,8 +68,7 @@ def find_controllers() -> Path | None:
 
 
 class Server:
-    """One server program with a port of its own, kept over restarts unless someone else has taken it
-    meanwhile.
+    """One server program with a port of its own, kept over restarts unless another program takes it.
 
     `command` gives the command line for a port, `is_ready` asks whether it serves there.
     """
@@ -168,8 +166,7 @@ def make_etcd(program: Path, directory: Path) -> Server:
 def make_api_server(
     program: Path, directory: Path, authority: Authority, etcd_url: str, front_proxy: FrontProxy
 ) -> Server:
-    """Return a kube-apiserver on an etcd: RBAC, client certificates of `authority`, and aggregation with
-    `front_proxy`.
+    """Return a kube-apiserver: RBAC, `authority` for clients, `front_proxy` for aggregation.
 
     Pods need no service account: no controller makes one in each namespace.
     """
@@ -244,9 +241,7 @@ def make_controllers(program: Path, directory: Path, authority: Authority, kubec
 
 
 class ControlPlane:
-    """Etcd, an API server and, where there are any, controllers; a context manager that starts them and ends
-    them.
-    """
+    """Etcd, an API server and optional controllers: a context manager that starts and ends them."""
 
     def __init__(self, assets: Path, directory: Path, authority: Authority) -> None:
         etcd = _find_etcd(assets)
@@ -363,9 +358,7 @@ def _find_etcd(assets: Path) -> Path | None:
 
 
 def _write_signing_keys(directory: Path) -> tuple[Path, Path]:
-    """Write the key pair for service account tokens, which kube-apiserver insists on; return private and
-    public file.
-    """
+    """Write the key pair for service account tokens (private, public) that kube-apiserver requires."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private, public = directory / "service-account.key", directory / "service-account.pub"
     private.write_bytes(

@@ -1,5 +1,4 @@
-"""The adapter behind a cluster's aggregation layer: registered, asked by kubectl and by real autoscalers,
-refused, rotated.
+"""The adapter behind an aggregation layer: registration, kubectl, real autoscalers, refusals, rotation.
 
 The same cases run on the sandbox and, where KUBEBUILDER_ASSETS names one, on a real control plane; what the
 sandbox has no controllers for runs on the real one only. Values come from a real Prometheus.
@@ -269,9 +268,7 @@ CHECK = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:ma
 
 
 async def answers(direct: Direct) -> str:
-    """Return what a front proxy's question comes to: its status, or "refused" where the connection is not
-    made.
-    """
+    """Return the status of a front proxy's request, or "refused" if the connection fails."""
     try:
         status, _ = await direct.get(PATHS[0], CHECK)
     except aiohttp.ClientError:
@@ -285,9 +282,7 @@ async def goes_through(cluster: ClusterUnderTest) -> bool:
 
 @pytest.mark.timeout(600)  # a real API server may take a minute to see that a file has changed, each time
 async def test_the_front_proxy_changes_its_authority(tmp_path: Path, own_registered: Registered) -> None:
-    """Both are believed, then the new one alone, also over connections that were open; the adapter is not
-    restarted.
-    """
+    """Both are trusted, then the new one alone, also over open connections; the adapter is not restarted."""
     cluster, backend = own_registered.cluster, own_registered.backend
     old, new = backend.proxy.signer, Signer("front-proxy-ca-2")
     mine, yours = (each.issue("front-proxy-client").write(tmp_path) for each in (old, new))

@@ -1,5 +1,4 @@
-"""`fastpath scale` as a process in a cluster: a Deployment follows its FastPathAutoscaler, and kubectl tells
-what happened.
+"""`fastpath scale` as a process in a cluster: a Deployment follows its FastPathAutoscaler; kubectl shows it.
 
 The same cases run on the sandbox and, where KUBEBUILDER_ASSETS names one with controllers, on a real control
 plane, there with the rights of the shipped manifests and no others. Values come from a real Prometheus.
@@ -115,9 +114,7 @@ def autoscaler(cluster: ClusterUnderTest, metric: Document, **spec: Any) -> Docu
 
 
 class Backlog:
-    """How long the queue is, as Prometheus hears twice a second; without samples to come nothing would
-    shrink.
-    """
+    """The length of the queue, scraped twice a second; without new samples nothing would shrink."""
 
     def __init__(self) -> None:
         self.length = 0.0

@@ -250,9 +250,7 @@ def _said(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
 async def test_a_user_who_may_read_pods_only(
     tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pods are answered; a service by name needs no list; services by selector fail, and the log says which
-    right is missing.
-    """
+    """Pods and services by name work; services by selector fail, and the log names the missing right."""
     namespace = cluster.namespace
     await cluster.create(_object("Pod", "a", namespace), _object("Service", "web", namespace))
     await _write(prometheus, "load", "pod", {"a": 1}, namespace)

@@ -1,5 +1,4 @@
-"""A list and watch that goes on: an API server may end any watch, cleanly or with an ERROR event, and a
-client starts another.
+"""A continued list and watch: an API server may end any watch, with or without an ERROR event.
 
 A watch begins at the version of a list, never without a version: the API server would first wait until its
 cache is as new as etcd, and answers `Too large resource version` where nothing of that kind changes
@@ -64,9 +63,7 @@ async def _watch(
     see: Callable[[str, Document], None],
     parameters: dict[str, str],
 ) -> str:
-    """Follow one watch to its end; return the version at which the next goes on, "" where only a new list
-    can.
-    """
+    """Follow one watch to its end; return the version for the next, "" if a new list is needed."""
     version = parameters["resourceVersion"]
     query = parameters | {"watch": "1", "allowWatchBookmarks": "true"}
     async with session.get(path, params=query) as response:

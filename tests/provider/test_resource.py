@@ -1,5 +1,4 @@
-"""Cpu and memory: what prometheus-adapter answers, row by row, where we differ on purpose, and what asking
-costs."""
+"""Cpu and memory: prometheus-adapter's answers row by row, deliberate differences, and costs."""
 
 import asyncio
 import gc

@@ -45,9 +45,7 @@ WAIT = 40.0
 DETECTED = 60.0
 LAG = 3
 QUEUE = "external-average"
-"""Of all kinds of metrics the one by which the native controller takes back the most: a total, whatever pods
-there are.
-"""
+"""The kind of metric by which the native controller reverses the most: a total, independent of the pods."""
 
 
 class Scene(NamedTuple):
@@ -111,9 +109,7 @@ def told(world: World, name: str, reason: str) -> list[str]:
 
 
 def check(scene: Scene) -> None:
-    """Check what always holds: nothing is taken back, no raise came before its floor, no floor was denied,
-    nothing was lowered.
-    """
+    """Check the invariants: no reversal, no raise before its floor, no denied floor, no lowered count."""
     audit = scene.world.audit
     assert audit.counted == []
     assert audit.unpublished == []

@@ -115,9 +115,7 @@ def write(prometheus: Engine, pods: list[str]) -> None:
 
 
 def install(cluster: Cluster, port: int) -> None:
-    """Put the adapter behind the cluster as the manifests do: Service, pods with their rules in a ConfigMap,
-    APIServices.
-    """
+    """Put the adapter behind the cluster as the manifests do: Service, pods with a ConfigMap, APIServices."""
     metadata = {"name": "fastpath", "namespace": "fastpath"}
     service = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": "fastpath"}}
     cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
@@ -287,9 +285,7 @@ async def test_a_queue_that_is_scraped_slowly(
 
 @contextlib.asynccontextmanager
 async def hiding_the_newest(prometheus: PrometheusServer, seconds: float) -> AsyncIterator[str]:
-    """Serve a Prometheus whose queries about now are about `seconds` ago unless they say nocache=1; gives its
-    address.
-    """
+    """Serve a Prometheus whose queries lag by `seconds` unless they say nocache=1; gives its address."""
     async with aiohttp.ClientSession() as session:
 
         async def handle(request: web.Request) -> web.Response:

@@ -417,9 +417,7 @@ async def test_a_value_that_no_quantity_holds_is_an_error(
 async def test_the_adapter_starts_before_the_api_server(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Until the cluster is known nothing is "not found", and the group documents are there for the
-    aggregator.
-    """
+    """Until the cluster is known nothing is "not found", and the aggregator gets the group documents."""
     await cluster.down()
     short = ("--prometheus-timeout=600ms",)
     async with _running(tmp_path, cluster, prometheus.url, *short, until_ready=False) as adapter:
@@ -573,9 +571,7 @@ async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Clust
 async def test_true_sample_age_follows_the_time_of_day(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """With `maxSampleAge` a clock that is wrong makes values absent, or leaves them as they are; it never
-    makes others.
-    """
+    """With `maxSampleAge` a wrong clock makes values absent or leaves them; it never changes them."""
     clock = ShiftedClock()
     _rewrite(
         rules,

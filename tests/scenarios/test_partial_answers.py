@@ -1,5 +1,4 @@
-"""An engine that answers with the part of the data it has: `fastpath serve --scaler` over real HTTP, with a
-sandbox cluster.
+"""An engine that answers with a part of its data: `fastpath serve --scaler` over HTTP on a sandbox cluster.
 
 The whole answer asks for ten replicas. The partial one asks for one, and the workload keeps its ten. An
 autoscaler that asks the API gets the last whole answer, then an error, which makes it hold.

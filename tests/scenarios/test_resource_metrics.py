@@ -159,9 +159,7 @@ def server(request: pytest.FixtureRequest, adapter: RunningAdapter, cluster: Clu
 
 
 def near(shown: str, cores: float) -> bool:
-    """Whether `kubectl top` shows about so many cores: a rate over real time is not exact to the last
-    thousandth.
-    """
+    """Whether `kubectl top` shows about so many cores: a rate over real time is not exact."""
     return abs(int(shown.removesuffix("m")) / 1000 - cores) < 0.02 * cores
 
 

@@ -1,5 +1,4 @@
-"""A rolling restart under load: two processes behind a balancer that is late, and callers who never ask
-twice.
+"""A rolling restart under load: two processes behind a slow balancer, and callers that never retry.
 
 The balancer is as Services are: it looks at readiness now and then, and an endpoint that is unready still
 gets new connections for two seconds. Open connections are left alone; what ends them is the adapter's
@@ -38,9 +37,7 @@ RATE = 500.0
 DROPPED_AFTER = 2.0
 """Seconds for which an endpoint that is unready goes on getting connections."""
 DELAY = 4
-"""Seconds for which an endpoint that was told to end serves on: longer than it takes the balancer to see and
-to act.
-"""
+"""Seconds for which an ending endpoint serves on: longer than the balancer needs to see it and to act."""
 CONNECTIONS = 50
 LOOKS_EVERY = 0.25
 PATIENCE = 10.0

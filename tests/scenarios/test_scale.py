@@ -1,5 +1,4 @@
-"""`fastpath scale` as a process: a sandbox cluster, pods on loopback addresses of their own, a load step, a
-Deployment that follows.
+"""`fastpath scale` as a process: pods on loopback addresses, a load step, a Deployment that follows.
 
 Nothing here asserts how long it takes; the benchmarks do.
 """

@@ -1,5 +1,4 @@
-"""`fastpath scale` and `fastpath serve --serve-floors` beside each other: two accounts, each with the rights
-of the manifests.
+"""`fastpath scale` beside `fastpath serve --serve-floors`: two accounts, each with the manifests' rights.
 
 The requests of both are recorded and held against the rendered roles.
 """

@@ -1,5 +1,4 @@
-"""A short soak: every fault of `benchmarks.soak` twice or more under load; nothing is left behind and no
-answer is wrong.
+"""A short soak: every fault of `benchmarks.soak` at least twice under load, without leaks or wrong answers.
 
 How long answers take, and what an hour adds up to, is the long run's to say.
 """

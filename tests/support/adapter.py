@@ -110,9 +110,7 @@ def _trusting_everyone() -> ssl.SSLContext:
 
 
 def _aggregate(directory: Path, context: ssl.SSLContext) -> tuple[dict[str, str], list[str]]:
-    """Have a context show a front proxy's certificate; returns the headers that go with it and flags to
-    believe it.
-    """
+    """Have a context show a front proxy's certificate; returns its headers and the flags to trust it."""
     authority = certificates.Signer("aggregation-ca")
     (directory / "aggregation-ca.crt").write_text(authority.pem)
     context.load_cert_chain(authority.issue("front-proxy-client").write(directory))

@@ -1,5 +1,4 @@
-"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under loads that step, spike and
-saw.
+"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under changing loads.
 
 It holds the cluster with its Deployments and autoscalers, the pods' gauges and the series of a Prometheus,
 all as functions of one moment at which loads begin to move. A load depends on time alone, and a pod shows its
@@ -116,9 +115,7 @@ def step(low: float = LOW, high: float = HIGH) -> Load:
 
 
 def spike(low: float = LOW, high: float = HIGH, width: float = 2.0) -> Load:
-    """Return a load that is high for a while, shorter than the native controller takes to see it, and low
-    again.
-    """
+    """Return a load with a spike that is shorter than the native controller's delay."""
     return lambda after: high if 0 <= after < width else low
 
 
@@ -252,8 +249,7 @@ def handshake(name: str, way: str) -> Document:
 
 
 def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list[Workload]:
-    """Return so many workloads: kinds of metrics in turn, shapes of load in turn, and both ways of the
-    handshake.
+    """Return so many workloads: metric kinds and load shapes in turn, and both forms of the handshake.
 
     A third of them has no behavior: the native controller uses its legacy algorithm there.
     """
@@ -275,9 +271,7 @@ def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list
 
 
 def jumping(workloads: Iterable[Workload]) -> list[str]:
-    """Return the names of workloads whose load jumps, and of which a native controller that sees metrics late
-    hears late.
-    """
+    """Return the workloads whose load jumps, and which a native controller with late metrics notices late."""
     return [
         each.name for each in workloads if "sawtooth" not in each.name and each.metrics not in HEARD_AT_ONCE
     ]
@@ -455,9 +449,7 @@ class World(Loads):
 
 
 async def until_none(find: Callable[[], Sequence[object]], seconds: float) -> None:
-    """Return as soon as nothing is found any more; fail the test with what is still found after so many
-    seconds.
-    """
+    """Return as soon as nothing is found any more; after so many seconds fail the test with the findings."""
     found = find()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

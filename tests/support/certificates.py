@@ -135,9 +135,7 @@ class Signer:
 
 
 def config_map(front_proxy: str = "", clients: str = "", **entries: object) -> dict[str, str]:
-    """Return the entries of extension-apiserver-authentication as kubeadm has them; None for a key leaves it
-    out.
-    """
+    """Return kubeadm's entries of extension-apiserver-authentication; a key of None is omitted."""
     found: dict[str, Any] = {
         "client-ca-file": clients or None,
         "requestheader-client-ca-file": front_proxy or None,

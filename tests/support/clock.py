@@ -33,9 +33,7 @@ class FakeClock:
 
 
 class ShiftedClock:
-    """The machine's clock, both of whose readings a test may move away: for a whole process that must go on
-    running.
-    """
+    """The machine's clock with movable readings, for a process that must go on running."""
 
     def __init__(self) -> None:
         self.wall_shift = 0.0

@@ -1,5 +1,4 @@
-"""A program in a root file system of its own, read-only, as the user of the image: what a restricted pod is,
-without an engine.
+"""A program in a read-only root file system, as the user of the image: a restricted pod without an engine.
 
 What is real: a mount namespace and chroot in which the root and everything bound into it is mounted
 read-only; user and group 10001, no other group, no capability, no new privileges; an environment with nothing

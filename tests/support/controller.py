@@ -1,5 +1,4 @@
-"""The controller's surroundings for tests: an API server's scales, pods, readings, and a clock, all set by
-hand.
+"""The controller's environment for tests: an API server's scales, pods, readings, and a clock, set by hand.
 
 Scales behave as an API server's: a write against an old version is a conflict, and what the caches show is
 what the test has told them.
@@ -70,9 +69,7 @@ class Server:
     def set(
         self, name: str, replicas: int, manager: str = "kubectl", *, told: bool = True, uid: str = ""
     ) -> None:
-        """Set a scale as another writer; `told`: the caches have seen it; `uid`: whether it is the same
-        object.
-        """
+        """Set a scale as another writer. `told`: the caches have seen it; `uid`: that of a new object."""
         self._version += 1
         selector = f"app={name}"
         before = self.scales.get(name)

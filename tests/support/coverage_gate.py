@@ -81,9 +81,7 @@ class Gate:
             self._measured.get_data().update(data)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Turn a passed run into a failed one when something is not covered; a worker sends what it has
-        measured.
-        """
+        """Fail a passed run when something is not covered; a worker sends its measurements."""
         self._trace(wanted=False)
         output = getattr(session.config, "workeroutput", None)
         if output is not None:

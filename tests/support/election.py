@@ -1,6 +1,4 @@
-"""What tests of leader election share: a Lease in memory whose keeper misbehaves on demand, and clocks that
-follow the loop.
-"""
+"""For tests of leader election: a Lease in memory with faults on demand, and clocks that follow the loop."""
 
 import asyncio
 from collections.abc import Callable

@@ -71,9 +71,7 @@ class Kubectl:
         return Finished(process.returncode, stdout.decode(), stderr.decode())
 
     async def get_raw(self, server: str, path: str, *, ca: Path | None = None, token: str = TOKEN) -> Any:
-        """Return the decoded JSON of ``kubectl get --raw PATH``; the test fails with kubectl's words
-        otherwise.
-        """
+        """Return the decoded JSON of ``kubectl get --raw PATH``; otherwise fail with kubectl's message."""
         finished = await self.run(server, "get", "--raw", path, ca=ca, token=token)
         assert finished.status == 0, finished.stderr
         return json.loads(finished.stdout)

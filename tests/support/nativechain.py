@@ -1,5 +1,4 @@
-"""The native controller's path to its metrics: Fastpath as a process, a proxy that delays, and the stand-in
-itself.
+"""The native controller's path to its metrics: Fastpath as a process, a delaying proxy, and the stand-in.
 
 The proxy stands for the API server's aggregation layer, and for all causes of late metrics: another adapter
 with a cache, a long scrape interval. Answers about ``fastpath_replicas`` are never held back; all others are

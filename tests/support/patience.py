@@ -1,5 +1,4 @@
-"""An event loop for long scenarios on a busy machine: its time stands still while the machine is busy
-elsewhere.
+"""An event loop for long scenarios: its time stands still while the machine is busy with other work.
 
 Time passes as on the wall while the loop runs, but never more than `STEP` between two reads of it. So a
 process that cannot run for a second loses a few milliseconds, and all that runs in the loop, servers and

@@ -60,8 +60,7 @@ class PrometheusServer:
         return f"http://127.0.0.1:{self.port}"
 
     def load_samples(self, openmetrics: str) -> None:
-        """Write samples with their own timestamps (OpenMetrics text, seconds, `# EOF` is added) before the
-        start.
+        """Before the start, write samples with timestamps (OpenMetrics text, seconds, `# EOF` is added).
 
         For exact data: Prometheus itself adds no labels to them, and queries name the evaluation time.
         """
@@ -82,9 +81,7 @@ class PrometheusServer:
         assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
 
     def start(self) -> None:
-        """Start it and wait until it says it is ready; another port is taken when this one is lost to someone
-        else.
-        """
+        """Start it and wait until it is ready; try another port if another program takes this one."""
         assert self._process is None, "it is running"
         for _ in range(5):
             with (self._directory / "log").open("wb") as log:
@@ -262,9 +259,7 @@ def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prom
 
 @pytest.fixture(scope="module")
 def module_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusFactory]:
-    """Return a maker as `prometheus_server` whose servers end with the module, for data that many tests only
-    read.
-    """
+    """Return a maker as `prometheus_server` whose servers end with the module, for shared read-only data."""
     factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
     yield factory
     factory.close()

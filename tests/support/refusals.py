@@ -1,5 +1,4 @@
-"""Queries whose questions may not be merged: the reason, and what goes wrong where one merges them all the
-same.
+"""Queries whose questions may not be merged: the reason, and the wrong result of merging them anyway.
 
 Objects are pods named by `pod` in namespaces named by `namespace`. The samples are `SAMPLES`.
 """

@@ -1,6 +1,4 @@
-"""Prometheus' remote-write request (version 1), encoded: samples enter a running server at once, with their
-own times.
-"""
+"""Encode Prometheus' remote-write request (version 1): samples with their own times, stored at once."""
 
 import itertools
 import struct

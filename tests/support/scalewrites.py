@@ -1,5 +1,4 @@
-"""An audit of every change of a target's replicas: writer, counts, time, and whether a held raise was
-reversed.
+"""An audit of every change of a target's replicas: writer, counts, time, and whether a raise was reversed.
 
 The audit reads the objects as a cluster stored them, in their order. It counts what a booster wrote, not what
 the booster says of itself. A published floor only adds to what is held.

@@ -1,6 +1,4 @@
-"""The API server of a test: real TLS on loopback, a provider that answers what the test says, and raw
-requests.
-"""
+"""The API server of a test: real TLS on loopback, a provider with set answers, and raw requests."""
 
 import asyncio
 import json
@@ -101,9 +99,7 @@ class Provider:
 
 
 class Reviews:
-    """The API server's part in judging callers: tokens by name, everything allowed unless a test says
-    otherwise.
-    """
+    """The API server's reviews: tokens by name, and all requests allowed unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, User] = {}

@@ -1,5 +1,4 @@
-"""What an API server makes of an object by the schema of its CustomResourceDefinition: pruned, defaulted, and
-what is refused.
+"""An API server's treatment of an object by its CRD's schema: pruning, defaults, and refusals.
 
 Nothing of ours is in here: values by a JSON Schema library with Kubernetes' readings of it, rules by a CEL
 library. Expressions are Go's, so RE2 reads them.

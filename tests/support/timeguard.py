@@ -53,9 +53,7 @@ class OutOfTime(Failed, KeyboardInterrupt):
 
 
 class Watchdog(threading.Thread):
-    """Ends the process with every stack in it when the run, or a test that could not be interrupted, is over
-    its limit.
-    """
+    """Ends the process, with every stack, when the run or an uninterruptible test is over its limit."""
 
     def __init__(self, run_seconds: float, stderr: int) -> None:
         super().__init__(name="time limit of the run", daemon=True)

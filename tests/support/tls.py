@@ -43,9 +43,7 @@ class Authority:
     def server_context(
         self, pair: Pair | None = None, *, client_certificates: bool = False
     ) -> ssl.SSLContext:
-        """Return a server's context; with `client_certificates` it accepts only clients that show one of
-        ours.
-        """
+        """Return a server's context; with `client_certificates` it accepts only clients with one of ours."""
         pair = pair or self.issue()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(pair.certificate, pair.key)

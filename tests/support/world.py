@@ -1,6 +1,4 @@
-"""The real provider, registry and query cache between a Prometheus, a cluster and series lists that a test
-makes up.
-"""
+"""The real provider, registry and query cache between a made-up Prometheus, cluster and series lists."""
 
 import asyncio
 import math
@@ -291,9 +289,7 @@ async def world(
     nodes: Sequence[LabeledObject] | Exception = (),
     attempted: bool = True,
 ) -> AsyncIterator[World]:
-    """Run the provider on a rules file (or rules) until the end of the block; the first discovery has ended,
-    if `attempted`.
-    """
+    """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`."""
     made = World(
         querier=FakeQuerier(answer),
         lister=lister or FakeLister(lists or {}),
@@ -334,9 +330,7 @@ def compile_rule(text: str) -> Rule:
 
 
 def series(*given: Labels) -> tuple[SeriesInfo, ...]:
-    """Return what discovery keeps of series: names in the order of their last appearance, with all their
-    labels.
-    """
+    """Return what discovery keeps of series: names in the order of last appearance, with all their labels."""
     kept: dict[str, SeriesInfo] = {}
     for labels in given:
         name = labels["__name__"]

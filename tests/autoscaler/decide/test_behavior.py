@@ -1,6 +1,4 @@
-"""Windows, policies and limits beyond the worked examples, among them the behaviors that Kubernetes'
-documentation shows.
-"""
+"""Windows, policies and limits beyond the worked examples, with the behaviors of Kubernetes' docs."""
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,4 @@
-"""Syncs as a whole: branches, several metrics, zero, conditions, events, what is remembered and what is
-written.
-"""
+"""Syncs as a whole: branches, several metrics, zero, conditions, events, the memory and the writes."""
 
 from typing import Any
 

@@ -30,9 +30,7 @@ GONE = Unavailable("NoMetrics", "nothing")
 
 
 class ScaleTarget:
-    """A scale target: its counts over real time, the last writer, its version, and what a watch has
-    delivered.
-    """
+    """A scale target: counts over real time, last writer, version, and the state that a watch delivered."""
 
     def __init__(self, replicas: int, now: int) -> None:
         self.counts = [(now, replicas)]

@@ -1,5 +1,4 @@
-"""Examples of the autoscaler's arithmetic, worked by hand from Kubernetes' rules: each line says what is
-derived and why.
+"""Examples of the autoscaler's arithmetic, worked by hand from Kubernetes' rules, each with its derivation.
 
 Numbers 1 to 28 are proposals of one metric, 29 to 56 what becomes of proposals, 57 quantities.
 """
@@ -606,9 +605,7 @@ def test_57_quantities() -> None:
 
 
 def test_the_classic_experiment() -> None:
-    """Two replicas of 20m with a target of 20 per cent, measured at 515m: 258 are computed, and four, eight,
-    ten it becomes.
-    """
+    """Two replicas of 20m with a target of 20 %, measured at 515m: 258 computed, in steps of 4, 8 and 10."""
     scaler = autoscaler([cpu_metric(20)], maxReplicas=10)
     history, status, replicas = History(), HorizontalPodAutoscalerStatus(), 2
     seen_counts = []

@@ -94,9 +94,7 @@ async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Poller) 
 
 
 async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Poller) -> None:
-    """However seldom there is anything new: an answer from before a sample would hide it until the next
-    question.
-    """
+    """However rare new samples are: an answer from before a sample would hide it until the next question."""
     source = PolledMetric(LoopClock(), interval=60.0)
     feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(300)

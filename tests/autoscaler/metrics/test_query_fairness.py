@@ -1,5 +1,4 @@
-"""The query budget under overload: who is asked how often, what late answers may do, and what is said about
-it.
+"""The query budget under overload: how often each question is sent, and the effects of late answers.
 
 On a loop with simulated time.
 """
@@ -151,9 +150,7 @@ SHARES = {
 
 @pytest.mark.parametrize("demand", SHARES.values(), ids=SHARES)
 async def test_every_namespace_gets_its_max_min_share(demand: dict[str, int]) -> None:
-    """`demand` is how many questions with a period of one second each namespace has; the rate is enough for
-    ten.
-    """
+    """`demand` is the number of one-second questions of each namespace; the rate is enough for ten."""
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 1e9
         for namespace, count in demand.items():
@@ -170,9 +167,7 @@ async def test_every_namespace_gets_its_max_min_share(demand: dict[str, int]) ->
 
 @pytest.mark.parametrize(("questions", "in_time"), [(75, True), (150, False)])
 async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) -> None:
-    """75 distinct external metrics with a sample every 15 s, at 20 queries a second: each is asked about
-    every 7.5 s.
-    """
+    """75 external metrics with a sample every 15 s, at 20 queries/s: each is queried about every 7.5 s."""
     async with opened() as (feeds, prometheus, watch):
         prometheus.interval = 15.0
         for number in range(questions):
@@ -190,9 +185,7 @@ async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) ->
 
 
 async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> None:
-    """The namespace whose turn comes first pays: a question shared with a tenant that has many is asked as
-    one's own.
-    """
+    """The namespace whose turn comes first pays: a shared question is sent as if it were its own."""
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 2.0
         flood(feeds, prometheus)
@@ -267,9 +260,7 @@ def _read(source: ExternalSource, clock: LoopClock) -> ExternalReading | Unavail
 
 
 async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
-    """A tenant's own overload: each question has a turn in 40 seconds, and its samples are those of each
-    second.
-    """
+    """A tenant's own overload: each question has a turn in 40 s, while it has samples of each second."""
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 1.0
         feed = prometheus.want(feeds, "greedy/a0", "first")

@@ -1,6 +1,4 @@
-"""From the metrics of a spec to readings: which source answers, and what scraped pods and Prometheus make of
-each other.
-"""
+"""From the metrics of a spec to readings: the source of each, and how scraped pods and Prometheus combine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -317,9 +315,7 @@ async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values
 
 @pytest.mark.parametrize("shown", ["9.3e15", "-1e16", "1e300"])
 async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_prometheus(shown: str) -> None:
-    """The API answers 500 then: neither the autoscaler here nor a native one grows or shrinks by the other
-    pods.
-    """
+    """The API answers 500 then: neither this autoscaler nor a native one scales by the other pods."""
     async with bench() as here:
         here.here.reader.bodies = {A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}
         here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])

@@ -1,6 +1,4 @@
-"""`fastpath doctor` against the sandbox cluster over HTTP, the metrics APIs answered by a server behind
-APIServices.
-"""
+"""`fastpath doctor` against the sandbox cluster over HTTP, with a metrics server behind APIServices."""
 
 import asyncio
 import base64

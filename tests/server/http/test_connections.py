@@ -122,9 +122,7 @@ async def test_without_an_idle_one_nobody_comes_in(serve: ServerFactory) -> None
 
 
 class Certified:
-    """A server that believes in certificates, and the contexts of two clients that have one: a front proxy
-    and a user.
-    """
+    """A server that trusts client certificates, and the contexts of two clients: a front proxy and a user."""
 
     def __init__(self, serve: ServerFactory, directory: Path) -> None:
         proxies, clients = Signer("front-proxy-ca"), Signer("kubernetes")

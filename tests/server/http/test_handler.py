@@ -1,5 +1,4 @@
-"""The whole way of a request over real TLS: answers, failures, negotiation, what is kept, limits,
-self-metrics."""
+"""A request's whole path over real TLS: answers, failures, negotiation, caching, limits, self-metrics."""
 
 import asyncio
 import gzip

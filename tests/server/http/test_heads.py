@@ -1,5 +1,4 @@
-"""The account of request heads, against what aiohttp's parser does with the same bytes; and the budget of
-all."""
+"""The account of request heads, compared with aiohttp's parser on the same bytes; and the shared budget."""
 
 import asyncio
 import dataclasses
