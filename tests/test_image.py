@@ -395,9 +395,7 @@ async def test_it_starts_with_the_arguments_of_the_chart(
 async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the Secret that `fastpath certs` makes; a client trusts it under the Service's name by the bundle
-    alone.
-    """
+    """With the Secret of `fastpath certs`; a client trusts it under the Service's name by its bundle."""
     base = rendered.read_base()
     rules, serving = tmp_path / "rules", tmp_path / "serving"
     rules.mkdir()

@@ -153,9 +153,7 @@ def test_the_scaler_has_pods_and_an_account_of_its_own(components: tuple[str, ..
 
 @with_scaler
 def test_the_pods_that_answer_callers_write_nothing(components: tuple[str, ...]) -> None:
-    """What answers strangers may have its callers reviewed, and change nothing: no Scale, status, Lease,
-    floor or event.
-    """
+    """The metrics APIs' server may review callers, and change no Scale, status, Lease, floor or event."""
     rights = Rights(composed(*components), SERVER, "fastpath")
     assert _writes(rights) == {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
     for group, plural in WORKLOADS:

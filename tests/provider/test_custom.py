@@ -1,5 +1,4 @@
-"""The provider over a fake Prometheus and cluster: ages, invalid values, errors, look-ups, faults said
-once."""
+"""The provider over a fake Prometheus and cluster: ages, invalid values, errors, look-ups, reports."""
 
 import asyncio
 import logging

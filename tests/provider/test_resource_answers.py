@@ -273,9 +273,7 @@ class Bench:
     async def ask_separately(
         self, pair: Callable[[GroupResource], CpuAndMemory], path: str
     ) -> dict[tuple[str, str], set[Usages]]:
-        """Return what each object of a question may have, by prometheus-adapter's queries: two for each
-        namespace.
-        """
+        """Return the possible values of each object, by prometheus-adapter's two queries a namespace."""
         kind = KINDS[resource_question(path).resource]
         chosen = [each for each in (RUNNING if kind == PODS else NODES) if QUESTIONS[path](each)]
         wanted: dict[tuple[str, str], set[Usages]] = {}

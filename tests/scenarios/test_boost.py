@@ -228,9 +228,7 @@ async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
 
 
 async def test_who_leaves_at_any_moment_has_a_plain_autoscaler(tmp_path: Path, world: World) -> None:
-    """Before the load jumps, before the raise, while its floor is held: the floor is 0 at once, and there
-    never is another.
-    """
+    """Before the load jumps, before the raise, while its floor is held: the floor stays 0 at once."""
     dice = random.Random(20)
     ways = [(way, second) for way in ("annotation", "metric") for second in range(4)]
     leaving = {f"{way}-{second}": second + dice.uniform(-0.5, 0.5) for way, second in ways}

@@ -160,9 +160,7 @@ async def _healthy(adapter: RunningAdapter) -> None:
 
 
 class _Failure(NamedTuple):
-    """A way in which Prometheus fails to answer: the line of readyz and the outcome of queries that report
-    it.
-    """
+    """A failure of Prometheus, with the readyz line and the outcome of queries that report it."""
 
     behaviour: Behaviour
     line: str
@@ -615,9 +613,7 @@ BROKEN_RULES = {
 async def test_the_rules_file_is_swapped_and_broken(
     tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change as kubelet makes it takes effect; whatever cannot be used leaves the rules as they were, and
-    is said.
-    """
+    """A change as kubelet makes it takes effect; an unusable one is reported and changes no rule."""
     monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
     mount = Mount(tmp_path / "mounted")
     mount.put(rules_yaml=RULES.encode())
@@ -847,9 +843,7 @@ def _many_files() -> Iterator[None]:
 async def test_hundreds_of_questions_while_prometheus_hangs(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Pending requests are bounded, and more are refused; documents and health are served; nothing stays
-    behind.
-    """
+    """Pending requests are bounded, the rest is refused; documents and health are served; nothing is left."""
     long = ("--prometheus-attempt-timeout=1500ms", "--prometheus-timeout=2500ms")
     async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
         callers = [await Caller.connect(adapter) for _ in range(700)]

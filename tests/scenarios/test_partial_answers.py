@@ -43,9 +43,7 @@ PARTIAL: dict[str, dict[str, Any]] = {
 
 
 class World:
-    """A Deployment, and an engine that a test lets lose a part of its data: then nine tenths of the queue are
-    missing.
-    """
+    """A Deployment, and an engine that can lose a part of its data: nine tenths of the queue."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -1,6 +1,4 @@
-"""A whole adapter in the test's own process: `app.run` with real HTTPS, against a sandbox cluster and
-whatever Prometheus.
-"""
+"""A whole adapter in the test's process: `app.run` with real HTTPS, a sandbox cluster and a Prometheus."""
 
 import asyncio
 import contextlib
@@ -90,9 +88,7 @@ class RunningAdapter:
 
 
 def admit(cluster: Cluster) -> None:
-    """Have a cluster know the token, and publish authorities of client certificates, unless a test has seen
-    to it.
-    """
+    """Have a cluster know the token and publish client authorities, unless a test has done so."""
     if cluster.reviews.token({"token": TOKEN}).authenticated is False:
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "someone")
     if not any(

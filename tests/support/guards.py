@@ -64,9 +64,7 @@ def _guard_tasks(request: pytest.FixtureRequest, _note_state: None) -> None:
 
 @pytest.fixture
 async def _no_task_left(request: pytest.FixtureRequest, _note_state: None) -> AsyncIterator[None]:
-    """Fail when tasks are left in the test's loop; set up before all other fixtures of the loop, so torn down
-    last.
-    """
+    """Fail when tasks are left in the test's loop; set up before other loop fixtures, so torn down last."""
     noted = request.node.stash[_NOTED]
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -281,9 +281,7 @@ _BODIES = (b"{}", b"x" * 100, b"\0\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n", b"x" *
 
 
 class Hostile(NamedTuple):
-    """One request: its bytes, whether its answer has no body, whether HTTP is in order, and how its values
-    would be read.
-    """
+    """One request: its bytes, whether its answer has no body, whether HTTP is in order, its parsed values."""
 
     raw: bytes
     is_head: bool

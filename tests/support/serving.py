@@ -43,9 +43,7 @@ from tests.support.tls import Authority
 
 
 class Provider:
-    """Meets `adapter.model.metrics.MetricsProvider`: remembers the questions, answers what was set or what
-    `answer` makes.
-    """
+    """Meets `adapter.model.metrics.MetricsProvider`: records questions; answers are set, or `answer`'s."""
 
     def __init__(self) -> None:
         self.generation = 1

@@ -158,9 +158,7 @@ AS_BOB = {"X-Remote-User": "bob"}
 
 
 async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certified) -> None:
-    """Strangers end for it although their requests are under way, and although its own connection is the only
-    idle one.
-    """
+    """Uncertified connections end for it even if they are busy and its own connection alone is idle."""
     served = await certified.start(most_connections=8)
     pooled = await served.connect(certified.proxy)
     assert (await pooled.request("/version", headers=AS_BOB)).status == 200

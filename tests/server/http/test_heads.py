@@ -64,8 +64,7 @@ def _parser(queued: int = 0) -> Any:
 
 @given(sent=st.lists(_requests(), max_size=8), cuts=st.sets(st.integers(1, 2000)), left=st.integers(0, 40))
 def test_what_is_unfinished(sent: list[Sent], cuts: set[int], left: int) -> None:
-    """However the bytes are divided, what counts as unfinished is the beginning of the last head, and bodies
-    never are."""
+    """However the bytes are divided, only the beginning of the last head is unfinished, never a body."""
 
     async def play() -> None:
         parser, account = _parser(), HeadAccount()
