@@ -306,7 +306,7 @@ def test_with_arguments_of_its_own_a_benchmark_only_prints() -> None:
     assert suite.RESULTS.read_bytes() == before
 
 
-def test_every_benchmark_is_told_of_and_others_are_refused() -> None:
+def test_every_benchmark_is_listed_and_others_are_refused() -> None:
     told = _bench("--help").stdout
     refused = _bench("decide", "nonsense")
 

@@ -111,7 +111,7 @@ def test_what_is_installed_is_pinned_by_hash_or_built_here() -> None:
         assert all("==" in line and "--hash=sha256:" in line for line in pinned), name
 
 
-def test_it_runs_as_nobody_of_note_and_as_the_manifests_say() -> None:
+def test_it_runs_unprivileged_and_as_the_manifests_say() -> None:
     assert _of("USER", FINAL) == [f"{confined.USER}:{confined.USER}"]
     security = rendered.read_base().pod["securityContext"]
     assert (security["runAsUser"], security["runAsGroup"]) == (confined.USER, confined.USER)

@@ -89,7 +89,7 @@ def test_a_published_floor_holds_longer_than_the_shortest_hold() -> None:
     assert len(case.audit.counted) == 1
 
 
-def test_a_raise_without_a_floor_is_told() -> None:
+def test_a_raise_without_a_floor_is_reported() -> None:
     case = Case()
     case.publish(8, 60)
     case.write(10, "fastpath")
@@ -123,7 +123,7 @@ def test_what_the_native_controller_writes_next_is_not_excused() -> None:
     assert len(case.audit.counted) == 1
 
 
-def test_nobody_else_is_excused() -> None:
+def test_no_other_writer_is_excused() -> None:
     case = Case()
     case.write(10, "fastpath")
     case.write(4, "kubectl")

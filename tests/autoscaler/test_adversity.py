@@ -149,7 +149,7 @@ async def test_after_a_conflict_another_target_is_not_scaled_in_the_place_of_its
     assert bench.server.writes == []
 
 
-async def test_a_conflict_on_the_target_before_is_nobodys_affair(bench: Bench) -> None:
+async def test_a_conflict_on_the_previous_target_is_ignored(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(8)
     bench.server.gate = asyncio.Event()
     bench.put(fpa(QUEUE), replicas=4)
@@ -197,7 +197,7 @@ async def test_a_zero_of_another_target_is_not_ours(bench: Bench) -> None:
     assert bench.server.writes == [("web", 0)]
 
 
-async def test_a_target_that_was_made_anew_begins_as_after_a_start(bench: Bench) -> None:
+async def test_a_recreated_target_begins_as_after_a_start(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(10)
     bench.put(fpa(QUEUE), replicas=10)
     await bench.step()
@@ -209,7 +209,7 @@ async def test_a_target_that_was_made_anew_begins_as_after_a_start(bench: Bench)
     assert work_of(bench).memory.history.downs == ()
 
 
-async def test_a_zero_of_a_target_that_was_made_anew_is_not_ours(bench: Bench) -> None:
+async def test_a_zero_of_a_recreated_target_is_not_ours(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
     await bench.step()
@@ -221,7 +221,7 @@ async def test_a_zero_of_a_target_that_was_made_anew_is_not_ours(bench: Bench) -
     assert bench.server.writes == [("web", 0)]
 
 
-async def test_a_target_made_anew_is_met_in_a_conflict(bench: Bench) -> None:
+async def test_a_recreated_target_is_met_in_a_conflict(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(20)
     bench.put(fpa(QUEUE), replicas=10)
     bench.server.set("web", 2, uid="another", told=False)
@@ -235,7 +235,7 @@ async def test_a_target_made_anew_is_met_in_a_conflict(bench: Bench) -> None:
 # --- zero --------------------------------------------------------------------------------------------------
 
 
-async def test_a_zero_set_by_somebody_else_between_two_looks_is_not_ours(bench: Bench) -> None:
+async def test_a_zero_set_by_another_writer_between_two_looks_is_not_ours(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
     await bench.step()
@@ -247,7 +247,7 @@ async def test_a_zero_set_by_somebody_else_between_two_looks_is_not_ours(bench: 
     assert bench.server.writes == [("web", 0)]
 
 
-async def test_a_zero_that_somebody_else_set_before_us_is_not_ours(bench: Bench) -> None:
+async def test_a_zero_that_another_writer_set_before_us_is_not_ours(bench: Bench) -> None:
     """We were about to write the very same: the conflict says that it was not us."""
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
@@ -258,7 +258,7 @@ async def test_a_zero_that_somebody_else_set_before_us_is_not_ours(bench: Bench)
     assert bench.server.writes == []
 
 
-async def test_a_zero_of_ours_without_an_answer_is_ours_where_nobody_names_writers(bench: Bench) -> None:
+async def test_an_unanswered_zero_of_ours_is_ours_without_managed_fields(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
     bench.server.lose = True
@@ -272,7 +272,7 @@ async def test_a_zero_of_ours_without_an_answer_is_ours_where_nobody_names_write
     assert bench.server.writes == [("web", 0), ("web", 3)]
 
 
-async def test_after_a_zero_of_somebody_else_nothing_shrinks_for_one_window(bench: Bench) -> None:
+async def test_after_a_zero_of_another_writer_nothing_shrinks_for_one_window(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(5)
     bench.put(fpa(QUEUE), replicas=5)
     await bench.step()
@@ -458,7 +458,7 @@ async def test_hours_of_failures_end_nothing(bench: Bench) -> None:
 # --- floods and what is left behind ------------------------------------------------------------------------
 
 
-async def test_the_same_warning_is_not_told_at_every_decision(bench: Bench) -> None:
+async def test_the_same_warning_is_not_repeated_at_every_decision(bench: Bench) -> None:
     """Thousands of autoscalers without a value would fill the queue of events and crowd out others."""
     bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
     bench.put(fpa(QUEUE), replicas=4)

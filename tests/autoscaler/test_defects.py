@@ -49,7 +49,7 @@ def test_none_are_counted_at_first(bench: Bench) -> None:
     assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
 
 
-async def test_a_decision_that_ends_in_a_defect_is_nobody_elses(
+async def test_a_decision_that_ends_in_a_defect_affects_no_other(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.put(fpa(QUEUE), replicas=4)

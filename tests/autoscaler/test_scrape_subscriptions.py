@@ -154,7 +154,7 @@ async def test_another_selector_and_a_target_that_goes() -> None:
 
 
 @pytest.mark.parametrize("selector", ["", "a b"])
-async def test_a_target_whose_selector_is_none_has_no_pods(selector: str) -> None:
+async def test_a_target_with_an_invalid_selector_has_no_pods(selector: str) -> None:
     async with wanting() as (here, around, wants):
         around.target = at(selector)
         wants.put(autoscaler("depth"))

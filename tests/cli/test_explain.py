@@ -209,7 +209,7 @@ async def test_what_is_no_scaler(scaler: Scaler) -> None:
         await ask(scaler.url)
 
 
-async def test_nobody_listens() -> None:
+async def test_no_server_listens() -> None:
     with pytest.raises(RunError) as raised:
         await ask("http://127.0.0.1:1")
     url = "http://127.0.0.1:1/debug/fastpath/autoscalers/shop/web"
@@ -345,7 +345,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
 
 
 @pytest.mark.parametrize("holder", [None, ""])
-async def test_nobody_leads(tmp_path: Path, holder: str | None) -> None:
+async def test_no_replica_leads(tmp_path: Path, holder: str | None) -> None:
     async with Cluster() as cluster:
         if holder is not None:
             lease(cluster, holder)

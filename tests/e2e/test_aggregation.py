@@ -249,7 +249,7 @@ async def test_a_user_needs_the_right_itself(
     assert len(json.loads(allowed.stdout)["items"]) == 1
 
 
-async def test_who_is_no_front_proxy_speaks_for_nobody(registered: Registered) -> None:
+async def test_only_a_front_proxy_speaks_for_users(registered: Registered) -> None:
     """The API server's headers count with its certificate; without it no caller is an administrator."""
     path = f"{PATHS[0]}/namespaces/{registered.cluster.namespace}/pods/%2A/load"
     claimed = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}

@@ -182,7 +182,7 @@ async def test_a_list_is_not_tried_again(retry_after: str | None, attempts: int,
     assert len(seen) == attempts
 
 
-async def test_nobody_listens(unused_tcp_port: int, pauses: Pauses) -> None:
+async def test_no_server_listens(unused_tcp_port: int, pauses: Pauses) -> None:
     async with connected(f"http://127.0.0.1:{unused_tcp_port}", pauses) as client:
         with pytest.raises(errors.KubernetesError, match="cannot get /apis: Unreachable") as raised:
             await client.get("/apis")
@@ -730,7 +730,7 @@ async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -
     assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk\r\n" in seen[0]
 
 
-async def test_a_netrc_is_nobodys_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_netrc_gives_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who we are the kubeconfig says alone.
 
     And a file that is looked for at each request would cost more than the request.

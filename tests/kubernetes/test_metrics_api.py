@@ -301,7 +301,7 @@ async def test_refusals_keep_the_words_of_the_other_side(
 
 
 @EACH
-async def test_where_nobody_serves_the_group(authority: Authority, name: str) -> None:
+async def test_where_the_group_is_not_served(authority: Authority, name: str) -> None:
     async with asking(authority, registered=False) as world:
         with pytest.raises(KubernetesError) as raised:
             await QUESTIONS[name][0](world.api)

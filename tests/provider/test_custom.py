@@ -184,7 +184,7 @@ async def test_without_the_option_no_age_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"), [(math.nan, "nan"), (math.inf, "infinite"), (-math.inf, "infinite")]
 )
-async def test_a_value_that_is_none_is_left_out_counted_and_said_with_its_query(
+async def test_an_invalid_value_is_left_out_counted_and_logged_with_its_query(
     value: float, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = vector(({"pod": "a"}, value), ({"pod": "b"}, 2.0))
@@ -664,7 +664,7 @@ async def test_a_fault_of_one_question_does_not_flicker_with_the_successes_of_ot
 
 
 @pytest.mark.looptime
-async def test_a_fault_ends_by_itself_when_nobody_meets_it_any_more() -> None:
+async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
     failure = PrometheusError("query", "bad_data")
     async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
         running = asyncio.create_task(here.provider.run())

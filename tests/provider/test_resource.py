@@ -554,7 +554,7 @@ async def test_a_histogram_is_no_usage() -> None:
         assert here.metric("fastpath_values_dropped_total", reason="histogram") == 1
 
 
-async def test_the_scaler_is_told_when_the_samples_behind_a_usage_were_taken() -> None:
+async def test_the_scaler_gets_the_time_of_the_samples_behind_a_usage() -> None:
     """Of cpu and memory, and of all containers, the oldest counts.
 
     A pod of which one is not known has no time.

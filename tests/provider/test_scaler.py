@@ -138,7 +138,7 @@ async def test_without_values_or_ages_there_is_no_answer(values: Outcome, ages: 
             await series(here)
 
 
-async def test_an_older_answer_that_the_api_may_still_use_is_none_here() -> None:
+async def test_an_older_answer_that_the_api_may_still_use_is_not_used_here() -> None:
     async with world(RULES + EXTERNAL, answer=PODS, lists=SERIES) as here:
         await objects(here)
         await series(here)

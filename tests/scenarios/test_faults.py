@@ -914,7 +914,7 @@ async def test_callers_that_go_away(
         await _healthy(adapter)
 
 
-async def test_a_fault_that_nobody_meets_any_more_ends(
+async def test_a_fault_that_no_longer_occurs_ends(
     tmp_path: Path,
     rules: Path,
     cluster: Cluster,

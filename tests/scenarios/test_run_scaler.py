@@ -195,7 +195,7 @@ async def test_two_autoscalers_of_one_target_stand_back_until_one_is_gone(
         await happens(lambda: world.replicas() == 5)
 
 
-async def test_a_status_that_is_not_taken_is_told(tmp_path: Path, world: World) -> None:
+async def test_a_refused_status_is_reported(tmp_path: Path, world: World) -> None:
     world.cluster.faults.forbid("patch", "fastpathautoscalers/status")
     world.cluster.create(autoscaler())
     async with scaler(tmp_path, world):

@@ -422,7 +422,7 @@ def test_a_metric_that_cannot_be_computed_whatever_is_read() -> None:
     ]
 
 
-def test_a_calculation_that_fails_is_told_as_one() -> None:
+def test_a_failed_calculation_is_reported_as_one() -> None:
     decision = _decide(autoscaler([cpu_metric()]), _seen(1, reading(5), pods=pods(1, cpu=None)))
 
     assert decision.events[0] == Event(
@@ -604,7 +604,7 @@ def test_the_same_status_is_not_written_again() -> None:
     assert settled.status.last_scale_time == NOW + 30 * SECOND
 
 
-def test_a_generation_that_somebody_set_is_dropped() -> None:
+def test_a_generation_set_by_another_writer_is_dropped() -> None:
     story = Story(4)
     first = story.sync(0, 4)
     kept = first.status

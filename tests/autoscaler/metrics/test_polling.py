@@ -71,7 +71,7 @@ async def feeds(told: Told) -> AsyncIterator[Poller]:
         yield opened
 
 
-async def test_asked_at_once_and_told(feeds: Poller, told: Told) -> None:
+async def test_a_question_is_asked_at_once_and_its_answer_delivered(feeds: Poller, told: Told) -> None:
     source = PolledMetric(LoopClock())
     feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(0.01)
@@ -191,7 +191,7 @@ async def test_an_answer_grows_late_and_is_forgotten(feeds: Poller) -> None:
     assert feed.state(asked + 30.1) == (None, "", "")
 
 
-async def test_what_nobody_wants_is_not_asked(feeds: Poller) -> None:
+async def test_an_unsubscribed_question_is_not_asked(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
     feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     feeds.want(Key("default", "api"), 1.0, "a", source.feed)
@@ -241,7 +241,7 @@ async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds:
     assert 0 < 2 * len(source.asked) <= 20 * 30 + 100
 
 
-async def test_what_has_no_value_at_all_delays_nobody_else(feeds: Poller) -> None:
+async def test_a_question_without_any_value_delays_no_other(feeds: Poller) -> None:
     nothing, good = PolledMetric(LoopClock()), PolledMetric(LoopClock(), interval=2.0)
     nothing.empty = True
     for number in range(40):
@@ -358,7 +358,7 @@ async def test_an_overload_makes_nothing_absent(feeds: Poller) -> None:
     assert sum(bool(late) for _, late, _ in states) > 40
 
 
-async def test_a_defect_in_who_is_told_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_a_subscriber_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
     def answered(_: Iterable[Key]) -> None:
         raise ZeroDivisionError
 

@@ -293,7 +293,7 @@ async def test_it_is_given_up_after_five_minutes() -> None:
         assert feed.state(asked + 301) == (None, "", NEVER_IN_TURN)
 
 
-async def test_a_first_answer_that_does_not_come_is_told_of_after_some_seconds() -> None:
+async def test_a_missing_first_answer_is_reported_after_some_seconds() -> None:
     """Until then no delay is reported: an answer on its way is not overdue."""
     async with opened() as (feeds, prometheus, _):
         flood(feeds, prometheus)

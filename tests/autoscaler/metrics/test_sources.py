@@ -638,7 +638,7 @@ async def test_failures_have_upstreams_words() -> None:
         assert feed.period == 15.0, "no more often than while it answers"
 
 
-async def test_a_selector_that_is_none_has_no_value() -> None:
+async def test_an_invalid_selector_has_no_value() -> None:
     async with bench() as here:
         metric = external_metric(value="10")
         metric["external"]["metric"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Near"}]}

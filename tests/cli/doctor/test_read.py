@@ -378,7 +378,7 @@ async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run
     ] == "no rule that was read makes strange for pods"
 
 
-async def test_a_prometheus_that_nobody_answers_for(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_prometheus_that_does_not_answer(cluster: Cluster, server: Behind, run: Verb) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS))
     hops = (await run("shop/web", "-o", "json", "--prometheus-url=http://127.0.0.1:1")).hops()

@@ -335,7 +335,7 @@ def test_lines_without_the_flag(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert err.endswith("; JSON documents on lines of their own need --jsonl\n")
 
 
-def test_a_bad_document_after_a_good_one_is_told_by_its_own_fault(
+def test_a_bad_document_after_a_good_one_is_reported_by_its_own_fault(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, out, err = _run([_write(tmp_path / "a.yaml", f"{json.dumps(_INPUTS[0])}\n---\na: [\n")], capfd)

@@ -253,7 +253,7 @@ async def test_what_is_kept_of_an_hpa() -> None:
             assert rivals.status()[0].objects == 2
 
 
-async def test_while_others_may_not_be_listed_nobody_knows() -> None:
+async def test_while_others_may_not_be_listed_the_answer_is_unknown() -> None:
     async with Cluster() as cluster:
         cluster.forbid("list", "horizontalpodautoscalers")
         cluster.create(hpa("a"))
@@ -298,7 +298,7 @@ async def test_the_kind_of_objects_need_not_be_there() -> None:
                 await until(lambda: rivals.of(ours("web")) == ())
 
 
-async def test_while_objects_may_not_be_listed_nobody_knows() -> None:
+async def test_while_objects_may_not_be_listed_the_answer_is_unknown() -> None:
     async with Cluster() as cluster:
         cluster.create(FASTPATH_AUTOSCALERS)
         cluster.forbid("list", "fastpathautoscalers")

@@ -257,7 +257,7 @@ async def test_a_kind_that_appears_later() -> None:
         assert await cache.names("default", "a=b", widgets) == ["w"]
 
 
-async def test_another_version_of_a_kind_starts_anew() -> None:
+async def test_another_version_of_a_kind_starts_again() -> None:
     old = APIResource(
         "example.com", "v1beta1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
     )
@@ -451,7 +451,7 @@ async def test_down_at_the_start() -> None:
             await until(lambda: not cache.faults.active())
 
 
-async def test_a_kind_that_somebody_asked_for_holds_up_nobody() -> None:
+async def test_a_kind_that_was_requested_delays_no_other() -> None:
     """Readiness waits for the kinds of `start` alone, else one question could make the adapter unready."""
     async with Cluster() as cluster, caching(cluster, PODS) as cache:
         await cache.until_names()

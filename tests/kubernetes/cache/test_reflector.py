@@ -178,7 +178,7 @@ async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
     assert script.asked == asked
 
 
-async def test_reasons_are_told_apart_within_a_bound() -> None:
+async def test_reasons_are_distinguished_within_a_bound() -> None:
     """They are labels of a metric, and an API server may write what it likes."""
     _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
     exposition = reflector._context.monitoring.exposition()
@@ -201,7 +201,7 @@ async def test_pauses_are_stretched_by_chance() -> None:
     assert script.pauses == [1.2, 2.0, 4.8]
 
 
-async def test_pauses_start_anew_after_a_time_without_failures() -> None:
+async def test_pauses_start_again_after_a_time_without_failures() -> None:
     script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=121.0)
     assert script.pauses == [0.8, 1.6, 0.8]
 

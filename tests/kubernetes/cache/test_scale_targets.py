@@ -150,7 +150,7 @@ async def test_what_is_kept_is_what_the_scale_says(
         assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
 
 
-async def test_changes_are_told() -> None:
+async def test_changes_are_delivered() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         cluster.create(deployment("web", replicas=2), manager="helm")
         cluster.create(deployment("other", replicas=2))
@@ -374,7 +374,7 @@ async def test_a_kind_that_is_served_in_another_version() -> None:
 # -- references that lead nowhere ----------------------------------------------------------------------------
 
 
-async def test_a_kind_that_nobody_serves_until_somebody_does() -> None:
+async def test_a_kind_that_is_not_served_at_first() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         told: list[int] = []
         watched.targets.follow("default", WIDGET, lambda: told.append(1))
@@ -483,7 +483,7 @@ async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[st
         yield str(server.make_url("")).rstrip("/")
 
 
-async def test_an_object_that_cannot_be_decoded_costs_nobody_else_his_target() -> None:
+async def test_an_object_that_cannot_be_decoded_costs_no_other_its_target() -> None:
     deep = '{"a":' * 1500 + "1" + "}" * 1500
     items = '{"metadata":{"name":"deep","namespace":"other"},"spec":{"template":' + deep + "}}"
     async with (
@@ -706,7 +706,7 @@ def test_a_selector_of_a_custom_kind_is_cut_too() -> None:
 
 @pytest.mark.parametrize("selector", [b"null", b"[]", b"5", b'{"matchLabels": 5}', b"{}"])
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_selector_that_is_none_is_no_text(selector: bytes, *, plain: bool) -> None:
+def test_an_invalid_selector_is_no_text(selector: bytes, *, plain: bool) -> None:
     text = b'{"metadata": {"name": "w"}, "spec": {"replicas": 3, "selector": ' + selector + b"}}"
 
     seen = scale_codec.built_in(plain_selector=plain).decode(text)

@@ -126,7 +126,7 @@ def test_an_identity_names_its_pod() -> None:
     assert verdict.pod_of("laptop") == "laptop"
 
 
-def test_nobody_else_can_hold_the_lease_while_a_write_may_be_under_way() -> None:
+def test_no_other_replica_holds_the_lease_while_a_write_may_be_under_way() -> None:
     """What a write may take, and how far the clock may be off unseen, stay below the lease duration."""
     election = Election(ME, "x")
     assert election.renew_deadline + election.tolerance < election.lease_duration

@@ -172,7 +172,7 @@ def test_status(error: errors.StatusError, expected: str) -> None:
     assert encoding.encode_status(error).decode() == expected + "\n"
 
 
-def test_details_nobody_knows_are_a_mistake() -> None:
+def test_unknown_details_are_a_mistake() -> None:
     with pytest.raises(Exception, match="unknown field"):
         encoding.encode_status(errors.NotFoundError("x", {"uid2": "y"}))
 

@@ -157,7 +157,7 @@ async def test_other_methods_need_leave_before_they_are_refused(
         assert attributes.get("verb", "") == verb
 
 
-async def test_a_bad_selector_is_told_to_those_who_may_ask(guarded: Served) -> None:
+async def test_a_bad_selector_is_reported_to_authorized_callers(guarded: Served) -> None:
     target = f"{PODS}?labelSelector=)"
     assert (await guarded.get(target, headers=BOB)).status == 403
     allow(guarded)

@@ -103,7 +103,7 @@ async def test_the_oldest_stranger_makes_room(serve: ServerFactory, tmp_path: Pa
     assert len(behind(served)) == 4
 
 
-async def test_without_an_idle_one_nobody_comes_in(serve: ServerFactory) -> None:
+async def test_without_an_idle_one_no_connection_is_admitted(serve: ServerFactory) -> None:
     served = await serve(most_connections=2)
     release, busy = asyncio.Event(), [await served.connect() for _ in range(2)]
 

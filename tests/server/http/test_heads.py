@@ -123,7 +123,7 @@ async def test_an_error_is_no_head() -> None:
     assert (account.unfinished, account.weight) == (0, 0)
 
 
-async def test_the_largest_head_is_told() -> None:
+async def test_the_largest_head_is_reported() -> None:
     parser, account = _parser(), HeadAccount()
     small, large = (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * size + b"\r\n\r\n" for size in (10, 1000))
     data = small + large + b"GET"
