@@ -196,7 +196,10 @@ def _python(built: Built, code: str) -> Any:
 @pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_it_holds_the_runtime_lock_and_the_project_alone(built: Built) -> None:
-    listed = "import importlib.metadata as m, json; print(json.dumps([d.name.lower().replace('_', '-').replace('.', '-') for d in m.distributions()]))"
+    listed = (
+        "import importlib.metadata as m, json; print(json.dumps("
+        "[d.name.lower().replace('_', '-').replace('.', '-') for d in m.distributions()]))"
+    )
     lines = (ROOT / "requirements/runtime.txt").read_text().splitlines()
     locked = [Requirement(line.removesuffix(" \\")) for line in lines if re.match("[a-z]", line)]
     wanted = [each.name for each in locked if each.marker is None or each.marker.evaluate()]
