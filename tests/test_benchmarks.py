@@ -1,4 +1,4 @@
-"""The benchmarks run, at sizes that say nothing about speed, and the pages and pictures have the figures of the results."""
+"""The benchmarks run, at small sizes, and the pages and pictures show the figures of the results."""
 
 import json
 import math
@@ -215,7 +215,8 @@ _RESULTS: Mapping[str, suite.Entry] = {
         pytest.param("a\n{{when serve.none}}\n{{serve.none}}\n{{end}}\nc", "a\nc", id="dropped block"),
         pytest.param(
             "{{goals}}",
-            "| what | goal | measured |  |\n| --- | --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms | **missed** |",
+            "| what | goal | measured |  |\n| --- | --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms | "
+            "**missed** |",
             id="goals",
         ),
     ],
@@ -255,7 +256,10 @@ def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"serve: {peer.VARIABLE}={program}: it ended with exit status 3 before it was ready; it said last: no such flag",
+        (
+            f"serve: {peer.VARIABLE}={program}: it ended with exit status 3 before it was ready; it said "
+            "last: no such flag"
+        ),
         "scripts/bench: failed: serve",
     ]
     entries = suite.read(results)
@@ -302,7 +306,7 @@ def test_with_arguments_of_its_own_a_benchmark_only_prints() -> None:
     assert suite.RESULTS.read_bytes() == before
 
 
-def test_every_benchmark_is_told_of_and_others_are_refused() -> None:
+def test_every_benchmark_is_listed_and_others_are_refused() -> None:
     told = _bench("--help").stdout
     refused = _bench("decide", "nonsense")
 

@@ -1,4 +1,4 @@
-"""A run that leaves out a branch of the decision code fails, says which, and still ends with pytest's summary."""
+"""A run that misses a branch of the decision code fails, names it, and still ends with pytest's summary."""
 
 import re
 import subprocess

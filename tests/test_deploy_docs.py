@@ -155,7 +155,7 @@ class Migration:
         """The version that autoscalers ask for custom metrics, and whom that leads to, after each command."""
 
     async def run(self, block: str) -> None:
-        """Run a block. What waits for a pod or for time to pass has nothing to wait for here."""
+        """Run a block, without its waits for pods and for time."""
         for line in block.strip().splitlines():
             words = shlex.split(line)
             if words[0] == "sleep" or "rollout" in words:
@@ -176,7 +176,7 @@ class Migration:
 
     def _look(self) -> None:
         for name, spec in self.registrations().items():
-            # the API server refuses the two together, and without either nobody is believed
+            # the API server refuses the two together, and without either no connection is trusted
             assert bool(spec.get("caBundle")) is not spec.get("insecureSkipTLSVerify", False), name
             assert spec["service"] in (OLD, OURS)
             assert (spec["service"] == OURS) is bool(spec.get("caBundle")), name

@@ -1,4 +1,4 @@
-"""Each guard catches what it is for and lets clean tests be. The leaking tests run in a process of their own."""
+"""Each guard catches its leak and accepts clean tests. The leaking tests run in a process of their own."""
 
 import os
 import subprocess
@@ -75,11 +75,11 @@ LEAKING = {
         """
         async def test_task_error():
             async def fail():
-                raise RuntimeError("nobody looked")
+                raise RuntimeError("not retrieved")
             asyncio.create_task(fail())
             await asyncio.sleep(0)
         """,
-        "exception lost: Task exception was never retrieved: RuntimeError('nobody looked')",
+        "exception lost: Task exception was never retrieved: RuntimeError('not retrieved')",
     ),
     "coroutine": (
         """
@@ -151,7 +151,7 @@ LEAKING = {
         """
         @pytest.mark.timeout(1)
         async def test_time_in_a_background_task():
-            # the signal arrives in this task, which keeps the processor; the test itself waits for what it does not do
+            # the signal arrives in this task, which keeps the processor; the test itself waits for the task
             async def spin():
                 while True:
                     time.sleep(0.01)
@@ -269,7 +269,7 @@ def run_inner(
 
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Run all cases in one pytest with the project's settings; what was reported of each, "" when it passed."""
+    """Run all cases in one pytest with the project's settings; return the report of each, "" for a pass."""
     directory = tmp_path_factory.mktemp("inner")
     sources = [*CLEAN.values(), *(source for source, _ in LEAKING.values())]
     done = run_inner(request.config.rootpath, directory, sources, "--junit-xml=report.xml")

@@ -1,7 +1,8 @@
-"""The image: what its recipe says, what the recipe's steps make, and that this starts as a restricted pod would start it.
+"""The image: its recipe, the result of the recipe's steps, and its start as a restricted pod.
 
-There is no engine here. The recipe is read; the commands of its first stage are run in a folder, with this machine's Python in
-place of the base image's; what they make is started in a read-only root (`tests.support.confined` says what is real about it).
+There is no engine here. The recipe is read; the commands of its first stage are run in a folder, with this
+machine's Python in place of the base image's; what they make is started in a read-only root
+(`tests.support.confined` says what is real about it).
 """
 
 import base64
@@ -110,7 +111,7 @@ def test_what_is_installed_is_pinned_by_hash_or_built_here() -> None:
         assert all("==" in line and "--hash=sha256:" in line for line in pinned), name
 
 
-def test_it_runs_as_nobody_of_note_and_as_the_manifests_say() -> None:
+def test_it_runs_unprivileged_and_as_the_manifests_say() -> None:
     assert _of("USER", FINAL) == [f"{confined.USER}:{confined.USER}"]
     security = rendered.read_base().pod["securityContext"]
     assert (security["runAsUser"], security["runAsGroup"]) == (confined.USER, confined.USER)
@@ -144,7 +145,7 @@ class Built(NamedTuple):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    """Run the commands of the first stage as they stand, but for where they write, and with pip's cache left on."""
+    """Run the commands of the first stage unchanged, but for their target folder and with pip's cache."""
     top = tmp_path_factory.mktemp("image")
     prefix, folder, python = top / "fastpath", top / "build", top / "python"
     folder.mkdir()
@@ -195,7 +196,10 @@ def _python(built: Built, code: str) -> Any:
 @pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_it_holds_the_runtime_lock_and_the_project_alone(built: Built) -> None:
-    listed = "import importlib.metadata as m, json; print(json.dumps([d.name.lower().replace('_', '-').replace('.', '-') for d in m.distributions()]))"
+    listed = (
+        "import importlib.metadata as m, json; print(json.dumps("
+        "[d.name.lower().replace('_', '-').replace('.', '-') for d in m.distributions()]))"
+    )
     lines = (ROOT / "requirements/runtime.txt").read_text().splitlines()
     locked = [Requirement(line.removesuffix(" \\")) for line in lines if re.match("[a-z]", line)]
     wanted = [each.name for each in locked if each.marker is None or each.marker.evaluate()]
@@ -282,7 +286,7 @@ def _entrypoint(built: Built, arguments: Sequence[str]) -> list[str]:
 
 
 def chart_arguments(values: Mapping[str, Any], *, tls: bool = False) -> list[str]:
-    """Return what the Deployment of the prometheus-community chart 5.3 passes, for these values over its defaults.
+    """Return the arguments of the prometheus-community chart 5.3's Deployment, for these values.
 
     Older ones passed ``--logtostderr=true`` too, after ``--cert-dir``.
     """
@@ -310,7 +314,10 @@ rules:
     name: {matches: '^(.*)_total$', as: '${1}_per_second'}
     metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
 """
-METRIC = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+METRIC = (
+    "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/"
+    "pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+)
 
 
 async def _ask(
@@ -367,7 +374,7 @@ def _ok(status: int) -> bool:
 async def test_it_starts_with_the_arguments_of_the_chart(
     built: Built, world: World, tmp_path: Path, unused_port: int, *, old: bool
 ) -> None:
-    """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir at /tmp, self-signed certificate."""
+    """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir, self-signed certificate."""
     config = tmp_path / "config"
     config.mkdir()
     (config / "config.yaml").write_text(chart.render_config(CHART_VALUES))
@@ -391,7 +398,7 @@ async def test_it_starts_with_the_arguments_of_the_chart(
 async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the Secret that `fastpath certs` makes; a client trusts it under the Service's name by the bundle alone."""
+    """With the Secret of `fastpath certs`; a client trusts it under the Service's name by its bundle."""
     base = rendered.read_base()
     rules, serving = tmp_path / "rules", tmp_path / "serving"
     rules.mkdir()

@@ -1,4 +1,4 @@
-"""docs/reference/limits.md says what the code does: its metrics exist, and its numbers are those of the constants."""
+"""docs/reference/limits.md matches the code: its metrics exist, and its numbers are the constants."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,8 @@ RATE = Options().prometheus_max_queries_per_second
 
 NUMBERS = {
     "800 open at a time, 200 of them without a trusted certificate; 384 KiB each": (
-        connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED, connections.CONNECTION_BYTES // 1024,
+        connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED,
+        connections.CONNECTION_BYTES // 1024,
     ),
     "128 at a time, 10 s each; 320 KiB each": (
         listener.MOST_HANDSHAKES, listener.HANDSHAKE_SECONDS, listener.HANDSHAKE_BYTES // 1024,
@@ -73,17 +74,22 @@ NUMBERS = {
     "60 s without progress while the buffers of the connection are full, else 120 s": (
         connections.UNREAD_SECONDS, connections.KEEPALIVE,
     ),
-    "96 MiB, beside the first 32 KiB": (HandlerLimits().answers_bytes // MIB, response_budget.SMALL_ANSWER // 1024),
+    "96 MiB, beside the first 32 KiB": (
+        HandlerLimits().answers_bytes // MIB, response_budget.SMALL_ANSWER // 1024,
+    ),
     "12 MiB of it for documents": HandlerLimits().answers_bytes // response_budget._RESERVED // MIB,
     "has not taken its answer for 2 s": response_budget.TAKING_SECONDS,
     "Answers up to 32 KiB are never": response_budget.SMALL_ANSWER // 1024,
     "not sent within 2 s": response_budget.TAKING_SECONDS,
     "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
-    "a query has more than 4 KiB; without credentials 1 KiB": (paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024),
+    "a query has more than 4 KiB; without credentials 1 KiB": (
+        paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024,
+    ),
     "400; a question counts": HandlerLimits().in_flight,
     "| 64 MiB | the last answer": query_cache.INFLIGHT_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
-        HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight,
+        HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES,
+        HandlerLimits().in_flight,
     ),
     "400 of tokens that were accepted before, 200 of unknown tokens (100 from one address)": (
         review_cache.ALL_REVIEWS.most, authentication._UNKNOWN.most, review_cache.SHARE,
@@ -96,7 +102,8 @@ NUMBERS = {
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
     "64 MiB of answers ready": HandlerLimits().kept_bytes // MIB,
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
-        batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES, batching.BATCHES_BYTES // MIB,
+        batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES,
+        batching.BATCHES_BYTES // MIB,
     ),
     "16 MiB for each kind": label_index.ANSWERS_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,

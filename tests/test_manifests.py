@@ -1,4 +1,4 @@
-"""The shipped manifests hold together, in every combination of their components, and with the program that they start."""
+"""The shipped manifests are consistent, in every combination of components, and with the program."""
 
 import functools
 import inspect
@@ -400,7 +400,10 @@ SERIES: Sequence[tuple[str, dict[str, str]]] = (
 QUESTIONS = (
     "custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second",
     "custom.metrics.k8s.io/v1beta2/namespaces/shop/ingresses.networking.k8s.io/*/ingress_requests_per_second",
-    "custom.metrics.k8s.io/v1beta2/namespaces/shop/deployments.apps/*/kube_deployment_status_replicas_unavailable",
+    (
+        "custom.metrics.k8s.io/v1beta2/namespaces/shop/deployments.apps/"
+        "*/kube_deployment_status_replicas_unavailable"
+    ),
     "external.metrics.k8s.io/v1beta1/namespaces/shop/rabbitmq_queue_messages_ready",
     "metrics.k8s.io/v1beta1/namespaces/shop/pods",
     "metrics.k8s.io/v1beta1/nodes",
@@ -425,7 +428,7 @@ def _wants(requests: Sequence[Request]) -> Iterator[Want]:
 
 
 async def test_everything_the_adapter_asks_for_is_allowed(tmp_path: Path) -> None:
-    """The whole adapter runs on the rendered rules and arguments; each of its requests is held against the rendered roles."""
+    """The whole adapter runs on the rendered rules and arguments; the rendered roles allow its requests."""
     objects = objects_of("base+external+resource+resource-rules")
     for source, text in objects.one("ConfigMap")["data"].items():
         target = "rules.yaml" if source == "custom.yaml" else source

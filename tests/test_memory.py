@@ -1,4 +1,4 @@
-"""All bounds together are below what the manifests allow: a process whose every cache is full is not killed."""
+"""All bounds together are below the manifests' limits: a process with all caches full is not killed."""
 
 import dataclasses
 

@@ -1,7 +1,7 @@
 """components/network-policy: which connections the rendered NetworkPolicies allow, and which not.
 
-Policies are judged as Kubernetes does: a pod that some policy selects for a direction may do in it what one of those policies
-allows, and nothing else.
+Policies are judged as Kubernetes does: a pod that some policy selects for a direction may do in it what one
+of those policies allows, and nothing else.
 """
 
 import functools
@@ -77,7 +77,7 @@ def _is_peer(entry: JSON, peer: Peer, home: str) -> bool:
 def allowed(
     objects: Objects, deployment: str, direction: str, peer: Peer, port: int | str, protocol: str = "TCP"
 ) -> bool:
-    """Return whether pods of a Deployment may be reached from (Ingress), or may reach (Egress), a peer on a port."""
+    """Return whether pods of a Deployment accept (Ingress) or may reach (Egress) a peer on a port."""
     labels = objects.one("Deployment", deployment)["spec"]["template"]["metadata"]["labels"]
     policies = [
         each["spec"]

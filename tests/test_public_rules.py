@@ -20,16 +20,14 @@ from tests.support.world import question, series, vector, world
 
 FOLDER = Path(__file__).parents[2] / "shared" / "conformance" / "rules"
 
-pytestmark = pytest.mark.skipif(
-    not FOLDER.is_dir(), reason=f"the public configurations are not here: {FOLDER}"
-)
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no public configurations in {FOLDER}")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A series that a rule's selector finds, what is then served, one request and the query it sends (None: none is sent).
+    """A series of a rule's selector, the served metric, one request and its query (None: none is sent).
 
-    `rule` is the index among the custom (or external) rules, `labels` the series' label names beside its name.
+    `rule` is the index among the custom (or external) rules, `labels` the label names of the series.
     """
 
     rule: int
@@ -87,7 +85,8 @@ FILES: Mapping[str, Expected] = {
                 "kubernetes_namespace kubernetes_pod_name",
                 "namespaces/istio_requests_per_second pods/istio_requests_per_second",
                 "/namespaces/web/pods/*/istio_requests_per_second",
-                'sum(rate(istio_requests_total{kubernetes_namespace="web",kubernetes_pod_name=~"a|b"}[2m])) by (kubernetes_pod_name)',
+                'sum(rate(istio_requests_total{kubernetes_namespace="web",kubernetes_pod_name=~"a|b"}[2m])) '
+                "by (kubernetes_pod_name)",
                 listed=("a", "b"),
             ),
         ),
@@ -103,7 +102,8 @@ FILES: Mapping[str, Expected] = {
                 "namespaces/inference_processing_seconds pods/inference_processing_seconds",
                 "/namespaces/web/pods/a/inference_processing_seconds",
                 "histogram_quantile(\n0.99,\nsum(\n"
-                '  rate(inference_processing_seconds_bucket{namespace="web",pod="a"}[1m])\n) by (pod, le)\n)\n',
+                '  rate(inference_processing_seconds_bucket{namespace="web",pod="a"}[1m])\n) by (pod, '
+                "le)\n)\n",
             ),
         ),
     ),
@@ -126,7 +126,8 @@ FILES: Mapping[str, Expected] = {
                 "cluster_name monitored_resource",
                 "logging_googleapis_com_k8s_cluster_bytes_per_second",
                 "/namespaces/web/logging_googleapis_com_k8s_cluster_bytes_per_second",
-                'sum(rate(logging_googleapis_com:byte_count{monitored_resource="k8s_cluster"}[5m])) by (cluster_name)',
+                'sum(rate(logging_googleapis_com:byte_count{monitored_resource="k8s_cluster"}[5m])) by '
+                "(cluster_name)",
                 api="external",
             ),
         ),
@@ -143,7 +144,8 @@ FILES: Mapping[str, Expected] = {
                 "namespaces/on_heap_ratio pods/on_heap_ratio services/on_heap_ratio",
                 "/namespaces/web/services/cache/on_heap_ratio",
                 'max(jvm_memory_bytes_used{kubernetes_namespace="web",kubernetes_name="cache"}'
-                '/jvm_memory_bytes_max{kubernetes_namespace="web",kubernetes_name="cache"}) by (kubernetes_name)',
+                '/jvm_memory_bytes_max{kubernetes_namespace="web",kubernetes_name="cache"}) by '
+                "(kubernetes_name)",
             ),
         ),
     ),
@@ -173,7 +175,8 @@ FILES: Mapping[str, Expected] = {
                 "namespaces/hubble_flows_per_workload deployments.apps/hubble_flows_per_workload "
                 "namespaces/hubble_flows_per_pod deployments.apps/hubble_flows_per_pod",
                 "/namespaces/shop/deployments.apps/cart/hubble_flows_per_workload",
-                'sum(rate(hubble_flows_processed_total{destination_namespace="shop",destination_workload="cart"}[30s]))'
+                'sum(rate(hubble_flows_processed_total{destination_namespace="shop",'
+                'destination_workload="cart"}[30s]))'
                 " by (destination_workload)",
             ),
             Asked(
@@ -183,7 +186,8 @@ FILES: Mapping[str, Expected] = {
                 "namespaces/hubble_flows_per_workload deployments.apps/hubble_flows_per_workload "
                 "namespaces/hubble_flows_per_pod deployments.apps/hubble_flows_per_pod",
                 "/namespaces/shop/deployments/cart/hubble_flows_per_pod",
-                'sum(rate(hubble_flows_processed_total{destination_namespace="shop",destination_workload="cart"}[30s]))'
+                'sum(rate(hubble_flows_processed_total{destination_namespace="shop",'
+                'destination_workload="cart"}[30s]))'
                 " by (destination_workload) / (\n"
                 "  count by (destination_workload) (\n"
                 "    label_replace(\n"
@@ -200,10 +204,13 @@ FILES: Mapping[str, Expected] = {
                 "namespaces/hubble_http_5XX_response_ratio deployments.apps/hubble_http_5XX_response_ratio",
                 "/namespaces/shop/deployments.apps/cart/hubble_http_5XX_response_ratio",
                 "(\n"
-                '  sum(rate(hubble_http_requests_total{destination_namespace="shop",destination_workload="cart", status=~"5.."}[30s])) by (destination_workload)\n'
+                '  sum(rate(hubble_http_requests_total{destination_namespace="shop",'
+                'destination_workload="cart", status=~"5.."}[30s])) by (destination_workload)\n'
                 "/\n"
-                '  sum(rate(hubble_http_requests_total{destination_namespace="shop",destination_workload="cart"}[30s])) by (destination_workload)\n'
-                ') or sum(rate(hubble_http_requests_total{destination_namespace="shop",destination_workload="cart"}[30s]))'
+                '  sum(rate(hubble_http_requests_total{destination_namespace="shop",'
+                'destination_workload="cart"}[30s])) by (destination_workload)\n'
+                ') or sum(rate(hubble_http_requests_total{destination_namespace="shop",'
+                'destination_workload="cart"}[30s]))'
                 " by (destination_workload)  * 0\n",
             ),
             Asked(
@@ -212,11 +219,14 @@ FILES: Mapping[str, Expected] = {
                 "destination_workload_namespace destination_workload",
                 "namespaces/istio_5xx_error_ratio deployments.apps/istio_5xx_error_ratio",
                 "/namespaces/shop/deployments.apps/cart/istio_5xx_error_ratio",
-                '( sum(rate(istio_requests_total{destination_workload_namespace="shop",destination_workload="cart", response_code=~"5.."}[30s]))'
+                '( sum(rate(istio_requests_total{destination_workload_namespace="shop",'
+                'destination_workload="cart", response_code=~"5.."}[30s]))'
                 " by (destination_workload_namespace, destination_workload)"
-                ' / sum(rate(istio_requests_total{destination_workload_namespace="shop",destination_workload="cart",}[30s]))'
+                ' / sum(rate(istio_requests_total{destination_workload_namespace="shop",'
+                'destination_workload="cart",}[30s]))'
                 " by (destination_workload_namespace, destination_workload)"
-                ' ) or sum(rate(istio_requests_total{destination_workload_namespace="shop",destination_workload="cart"}[30s]))'
+                ' ) or sum(rate(istio_requests_total{destination_workload_namespace="shop",'
+                'destination_workload="cart"}[30s]))'
                 " by (destination_workload_namespace, destination_workload)  * 0\n",
             ),
         ),
@@ -231,7 +241,8 @@ FILES: Mapping[str, Expected] = {
                 "exported_namespace exported_service path status",
                 "namespaces/nginx_requests_auth_login services/nginx_requests_auth_login",
                 "/namespaces/web/services/api/nginx_requests_auth_login",
-                "sum(rate(nginx_ingress_controller_requests{path='/auth/login',status=~'2..'}[1m])) by (exported_namespace, exported_service)",
+                "sum(rate(nginx_ingress_controller_requests{path='/auth/login',status=~'2..'}[1m])) by "
+                "(exported_namespace, exported_service)",
             ),
             Asked(
                 7,
@@ -239,7 +250,8 @@ FILES: Mapping[str, Expected] = {
                 "exported_namespace exported_service le",
                 "namespaces/nginx_requests_95 services/nginx_requests_95",
                 "/namespaces/web/services/*/nginx_requests_95",
-                "histogram_quantile(0.95, sum(rate(nginx_ingress_controller_request_duration_seconds_bucket[1m]))"
+                "histogram_quantile(0.95, "
+                "sum(rate(nginx_ingress_controller_request_duration_seconds_bucket[1m]))"
                 " by (le, exported_namespace, exported_service))",
                 listed=("api",),
             ),
@@ -257,7 +269,8 @@ FILES: Mapping[str, Expected] = {
                 # by the first rule alone: the filters of the others keep it out
                 "namespaces/cpu_usage pods/cpu_usage",
                 "/namespaces/web/pods/a/cpu_usage",
-                'sum(rate(container_cpu_usage_seconds_total{namespace="web",pod_name="a",container_name!="POD"}[1m])) by (pod_name)',
+                'sum(rate(container_cpu_usage_seconds_total{namespace="web",'
+                'pod_name="a",container_name!="POD"}[1m])) by (pod_name)',
             ),
             Asked(
                 5,
@@ -274,7 +287,8 @@ FILES: Mapping[str, Expected] = {
                 "namespace pod",
                 "namespaces/work pods/work",
                 "/namespaces/web/pods/a/work",
-                'sum(work_seconds_total{namespace="web",pod="a"}[1m]) by (pod)',  # no PromQL; Prometheus says so
+                # no PromQL; Prometheus says so
+                'sum(work_seconds_total{namespace="web",pod="a"}[1m]) by (pod)',
             ),
         ),
         is_chart=False,
@@ -303,7 +317,8 @@ FILES: Mapping[str, Expected] = {
                 "namespace pod container",
                 "namespaces/network_receive_bytes pods/network_receive_bytes",
                 "/namespaces/web/pods/a/network_receive_bytes",
-                'sum(rate(container_network_receive_bytes_total{namespace="web",pod="a",container!="POD"}[1m])) by (pod)',
+                'sum(rate(container_network_receive_bytes_total{namespace="web",'
+                'pod="a",container!="POD"}[1m])) by (pod)',
             ),
             Asked(
                 2,
@@ -380,7 +395,8 @@ FILES: Mapping[str, Expected] = {
                 "destination_service_namespace destination_service_name response_code",
                 "namespaces/istio_requests_per_second services/istio_requests_per_second",
                 "/namespaces/web/services/api/istio_requests_per_second",
-                'round(sum(irate(istio_requests_total{reporter="destination",destination_service_namespace="web",destination_service_name="api"'
+                'round(sum(irate(istio_requests_total{reporter="destination",'
+                'destination_service_namespace="web",destination_service_name="api"'
                 ',response_code!~"5.*"}[5m])) by (destination_service_name), 0.001)',
             ),
             Asked(
@@ -389,8 +405,11 @@ FILES: Mapping[str, Expected] = {
                 "destination_service_namespace destination_service_name le",
                 "namespaces/istio_request_duration_seconds_p90 services/istio_request_duration_seconds_p90",
                 "/namespaces/web/services/api/istio_request_duration_seconds_p90",
-                'histogram_quantile(0.90, sum(rate(istio_request_duration_seconds_bucket{reporter="destination",destination_service_namespace="web"'
-                ',destination_service_name="api",response_code!~"5.*"}[1m])) by (le,destination_service_name))',
+                "histogram_quantile(0.90, "
+                'sum(rate(istio_request_duration_seconds_bucket{reporter="destination",'
+                'destination_service_namespace="web"'
+                ',destination_service_name="api",response_code!~"5.*"}[1m])) by '
+                "(le,destination_service_name))",
             ),
         ),
         is_chart=False,
@@ -403,7 +422,8 @@ FILES: Mapping[str, Expected] = {
                 0,
                 "container_cpu_usage_seconds_total",
                 "namespace pod container",
-                "namespaces/container_cpu_usage_seconds_per_second pods/container_cpu_usage_seconds_per_second",
+                "namespaces/container_cpu_usage_seconds_per_second "
+                "pods/container_cpu_usage_seconds_per_second",
                 "/namespaces/web/pods/*/container_cpu_usage_seconds_per_second",
                 'sum(rate(container_cpu_usage_seconds_total{container!="",pod!=""}[2m])) by (namespace,pod)',
                 listed=("a", "b"),
@@ -490,7 +510,8 @@ FILES: Mapping[str, Expected] = {
                 "namespace pod http_url",
                 "namespaces/http_requests_total_value_per_second pods/http_requests_total_value_per_second",
                 "/namespaces/web/pods/a/http_requests_total_value_per_second",
-                'sum(rate(http_requests_total_value{namespace="web",pod="a",http_url!~"(/health|/metrics)"}[1m])) by (pod)',
+                'sum(rate(http_requests_total_value{namespace="web",'
+                'pod="a",http_url!~"(/health|/metrics)"}[1m])) by (pod)',
             ),
         ),
         is_chart=False,

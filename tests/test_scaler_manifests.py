@@ -1,4 +1,4 @@
-"""The manifests of the scaler: the kind, who may write such objects, what the scaler may do, and the variant within one namespace."""
+"""The manifests of the scaler: the CRD, its writers, the scaler's rights, and the one-namespace variant."""
 
 import functools
 import itertools
@@ -74,7 +74,7 @@ with_scaler = pytest.mark.parametrize("components", COMPONENTS, ids="+".join)
 
 @pytest.fixture(scope="module")
 def within(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    """Return the namespaced variant as somebody puts it into a namespace, with autoscalers of their own."""
+    """Return the namespaced variant as users apply it to a namespace, with autoscalers of their own."""
     folder: Path = tmp_path_factory.mktemp("shop")
     (folder / "api.yaml").write_text("kind: Example\n")
     own = {
@@ -153,7 +153,7 @@ def test_the_scaler_has_pods_and_an_account_of_its_own(components: tuple[str, ..
 
 @with_scaler
 def test_the_pods_that_answer_callers_write_nothing(components: tuple[str, ...]) -> None:
-    """What answers strangers may have its callers reviewed, and change nothing: no Scale, status, Lease, floor or event."""
+    """The metrics APIs' server may review callers, and change no Scale, status, Lease, floor or event."""
     rights = Rights(composed(*components), SERVER, "fastpath")
     assert _writes(rights) == {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
     for group, plural in WORKLOADS:
@@ -382,7 +382,7 @@ def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
     assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(WHOLE)))
 
 
-# --- in the pods of the metrics APIs -----------------------------------------------------------------------------------
+# --- in the pods of the metrics APIs -----------------------------------------------------------------------
 
 
 def test_in_process_the_same_pods_serve_and_scale() -> None:
@@ -397,7 +397,7 @@ def test_in_process_the_same_pods_serve_and_scale() -> None:
         assert all(each["subjects"][0]["name"] == SERVER for each in objects.all(kind))
 
 
-# --- self-metrics -------------------------------------------------------------------------------------------------------
+# --- self-metrics ------------------------------------------------------------------------------------------
 
 
 def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
@@ -447,7 +447,7 @@ def test_no_monitor_reads_the_secret_with_the_key(more: tuple[str, ...], kind: s
         assert "dnsNames" not in vouching
 
 
-# --- within one namespace --------------------------------------------------------------------------------------------
+# --- within one namespace ----------------------------------------------------------------------------------
 
 
 def test_the_variant_stays_in_its_namespace(within: Objects) -> None:
@@ -490,7 +490,7 @@ def test_the_variant_reads_what_is_mounted(within: Objects) -> None:
 def test_the_examples_of_the_variant_are_right() -> None:
     folder = MANIFESTS / "namespaced"
     read = documents.read_document(yaml.safe_load((folder / "web.yaml").read_text()), "shop")
-    assert read.spec.mode == ADVISE  # whoever applies an example changes nothing
+    assert read.spec.mode == ADVISE  # applying an example changes nothing
     parsed = rules_file.parse_rules((folder / "rules.yaml").read_text(), "rules.yaml")
     assert (parsed.faults, parsed.fatal) == ((), ())
     rules, faults = compiler.compile_rules(parsed.config, resources.BUILTIN)

@@ -1,4 +1,4 @@
-"""The audit of who wrote which count: judged by hand-made objects."""
+"""The audit of scale writes, tested with hand-made objects."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Case:
         self.clock = FakeClock(1000.0)
         self.audit = Audit(self.clock.wall, HOLD)
         self.status(4)
-        self.write(4, "somebody")
+        self.write(4, "someone")
 
     def at(self, seconds: float) -> None:
         self.clock.advance(1000.0 + seconds - self.clock.wall())
@@ -50,7 +50,7 @@ def test_who_wrote_what() -> None:
     case = Case()
     case.at(1)
     case.write(6, NATIVE)
-    case.write(6, "somebody")  # changes nothing
+    case.write(6, "someone")  # changes nothing
     case.at(2)
     case.write(3, "kubectl")
     assert [write[2:] for write in case.audit.writes] == [(4, 6, NATIVE), (6, 3, "kubectl")]
@@ -89,7 +89,7 @@ def test_a_published_floor_holds_longer_than_the_shortest_hold() -> None:
     assert len(case.audit.counted) == 1
 
 
-def test_a_raise_without_a_floor_is_told() -> None:
+def test_a_raise_without_a_floor_is_reported() -> None:
     case = Case()
     case.publish(8, 60)
     case.write(10, "fastpath")
@@ -123,7 +123,7 @@ def test_what_the_native_controller_writes_next_is_not_excused() -> None:
     assert len(case.audit.counted) == 1
 
 
-def test_nobody_else_is_excused() -> None:
+def test_no_other_writer_is_excused() -> None:
     case = Case()
     case.write(10, "fastpath")
     case.write(4, "kubectl")

@@ -1,4 +1,4 @@
-"""scripts/setup, run twice at once in one checkout: the second waits for the first and finds its work done."""
+"""scripts/setup, run twice concurrently: the second waits for the first and finds the work done."""
 
 import os
 import shutil
@@ -11,7 +11,8 @@ import pytest
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
-# Stands in for Python: records each environment and installation that begins and ends, and takes its time for it.
+# Stands in for Python: records each environment and installation that begins and ends, and takes its time for
+# it.
 INTERPRETER = """\
 #!/bin/sh
 case "$*" in

@@ -138,7 +138,7 @@ async def test_only_the_own_authority_is_trusted(authority: Authority, other_aut
     await server.close()
 
 
-def test_the_clock_moves_only_when_told() -> None:
+def test_the_clock_moves_only_on_request() -> None:
     clock = FakeClock(wall=100.0, monotonic=5.0)
     clock.advance(2.5)
     clock.set_wall(90.0)

@@ -1,4 +1,6 @@
-"""What is decided reaches the API server: Scales, statuses and events of an autoscaler of the cluster; of one in a file, Scales."""
+"""What is decided reaches the API server: Scales, statuses and events of an autoscaler of the cluster; of one
+in a file, Scales.
+"""
 
 import asyncio
 import contextlib
@@ -140,7 +142,7 @@ async def test_a_status_with_what_policies_count(world: World) -> None:
     assert change["time"].startswith("2026-11-20T12:00:00.005")
     seen = world.autoscaler.status
     assert seen is not None
-    assert seen.recent_changes == (PastChange(3, at),), "who leads next reads what was written"
+    assert seen.recent_changes == (PastChange(3, at),), "the next leader reads what was written"
 
     requests = len(world.cluster.requests)
     world.actuator.status(world.autoscaler, status(5), ())

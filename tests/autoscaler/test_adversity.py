@@ -1,4 +1,6 @@
-"""What must not go wrong however things come together: writes that wait or are not answered, caches that lag, targets that are others now."""
+"""What must not go wrong however things come together: writes that wait or are not answered, caches that lag,
+targets that are others now.
+"""
 
 import asyncio
 from collections import Counter
@@ -40,7 +42,7 @@ def retargeted(name: str) -> FastPathAutoscaler:
     return fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": name})
 
 
-# --- while a write waits for its turn --------------------------------------------------------------------------------------
+# --- while a write waits for its turn ----------------------------------------------------------------------
 
 
 async def begin_to_wait(bench: Bench, count: int, replicas: int) -> asyncio.Event:
@@ -116,7 +118,7 @@ async def test_a_write_that_need_not_wait_is_decided_once(bench: Bench) -> None:
     assert bench.sources.opened[0].reads == 1
 
 
-# --- another target --------------------------------------------------------------------------------------------------------
+# --- another target ----------------------------------------------------------------------------------------
 
 
 async def test_what_was_written_to_the_target_before_says_nothing_of_the_next(bench: Bench) -> None:
@@ -147,7 +149,7 @@ async def test_after_a_conflict_another_target_is_not_scaled_in_the_place_of_its
     assert bench.server.writes == []
 
 
-async def test_a_conflict_on_the_target_before_is_nobodys_affair(bench: Bench) -> None:
+async def test_a_conflict_on_the_previous_target_is_ignored(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(8)
     bench.server.gate = asyncio.Event()
     bench.put(fpa(QUEUE), replicas=4)
@@ -195,7 +197,7 @@ async def test_a_zero_of_another_target_is_not_ours(bench: Bench) -> None:
     assert bench.server.writes == [("web", 0)]
 
 
-async def test_a_target_that_was_made_anew_begins_as_after_a_start(bench: Bench) -> None:
+async def test_a_recreated_target_begins_as_after_a_start(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(10)
     bench.put(fpa(QUEUE), replicas=10)
     await bench.step()
@@ -207,7 +209,7 @@ async def test_a_target_that_was_made_anew_begins_as_after_a_start(bench: Bench)
     assert work_of(bench).memory.history.downs == ()
 
 
-async def test_a_zero_of_a_target_that_was_made_anew_is_not_ours(bench: Bench) -> None:
+async def test_a_zero_of_a_recreated_target_is_not_ours(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
     await bench.step()
@@ -219,7 +221,7 @@ async def test_a_zero_of_a_target_that_was_made_anew_is_not_ours(bench: Bench) -
     assert bench.server.writes == [("web", 0)]
 
 
-async def test_a_target_made_anew_is_met_in_a_conflict(bench: Bench) -> None:
+async def test_a_recreated_target_is_met_in_a_conflict(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(20)
     bench.put(fpa(QUEUE), replicas=10)
     bench.server.set("web", 2, uid="another", told=False)
@@ -230,10 +232,10 @@ async def test_a_target_made_anew_is_met_in_a_conflict(bench: Bench) -> None:
     assert bench.server.writes == [("web", 6)]
 
 
-# --- zero ------------------------------------------------------------------------------------------------------------------
+# --- zero --------------------------------------------------------------------------------------------------
 
 
-async def test_a_zero_set_by_somebody_else_between_two_looks_is_not_ours(bench: Bench) -> None:
+async def test_a_zero_set_by_another_writer_between_two_looks_is_not_ours(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
     await bench.step()
@@ -245,7 +247,7 @@ async def test_a_zero_set_by_somebody_else_between_two_looks_is_not_ours(bench: 
     assert bench.server.writes == [("web", 0)]
 
 
-async def test_a_zero_that_somebody_else_set_before_us_is_not_ours(bench: Bench) -> None:
+async def test_a_zero_that_another_writer_set_before_us_is_not_ours(bench: Bench) -> None:
     """We were about to write the very same: the conflict says that it was not us."""
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
@@ -256,7 +258,7 @@ async def test_a_zero_that_somebody_else_set_before_us_is_not_ours(bench: Bench)
     assert bench.server.writes == []
 
 
-async def test_a_zero_of_ours_without_an_answer_is_ours_where_nobody_names_writers(bench: Bench) -> None:
+async def test_an_unanswered_zero_of_ours_is_ours_without_managed_fields(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(0)
     bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
     bench.server.lose = True
@@ -270,7 +272,7 @@ async def test_a_zero_of_ours_without_an_answer_is_ours_where_nobody_names_write
     assert bench.server.writes == [("web", 0), ("web", 3)]
 
 
-async def test_after_a_zero_of_somebody_else_nothing_shrinks_for_one_window(bench: Bench) -> None:
+async def test_after_a_zero_of_another_writer_nothing_shrinks_for_one_window(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(5)
     bench.put(fpa(QUEUE), replicas=5)
     await bench.step()
@@ -284,7 +286,7 @@ async def test_after_a_zero_of_somebody_else_nothing_shrinks_for_one_window(benc
     assert bench.server.writes == []
 
 
-# --- after standing back ----------------------------------------------------------------------------------------------------
+# --- after standing back -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["paused", "another autoscaler", "wrong spec"])
@@ -309,11 +311,11 @@ async def test_after_standing_back_nothing_shrinks_for_one_window(bench: Bench, 
     assert bench.server.writes == [("web", 1)]
 
 
-# --- caches that lag ---------------------------------------------------------------------------------------------------------
+# --- caches that lag ---------------------------------------------------------------------------------------
 
 
 async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) -> None:
-    """A raise without an answer is found by a conflict; the cache still shows the count before, which nobody took back."""
+    """A raise without an answer is found by a conflict; the stale cache is not taken for a reversal."""
     bench.sources.readings["queue"] = wanted(8)
     bench.put(fpa(QUEUE), replicas=4)
     bench.server.lose = True
@@ -344,7 +346,7 @@ async def test_fewer_pods_known_than_the_target_has_never_shrink(bench: Bench) -
     assert bench.server.writes == [("web", 4)]
 
 
-# --- no ready pod -------------------------------------------------------------------------------------------------------------
+# --- no ready pod ------------------------------------------------------------------------------------------
 
 
 async def test_a_value_above_its_target_does_not_shrink_a_workload_without_ready_pods(bench: Bench) -> None:
@@ -356,7 +358,7 @@ async def test_a_value_above_its_target_does_not_shrink_a_workload_without_ready
     assert bench.last().error
 
 
-# --- the lease, the clock, defects ---------------------------------------------------------------------------------------------
+# --- the lease, the clock, defects -------------------------------------------------------------------------
 
 
 async def test_a_write_that_the_fence_stopped_is_decided_again_within_the_term(bench: Bench) -> None:
@@ -433,7 +435,8 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
         def close(self) -> None:
             """Nothing."""
 
-    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]  # pods whose cache begins anew
+    # a pod cache that starts again
+    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]
     await go_on(bench, turn)
     assert bench.server.writes == []
     assert bench.server.events == []
@@ -452,11 +455,11 @@ async def test_hours_of_failures_end_nothing(bench: Bench) -> None:
     assert bench.server.writes == [("web", 7)]
 
 
-# --- floods and what is left behind ---------------------------------------------------------------------------------------------
+# --- floods and what is left behind ------------------------------------------------------------------------
 
 
-async def test_the_same_warning_is_not_told_at_every_decision(bench: Bench) -> None:
-    """Thousands of autoscalers without a value would fill the queue of events, and drown those that matter."""
+async def test_the_same_warning_is_not_repeated_at_every_decision(bench: Bench) -> None:
+    """Thousands of autoscalers without a value would fill the queue of events and crowd out others."""
     bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
     bench.put(fpa(QUEUE), replicas=4)
     for _ in range(60):

@@ -162,7 +162,10 @@ def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
     assert _names(read) == ["shop/one", "shop/two", "shop/three", "shop/four"]
     assert read.autoscalers[0].spec.max_replicas == 5
     assert [str(fault) for fault in read.faults] == [
-        f"{folder}/c.yaml: metadata.name: shop/one: this name is already used in {folder}/a.yaml; that autoscaler is used"
+        (
+            f"{folder}/c.yaml: metadata.name: shop/one: this name is already used in {folder}/a.yaml; that "
+            "autoscaler is used"
+        )
     ]
 
 

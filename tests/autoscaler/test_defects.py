@@ -1,4 +1,4 @@
-"""What a defect met by one autoscaler does: it is counted and logged, nothing is written for that one, and everything goes on."""
+"""A defect in one autoscaler is counted and logged, stops only its own writes, and nothing else."""
 
 import asyncio
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def test_none_are_counted_at_first(bench: Bench) -> None:
     assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
 
 
-async def test_a_decision_that_ends_in_a_defect_is_nobody_elses(
+async def test_a_decision_that_ends_in_a_defect_affects_no_other(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.put(fpa(QUEUE), replicas=4)

@@ -1,8 +1,9 @@
 """The table of faults: each fault x each kind of metric x growing, shrinking, steady.
 
-Total absence, stale and failed values never shrink a workload; with some pods missing nothing goes below what upstream's own repair gives
-for the same input; limits hold; and when the fault is over all goes on by itself. Sources, feeds, decisions and the loop are the real
-ones, on a loop whose time a test does not wait for; below them stands a provider that fails on demand.
+Total absence, stale and failed values never shrink a workload; with some pods missing nothing goes below what
+upstream's own repair gives for the same input; limits hold; and when the fault is over all goes on by itself.
+Sources, feeds, decisions and the loop are the real ones, on a loop whose time a test does not wait for; below
+them stands a provider that fails on demand.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ KINDS = {
     "ContainerResource": Kind(CONTAINER),
 }
 
-# fault: which kinds it befalls (None: all)
+# fault: the kinds that it affects
 FAULTS: dict[str, Callable[[Kind, str], bool]] = {
     "Prometheus fails": lambda kind, _: not kind.scraped,
     "Prometheus never answers": lambda kind, _: not kind.scraped,
@@ -105,15 +106,15 @@ DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
 
 CASES = [
     pytest.param(fault, name, direction, id=f"{fault}-{name}-{direction}")
-    for fault, befalls in FAULTS.items()
+    for fault, affects in FAULTS.items()
     for name, kind in KINDS.items()
-    if befalls(kind, name)
+    if affects(kind, name)
     for direction in DIRECTIONS
 ]
 
 
 class World:
-    """A workload of one autoscaler under a load, and what can befall the way of its metric."""
+    """A workload of one autoscaler under a load, and the faults between it and its metric."""
 
     def __init__(self, name: str) -> None:
         self.kind = KINDS[name]
@@ -366,7 +367,7 @@ async def test_some_pods_without_a_value(name: str, missing: int, direction: str
 
 
 def upstream(world: World, missing: int, load: float) -> int:
-    """Return the lowest count that upstream's controller comes to, sync after sync, while the same pods are missing."""
+    """Return the lowest count of upstream's controller, sync after sync, while the same pods are missing."""
     count = lowest = REPLICAS
     for _ in range(20):
         made = sync_as_upstream(world, count, missing, load)
@@ -442,7 +443,7 @@ async def test_a_sample_from_before_a_shrink_does_not_shrink_again(name: str) ->
 
 
 class Restarted(World):
-    """Two series of a sum, of which the second is scraped later than the first after Prometheus has lost all."""
+    """Two series of a sum: after Prometheus lost all data, the second is scraped later than the first."""
 
     LATER = 4.0
 

@@ -1,7 +1,8 @@
-"""The loop under whatever may come together: other writers, lagging caches, waiting and lost writes, clocks, specs, targets made anew.
+"""The loop under combined faults: other writers, late caches, lost writes, clocks, specs, new targets.
 
-At every write of ours: within the limits of the spec as it is then, never down on values that are absent or overdue, never beside a pause
-or another autoscaler. And when all faults are over, the workload has what is wanted: nothing stays stuck.
+At every write of ours: within the limits of the spec as it is then, never down on values that are absent or
+overdue, never beside a pause or another autoscaler. And when all faults are over, the workload has what is
+wanted: nothing stays stuck.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ STEPS = st.lists(
         st.tuples(st.just("reading"), READINGS),
         st.tuples(st.just("reading"), READINGS),
         st.tuples(st.just("write"), st.integers(0, 25), st.sampled_from(["kubectl", ""]), st.booleans()),
-        st.tuples(st.just("anew"), st.integers(0, 25), st.booleans()),
+        st.tuples(st.just("recreate"), st.integers(0, 25), st.booleans()),
         st.tuples(st.just("tell")),
         st.tuples(st.just("spec"), SPECS),
         st.tuples(st.just("rival"), st.booleans()),
@@ -72,7 +73,7 @@ class Watched(Server):
 
 
 class World:
-    """One autoscaler and all that befalls it."""
+    """One autoscaler and its faults."""
 
     def __init__(self) -> None:
         self.bench = Bench()
@@ -80,7 +81,7 @@ class World:
         self.bench.start()
         self.spec: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 20}
         self.uid = 0
-        self.anew = 0
+        self.recreated = 0
         self.reading: Reading = GONE
         self.put(4)
 
@@ -106,7 +107,7 @@ class World:
         assert is_value or count >= min(before, self.spec["maxReplicas"])
         assert before != 0 or self.spec["minReplicas"] == 0 or work.memory.conflicts.own_zero
 
-    async def step(self, what: str, *values: Any) -> None:  # noqa: C901, PLR0912 - one branch for each of what may befall
+    async def step(self, what: str, *values: Any) -> None:  # noqa: C901, PLR0912 - one branch for each fault
         bench, server = self.bench, self.bench.server
         if what == "time":
             await bench.step(values[0])
@@ -118,9 +119,9 @@ class World:
         elif what == "write":
             replicas, manager, told = values
             server.set("web", replicas, manager, told=told)
-        elif what == "anew":
-            self.anew += 1
-            server.set("web", values[0], "helm", uid=f"made-{self.anew}", told=values[1])
+        elif what == "recreate":
+            self.recreated += 1
+            server.set("web", values[0], "helm", uid=f"made-{self.recreated}", told=values[1])
         elif what == "tell":
             server.tell("web")
             bench.pods.pods["app=web"] = pods(server.scales["web"].replicas)
@@ -158,7 +159,7 @@ class World:
         for _ in range(60):
             await self.step("tell")
             await self.bench.step(16)
-        if not server.scales["web"].replicas:  # a zero of somebody else: it is theirs to end
+        if not server.scales["web"].replicas:  # a zero of another writer: that writer ends it
             server.set("web", 3)
             for _ in range(60):
                 await self.step("tell")

@@ -93,7 +93,7 @@ def test_what_was_forgotten_takes_nothing_of_its_successor() -> None:
     assert times(journal, A) == [1, 2, 3]
 
 
-def test_the_same_is_told_once_until_there_was_silence() -> None:
+def test_the_same_event_is_reported_once_until_a_pause() -> None:
     journal = Journal()
     assert journal.is_news(A, (1,))
     journal.note(entry(A, 1))

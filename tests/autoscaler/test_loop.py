@@ -51,7 +51,7 @@ async def test_a_raise_is_written_at_once(bench: Bench) -> None:
 
 
 async def test_what_the_caches_do_not_show_yet_is_not_decided_again(bench: Bench) -> None:
-    """Until the watch tells of our write, the count is what we wrote, not what it was."""
+    """Until the watch delivers our write, the count is the written one."""
     bench.sources.readings["queue"] = wanted(30)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
@@ -99,7 +99,7 @@ async def test_changes_close_together_are_one(bench: Bench) -> None:
     assert bench.sources.opened[0].reads == 1
 
 
-async def test_a_slow_write_delays_nobody_else(bench: Bench) -> None:
+async def test_a_slow_write_delays_no_other(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(7)
     bench.server.gate = asyncio.Event()
     bench.put(fpa(QUEUE), replicas=4)
@@ -140,7 +140,7 @@ async def test_what_is_not_known_is_not_decided(bench: Bench) -> None:
     assert (bench.server.statuses, bench.server.events) == ([], [])
 
 
-async def test_a_target_that_is_not_there_is_told_of(bench: Bench) -> None:
+async def test_a_missing_target_is_reported(bench: Bench) -> None:
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
     bench.put(fpa(QUEUE))
 
@@ -151,10 +151,10 @@ async def test_a_target_that_is_not_there_is_told_of(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["not there at first", "not valid at first"])
-async def test_the_first_count_of_a_target_is_nobodys_change(
+async def test_the_first_count_of_a_target_is_no_change(
     bench: Bench, caplog: pytest.LogCaptureFixture, *, refused: bool
 ) -> None:
-    """Neither the log nor the policies take the creation of a target for a change: 4 pods in 15 s are still free."""
+    """Neither the log nor the policies count a target's creation as a change: 4 pods in 15 s are free."""
     caplog.set_level("INFO")
     bench.sources.readings["queue"] = wanted(9)
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
@@ -164,7 +164,7 @@ async def test_the_first_count_of_a_target_is_nobodys_change(
     await bench.step(1)
 
     assert bench.server.writes == [("web", 9)]
-    assert "somebody else has scaled the target" not in caplog.messages
+    assert "another client has scaled the target" not in caplog.messages
 
 
 async def test_unknown_rivals_are_waited_for(bench: Bench) -> None:
@@ -219,7 +219,7 @@ async def test_a_conflict_after_which_nothing_is_left_to_write(bench: Bench) -> 
     assert bench.last().replicas == 7
 
 
-async def test_a_write_that_fails_is_told_and_tried_again_later(bench: Bench) -> None:
+async def test_a_failed_write_is_reported_and_retried_later(bench: Bench) -> None:
     bench.server.fail = "forbidden"
     bench.sources.readings["queue"] = wanted(7)
     bench.put(fpa(QUEUE), replicas=4)
@@ -237,7 +237,7 @@ async def test_a_write_that_fails_is_told_and_tried_again_later(bench: Bench) ->
 
 
 async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Bench) -> None:
-    """Whoever may not write would take the turns of those who may."""
+    """Otherwise targets that may not be written would take the turns of those that may."""
     bench.server.fail = "forbidden"
     bench.sources.readings["queue"] = wanted(7)
     bench.put(fpa(QUEUE), replicas=4)
@@ -257,9 +257,7 @@ async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Ben
 
 
 @pytest.mark.parametrize("spec", [{"metrics": [*QUEUE, pods_metric("10")]}, {"maxReplicas": 0}])
-async def test_a_write_that_fails_after_the_spec_has_changed_is_told(
-    bench: Bench, spec: dict[str, Any]
-) -> None:
+async def test_a_write_that_fails_after_a_spec_change_is_reported(bench: Bench, spec: dict[str, Any]) -> None:
     bench.server.fail, bench.server.gate = "forbidden", asyncio.Event()
     bench.sources.readings["queue"] = wanted(7)
     bench.put(fpa(QUEUE), replicas=4)
@@ -323,7 +321,7 @@ async def test_a_new_spec_ends_a_pause(bench: Bench) -> None:
     assert bench.server.writes[-1] == ("web", 5)
 
 
-async def test_zero_that_somebody_else_set_is_a_pause(bench: Bench) -> None:
+async def test_zero_set_by_another_writer_is_a_pause(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(5)
     bench.put(fpa(QUEUE, minReplicas=0), replicas=5)
     await bench.step()
@@ -422,7 +420,7 @@ async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Be
 async def test_a_count_of_ours_without_a_status_is_neither_raised_nor_lowered_faster_than_policies(
     bench: Bench, load: int, written: list[tuple[str, int]]
 ) -> None:
-    """As after each start with autoscalers in files: whether we have just raised it or hours ago, nobody knows."""
+    """As after each start with autoscalers in files: the time of our last raise is unknown."""
     bench.sources.readings["queue"] = wanted(load)
     policy = {"type": "Pods", "value": 1, "periodSeconds": 300}
     slow = {"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [policy]}}
@@ -497,7 +495,7 @@ async def test_a_fallback_floor_raises_after_its_time(bench: Bench) -> None:
     assert "FallbackStarted" in [event.reason for event in bench.server.events]
 
 
-async def test_what_cannot_be_valid_is_told_and_left_alone(bench: Bench) -> None:
+async def test_an_invalid_object_is_reported_and_left_alone(bench: Bench) -> None:
     bench.put(fpa(QUEUE, maxReplicas=0), replicas=4)
 
     await bench.step()
@@ -528,7 +526,7 @@ async def test_the_metric_of_boost_is_refused_with_what_to_do(bench: Bench) -> N
     assert bench.server.writes == [("web", 8)], "without the metric it scales"
 
 
-async def test_another_object_of_the_same_name_starts_anew_but_for_scale_events(bench: Bench) -> None:
+async def test_another_object_of_the_same_name_keeps_only_scale_events(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(30)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
@@ -589,7 +587,7 @@ async def test_what_looks_at_nothing_asks_nothing(bench: Bench, why: str) -> Non
     assert bench.server.writes == [("web", 7)]
 
 
-async def test_of_a_question_under_way_nothing_is_told(bench: Bench) -> None:
+async def test_a_question_under_way_reports_nothing(bench: Bench) -> None:
     bench.sources.readings["queue"] = Unavailable(NOT_YET, "no answer yet")
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
@@ -607,7 +605,7 @@ async def test_of_a_question_under_way_nothing_is_told(bench: Bench) -> None:
     assert condition(bench, "ScalingActive")[0] == "False"
 
 
-async def test_a_question_under_way_does_not_hide_what_somebody_else_has_done(bench: Bench) -> None:
+async def test_a_question_under_way_does_not_hide_the_change_of_another_writer(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
@@ -618,7 +616,7 @@ async def test_a_question_under_way_does_not_hide_what_somebody_else_has_done(be
     assert bench.journal.of(KEY)[-1].change is not None
 
 
-async def test_while_a_write_waits_a_question_may_begin_anew(bench: Bench) -> None:
+async def test_while_a_write_waits_a_question_may_restart(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(7)
     bench.server.turn = asyncio.Event()
     bench.put(fpa(QUEUE), replicas=4)
@@ -654,7 +652,7 @@ async def test_what_is_removed_is_let_go(bench: Bench) -> None:
     assert 'fastpath_scaler_desired_replicas{name="web"' not in bench.monitoring.exposition()
 
 
-async def test_a_new_selector_is_followed_anew(bench: Bench) -> None:
+async def test_a_new_selector_is_followed_again(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()

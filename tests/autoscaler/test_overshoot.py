@@ -1,7 +1,8 @@
-"""A metric that is a ratio lags behind the pods it is divided by: a simulation of a load step, over windows and start-up times.
+"""A ratio lags behind the pods it is divided by: a simulated load step, over windows and start-up times.
 
-The metric is load by ready pods, averaged over its window as a rate is, and sampled every few seconds. New pods are Pending until they
-have started. What is asserted is the overshoot: the most replicas there ever were, over those that the load needs.
+The metric is load by ready pods, averaged over its window as a rate is, and sampled every few seconds. New
+pods are Pending until they have started. What is asserted is the overshoot: the most replicas there ever
+were, over those that the load needs.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Writing a decision: wait for the slot, observe, decide, PUT; after a conflict read the scale and start over."""
+"""Writing a decision: wait for the slot, observe, decide, PUT; after a conflict read the scale and repeat."""
 
 import asyncio
 import itertools

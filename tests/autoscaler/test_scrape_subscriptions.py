@@ -34,7 +34,7 @@ A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
 
 
 class Kept:
-    """A target or the pods of a selector, as a test says; `changed` tells who follows."""
+    """A target or the pods of a selector, as a test says; `changed` notifies the followers."""
 
     def __init__(
         self, open_ones: list["Kept"], changed: Callable[[], None], find: Callable[[], object]
@@ -154,7 +154,7 @@ async def test_another_selector_and_a_target_that_goes() -> None:
 
 
 @pytest.mark.parametrize("selector", ["", "a b"])
-async def test_a_target_whose_selector_is_none_has_no_pods(selector: str) -> None:
+async def test_a_target_with_an_invalid_selector_has_no_pods(selector: str) -> None:
     async with wanting() as (here, around, wants):
         around.target = at(selector)
         wants.put(autoscaler("depth"))

@@ -17,7 +17,7 @@ from adapter.errors import InputError
         (("a.yaml", "b.yaml"), True, ("a.yaml", "b.yaml"), ""),
     ],
 )
-def test_a_person_is_told_that_standard_input_is_read(
+def test_a_terminal_shows_that_standard_input_is_read(
     files: tuple[str, ...],
     *,
     is_terminal: bool,

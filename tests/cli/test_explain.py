@@ -99,7 +99,7 @@ def test_who_does_not_lead_says_who_does() -> None:
 def test_an_autoscaler_that_is_not_there() -> None:
     bench = Bench()
 
-    assert show(bench.controller, "default", "nobody", "").status == 404
+    assert show(bench.controller, "default", "missing", "").status == 404
 
 
 def test_times_have_milliseconds() -> None:
@@ -209,7 +209,7 @@ async def test_what_is_no_scaler(scaler: Scaler) -> None:
         await ask(scaler.url)
 
 
-async def test_nobody_listens() -> None:
+async def test_no_server_listens() -> None:
     with pytest.raises(RunError) as raised:
         await ask("http://127.0.0.1:1")
     url = "http://127.0.0.1:1/debug/fastpath/autoscalers/shop/web"
@@ -218,7 +218,7 @@ async def test_nobody_listens() -> None:
 
 @pytest.fixture
 async def secure(scaler: Scaler, authority: Authority) -> AsyncIterator[str]:
-    """Give the address of the scaler behind a certificate as that of `fastpath serve`, as a forwarded port shows it."""
+    """Give the address of the scaler behind a certificate as `fastpath serve`'s, like a forwarded port."""
     scaler.body = encode(await shown())
     runner = web.ServerRunner(web.Server(scaler.handle))
     await runner.setup()
@@ -259,7 +259,7 @@ def test_the_key_is_namespace_and_name() -> None:
     assert str(Key("shop", "web")) == "shop/web"
 
 
-# --- who leads
+# --- the leader
 # -----------------------------------------------------------------------------------------------------------
 
 
@@ -345,7 +345,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
 
 
 @pytest.mark.parametrize("holder", [None, ""])
-async def test_nobody_leads(tmp_path: Path, holder: str | None) -> None:
+async def test_no_replica_leads(tmp_path: Path, holder: str | None) -> None:
     async with Cluster() as cluster:
         if holder is not None:
             lease(cluster, holder)

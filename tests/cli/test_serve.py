@@ -20,7 +20,9 @@ RULES = "rules: [{seriesQuery: load, resources: {template: <<.Resource>>}, metri
 
 @pytest.fixture(scope="module", autouse=True)
 def _signals_of_libuv() -> None:
-    """Have libuv make the pipe for signals that it keeps until the process ends, outside any test that looks for what stays open."""
+    """Have libuv make the pipe for signals that it keeps until the process ends, outside any test that looks
+    for what stays open.
+    """
 
     async def handle() -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: None)

@@ -1,8 +1,8 @@
-"""An adapter behind a cluster's aggregation layer, as the shipped manifests register it: on the sandbox, or a real control plane.
+"""An adapter behind the aggregation layer of the sandbox or a real control plane, as manifests register it.
 
-What lives here: registration, users and their rights, the front proxy's certificates, and what the two clusters do differently
-about them. What does not: starting programs (`controlplane`). Its law: the objects are those of manifests/, changed only in where
-the Service leads, for the adapter runs outside of the cluster, on loopback.
+The module registers the adapter, and holds users, their rights and the front proxy's certificates, with the
+differences between the two clusters. The objects are those of manifests/. Only the address of the Service
+changes, because the adapter runs outside of the cluster, on loopback.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class FrontedBackend(Backend, Protocol):
 
 
 class FrontedSandbox(SandboxBackend):
-    """A sandbox over TLS, whose users have tokens; what they may do is decided here, from rules such as roles have."""
+    """A sandbox over TLS, whose users have tokens; it authorizes them by rules such as roles have."""
 
     def __init__(self, sandbox: Cluster, authority: Authority, proxy: FrontProxy) -> None:
         super().__init__(sandbox)
@@ -170,7 +170,7 @@ class FrontedSandbox(SandboxBackend):
 
 
 class FrontedControlPlane(RealBackend):
-    """A control plane with its own aggregator; users have client certificates and RBAC says what they may do."""
+    """A control plane with its own aggregator; users have client certificates, and RBAC limits them."""
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
@@ -209,9 +209,10 @@ class FrontedControlPlane(RealBackend):
         )
 
     async def publish(self, cluster: ClusterUnderTest, *signers: Signer) -> None:
-        """The API server adds what its file has to what is published, and takes nothing away but what has expired.
+        """The API server adds its file's certificates to the published ones, and removes only expired ones.
 
-        So what is published is deleted, and it publishes what it knows then; which may be an old file still, so again.
+        So this deletes what is published, and the server publishes what it knows. That may still be an old
+        file, so the deletion repeats.
         """
         self.proxy.publish(*signers)
         wanted = sorted(signer.pem.strip() for signer in signers)
@@ -273,7 +274,7 @@ class Registered:
 
     @contextlib.asynccontextmanager
     async def directly(self, shown: Pair | Path | None = None) -> AsyncIterator["Direct"]:
-        """Talk to the adapter over one connection, which stays open, past the cluster and with a client certificate."""
+        """Talk directly to the adapter over one open connection, with a client certificate."""
         context = self.backend.authority.client_context(shown if isinstance(shown, Pair) else None)
         if isinstance(shown, Path):
             context.load_cert_chain(shown)
@@ -290,7 +291,10 @@ class Direct:
         self._url = url
 
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """Return the status and the message of a failure, or the text of a success. Raises aiohttp.ClientError when refused."""
+        """Return the status and the message of a failure, or the text of a success.
+
+        Raises aiohttp.ClientError when refused.
+        """
         url = URL(self._url + path, encoded=True)
         async with self._session.get(url, headers=headers, server_hostname=SERVER_NAME) as response:
             text = await response.text()
@@ -298,7 +302,7 @@ class Direct:
 
 
 async def apply(cluster: ClusterUnderTest, *documents: Document) -> None:
-    """Apply objects on the server's side, which takes fields over from whoever set them last."""
+    """Apply objects on the server's side, which takes fields over from other managers."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
     await cluster.kubectl(
         "apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-", stdin=text

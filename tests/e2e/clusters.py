@@ -1,7 +1,7 @@
 """The cluster that an end-to-end test talks to, through kubectl: a real control plane, or the sandbox.
 
-What lives here: what the two do differently. What does not: starting programs (`controlplane`). Its law: a test cannot tell
-which one it has, so what passes on the sandbox is what is asked of the real one.
+The module hides the differences between the two: a test cannot distinguish them, so the same assertions hold
+on both. `controlplane` starts the programs.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Backend(Protocol):
         ...
 
     async def caller_token(self, cluster: "ClusterUnderTest") -> str:
-        """Return the token of somebody who may read everything from an adapter."""
+        """Return the token of a user that may read everything from an adapter."""
         ...
 
     async def install_widgets(self, cluster: "ClusterUnderTest") -> None:
@@ -102,7 +102,7 @@ class ClusterUnderTest:
         self.directory = directory
 
     async def open(self) -> None:
-        """Make the namespace, and somebody to ask adapters."""
+        """Make the namespace, and a user that may ask adapters."""
         await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         self.token = await self.backend.caller_token(self)
 
@@ -115,7 +115,9 @@ class ClusterUnderTest:
         reviewer: Config | None = None,
         clock: Clock | None = None,
     ) -> AsyncIterator[RunningAdapter]:
-        """Run an adapter with rules.yaml; it reads objects as `lister` and asks about callers as `reviewer`, by default the administrator."""
+        """Run an adapter with rules.yaml; it reads objects as `lister` and asks about callers as `reviewer`,
+        by default the administrator.
+        """
         reviewing = (reviewer or self.admin).kubeconfig(self.directory / "reviewer.kubeconfig")
         reviews = (f"--authentication-kubeconfig={reviewing}", f"--authorization-kubeconfig={reviewing}")
         running = support.running(
@@ -146,7 +148,7 @@ class ClusterUnderTest:
         await self.kubectl("create", "--validate=false", "-f", "-", stdin=text)
 
     async def names(self, kind: str, selector: str = "", namespace: str | None = None) -> list[str]:
-        """Return what ``kubectl get KIND -l SELECTOR`` lists, in its order; `namespace` "" for kinds without one."""
+        """Return what ``kubectl get KIND -l SELECTOR`` lists, in order; cluster-scoped: `namespace` ""."""
         where = self.namespace if namespace is None else namespace
         arguments = [
             "get",
@@ -159,7 +161,7 @@ class ClusterUnderTest:
         return [line.rpartition("/")[2] for line in (await self.kubectl(*arguments)).split()]
 
     async def limited(self, **allowed: Collection[str]) -> Config:
-        """Return the kubeconfig of a user who may only do this: verbs by plural of the core group, in all namespaces."""
+        """Return the kubeconfig of a user with these verbs by plural of the core group, in all namespaces."""
         return Config(await self.backend.limit(self, allowed, self.directory / "limited.kubeconfig"))
 
     async def is_allowed(self, kubeconfig: Path, path: str) -> bool:
@@ -168,7 +170,10 @@ class ClusterUnderTest:
 
 
 class SandboxBackend:
-    """The sandbox cluster. It has one user, so a limited user limits everybody's reads; writing stays allowed."""
+    """The sandbox cluster.
+
+    It has one user, so a limited user limits everybody's reads; writing stays allowed.
+    """
 
     def __init__(self, sandbox: Cluster) -> None:
         self._sandbox = sandbox

@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: each runs on the sandbox, and where there is one on a real control plane."""
+"""Fixtures of the end-to-end tests: each test runs on the sandbox, and on a real control plane if present."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +21,7 @@ _REAL = pytest.param(
     "control plane",
     marks=pytest.mark.skipif(
         controlplane.find_assets() is None,
-        reason=f"{controlplane.VARIABLE} names no folder with etcd and kube-apiserver (setup-envtest makes one)",
+        reason=f"{controlplane.VARIABLE} names no folder with etcd and kube-apiserver (see setup-envtest)",
     ),
 )
 KINDS = ["sandbox", _REAL]
@@ -32,7 +32,10 @@ _CONTROLLED = pytest.param(
         *_REAL.marks,
         pytest.mark.skipif(
             controlplane.find_controllers() is None,
-            reason=f"{controlplane.VARIABLE} names no folder with {controlplane.CONTROLLERS} (the server binaries of a release)",
+            reason=(
+                f"{controlplane.VARIABLE} names no folder with {controlplane.CONTROLLERS} (the server "
+                "binaries of a release)"
+            ),
         ),
     ],
 )
@@ -58,7 +61,10 @@ class Fronted(NamedTuple):
 def control_plane(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane | None]:
-    """Return the session's control plane, None where there is none. Started before any test notes what runs."""
+    """Return the session's control plane, None without its binaries.
+
+    It starts before any guard notes what runs.
+    """
     assets = controlplane.find_assets()
     if assets is None:
         yield None
@@ -93,7 +99,7 @@ async def cluster(
 async def own_cluster(
     request: pytest.FixtureRequest, tmp_path: Path, authority: Authority
 ) -> AsyncIterator[ClusterUnderTest]:
-    """Return a cluster that a test may let crash: nobody else uses it."""
+    """Return a cluster that a test may let crash: no other test uses it."""
     if request.param == "sandbox":
         async with _open(None, tmp_path) as opened:
             yield opened
@@ -148,7 +154,7 @@ async def fronted(
 async def own_fronted(
     request: pytest.FixtureRequest, tmp_path: Path, authority: Authority
 ) -> AsyncIterator[Fronted]:
-    """Return one whose front proxy a test may change: nobody else uses it."""
+    """Return one whose front proxy a test may change: no other test uses it."""
     if request.param == "sandbox":
         async with _open_fronted(None, tmp_path, authority) as opened:
             yield opened

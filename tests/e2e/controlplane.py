@@ -1,10 +1,10 @@
-"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, and a few controllers where there are any.
+"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, and controllers.
 
-What lives here: the programs, their keys, and kubeconfig files for users of any name and group. What does not: the tests'
-questions to it (`clusters`). Its law: all that it starts it ends, and nothing listens on anything but 127.0.0.1. There are no
-nodes: nothing runs the pods.
+The module holds the programs, their keys, and kubeconfig files for users of any name and group. It ends all
+that it starts, and nothing listens on any address but 127.0.0.1. There are no nodes: nothing runs the pods.
+`clusters` holds the requests of the tests.
 
-All methods block; what runs an event loop calls them with `asyncio.to_thread`.
+All methods block: code on an event loop calls them with `asyncio.to_thread`.
 """
 
 import contextlib
@@ -29,8 +29,9 @@ from tests.support.tls import Authority
 VARIABLE = "KUBEBUILDER_ASSETS"
 """Names the folder with kube-apiserver, etcd and kubectl; `setup-envtest use -p path` prints one.
 
-etcd may come from PATH too, as Debian's package etcd-server has it. kube-controller-manager, which setup-envtest leaves out, is
-among the server binaries of each Kubernetes release; without it the tests that need controllers are skipped.
+etcd may come from PATH too, as Debian's package etcd-server has it. kube-controller-manager, which
+setup-envtest leaves out, is among the server binaries of each Kubernetes release; without it the tests that
+need controllers are skipped.
 """
 
 CONTROLLERS = "kube-controller-manager"
@@ -67,7 +68,7 @@ def find_controllers() -> Path | None:
 
 
 class Server:
-    """One server program with a port of its own, kept over restarts unless someone else has taken it meanwhile.
+    """One server program with a port of its own, kept over restarts unless another program takes it.
 
     `command` gives the command line for a port, `is_ready` asks whether it serves there.
     """
@@ -150,7 +151,7 @@ def make_etcd(program: Path, directory: Path) -> Server:
             f"--data-dir={directory / 'etcd'}",
             f"--listen-client-urls={url}",
             f"--advertise-client-urls={url}",
-            "--listen-peer-urls=http://127.0.0.1:0",  # a cluster of one: nobody asks there
+            "--listen-peer-urls=http://127.0.0.1:0",  # a cluster of one has no peers
         ]
 
     def is_ready(port: int) -> bool:
@@ -165,7 +166,7 @@ def make_etcd(program: Path, directory: Path) -> Server:
 def make_api_server(
     program: Path, directory: Path, authority: Authority, etcd_url: str, front_proxy: FrontProxy
 ) -> Server:
-    """Return a kube-apiserver on an etcd: RBAC, client certificates of `authority`, and aggregation with `front_proxy`.
+    """Return a kube-apiserver: RBAC, `authority` for clients, `front_proxy` for aggregation.
 
     Pods need no service account: no controller makes one in each namespace.
     """
@@ -182,15 +183,18 @@ def make_api_server(
             f"--tls-private-key-file={serving.key}",
             f"--client-ca-file={authority.file}",
             "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",  # else it looks for a default route, which a sandbox may not have
+            # else it looks for a default route, which a sandbox may not have
+            "--advertise-address=127.0.0.1",
             f"--secure-port={port}",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--service-account-issuer=https://127.0.0.1",
             f"--service-account-key-file={verifying}",
             f"--service-account-signing-key-file={signing}",
             "--authorization-mode=RBAC",
-            "--disable-admission-plugins=ServiceAccount",  # no controller makes the accounts that pods would need
-            # the aggregation layer; without --enable-aggregator-routing, with which a Service of type ExternalName has no address
+            # no controller makes the accounts that pods would need
+            "--disable-admission-plugins=ServiceAccount",
+            # the aggregation layer; without --enable-aggregator-routing, with which a Service of type
+            # ExternalName has no address
             f"--requestheader-client-ca-file={front_proxy.authorities}",
             f"--requestheader-allowed-names={NAME}",
             "--requestheader-username-headers=X-Remote-User",
@@ -204,10 +208,11 @@ def make_api_server(
 
 
 def make_controllers(program: Path, directory: Path, authority: Authority, kubeconfig: Path) -> Server:
-    """Return a kube-controller-manager that looks after autoscalers each second, Deployments, ReplicaSets, namespaces and aggregated roles.
+    """Return a kube-controller-manager that looks after autoscalers each second, Deployments, ReplicaSets,
+    namespaces and aggregated roles.
 
-    `kubeconfig` is that of the user system:kube-controller-manager. Each controller acts as a service account of its own, with
-    the rights that every cluster gives it, and no more.
+    `kubeconfig` is that of the user system:kube-controller-manager. Each controller acts as a service account
+    of its own, with the rights that every cluster gives it, and no more.
     """
     serving = authority.issue("127.0.0.1", "localhost")
     client = authority.client_context()
@@ -236,7 +241,7 @@ def make_controllers(program: Path, directory: Path, authority: Authority, kubec
 
 
 class ControlPlane:
-    """Etcd, an API server and, where there are any, controllers; a context manager that starts them and ends them."""
+    """Etcd, an API server and optional controllers: a context manager that starts and ends them."""
 
     def __init__(self, assets: Path, directory: Path, authority: Authority) -> None:
         etcd = _find_etcd(assets)
@@ -319,7 +324,10 @@ class ControlPlane:
 
 
 def write_kubeconfig(path: Path, server: str, authority: Path, credentials: dict[str, str]) -> Path:
-    """Write a kubeconfig and return its path. It names files: embedded ones kubernetes-asyncio copies and leaves open."""
+    """Write a kubeconfig and return its path.
+
+    It names files: embedded ones kubernetes-asyncio copies and leaves open.
+    """
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -350,7 +358,7 @@ def _find_etcd(assets: Path) -> Path | None:
 
 
 def _write_signing_keys(directory: Path) -> tuple[Path, Path]:
-    """Write the key pair for service account tokens, which kube-apiserver insists on; return private and public file."""
+    """Write the key pair for service account tokens (private, public) that kube-apiserver requires."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private, public = directory / "service-account.key", directory / "service-account.pub"
     private.write_bytes(

@@ -1,7 +1,8 @@
 """The API server's own identity towards aggregated servers: files that it reads again when they change.
 
-What lives here: an authority, the certificate that a front proxy shows, and their replacement. What does not: what a cluster
-makes of the files (`aggregation`). Its law: a file is replaced whole, so that nobody reads half of one.
+What lives here: an authority, the certificate that a front proxy shows, and their replacement. What does not:
+what a cluster makes of the files (`aggregation`). A file is replaced whole, so that no program reads half of
+one.
 """
 
 from pathlib import Path
@@ -13,7 +14,10 @@ NAME = "front-proxy-client"
 
 
 class FrontProxy:
-    """A front proxy with an authority of its own. `authorities` and `identity` are PEM files; the latter has the key too."""
+    """A front proxy with an authority of its own.
+
+    `authorities` and `identity` are PEM files; the latter has the key too.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.authorities = directory / "front-proxy-ca.crt"

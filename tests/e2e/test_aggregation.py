@@ -1,7 +1,7 @@
-"""The adapter behind a cluster's aggregation layer: registered, asked by kubectl and by real autoscalers, refused, rotated.
+"""The adapter behind an aggregation layer: registration, kubectl, real autoscalers, refusals, rotation.
 
-The same cases run on the sandbox and, where KUBEBUILDER_ASSETS names one, on a real control plane; what the sandbox has no
-controllers for runs on the real one only. Values come from a real Prometheus.
+The same cases run on the sandbox and, where KUBEBUILDER_ASSETS names one, on a real control plane; what the
+sandbox has no controllers for runs on the real one only. Values come from a real Prometheus.
 """
 
 import asyncio
@@ -55,7 +55,8 @@ resourceRules:
 MIB = 1024 * 1024
 LONG_AGO = "2020-01-01T00:00:00Z"
 
-# What a real kubelet would report of a pod that has been well for long: an autoscaler leaves others out of account.
+# What a real kubelet would report of a pod that has been well for long: an autoscaler leaves others out of
+# account.
 WELL = {
     "phase": "Running",
     "startTime": LONG_AGO,
@@ -177,7 +178,8 @@ async def test_kubectl_lists_and_tops(registered: Registered) -> None:
     versions = (await cluster.kubectl("api-versions")).split()
     assert {path.removeprefix("/apis/") for path in PATHS} <= set(versions)
 
-    # the aggregator reads what a server has some time after it has found the server, and calls a group stale until then
+    # the aggregator reads what a server has some time after it has found the server, and calls a group stale
+    # until then
     wanted = {"backlog.external.metrics.k8s.io", "pods.metrics.k8s.io", "nodes.metrics.k8s.io"}
     await until(
         lambda found: (found.status, found.stderr) == (0, "") and wanted <= set(found.stdout.split()),
@@ -200,17 +202,26 @@ async def test_kubectl_lists_and_tops(registered: Registered) -> None:
         (
             f"{PATHS[0]}/namespaces/{{ns}}/pods/%2A/load",
             {"apiGroups": ["custom.metrics.k8s.io"], "resources": ["pods/load"], "verbs": ["get"]},
-            'pods.custom.metrics.k8s.io "*" is forbidden: User "{user}" cannot get resource "pods/load" in API group "custom.metrics.k8s.io" in the namespace "{ns}"',
+            (
+                'pods.custom.metrics.k8s.io "*" is forbidden: User "{user}" cannot get resource "pods/load" '
+                'in API group "custom.metrics.k8s.io" in the namespace "{ns}"'
+            ),
         ),
         (
             f"{PATHS[2]}/namespaces/{{ns}}/backlog",
             {"apiGroups": ["external.metrics.k8s.io"], "resources": ["backlog"], "verbs": ["list"]},
-            'backlog.external.metrics.k8s.io is forbidden: User "{user}" cannot list resource "backlog" in API group "external.metrics.k8s.io" in the namespace "{ns}"',
+            (
+                'backlog.external.metrics.k8s.io is forbidden: User "{user}" cannot list resource "backlog" '
+                'in API group "external.metrics.k8s.io" in the namespace "{ns}"'
+            ),
         ),
         (
             f"{PATHS[3]}/namespaces/{{ns}}/pods",
             {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["list"]},
-            'pods.metrics.k8s.io is forbidden: User "{user}" cannot list resource "pods" in API group "metrics.k8s.io" in the namespace "{ns}"',
+            (
+                'pods.metrics.k8s.io is forbidden: User "{user}" cannot list resource "pods" in API group '
+                '"metrics.k8s.io" in the namespace "{ns}"'
+            ),
         ),
     ],
     ids=["custom", "external", "resource"],
@@ -238,14 +249,14 @@ async def test_a_user_needs_the_right_itself(
     assert len(json.loads(allowed.stdout)["items"]) == 1
 
 
-async def test_who_is_no_front_proxy_speaks_for_nobody(registered: Registered) -> None:
-    """The API server's word counts with its certificate; without it nobody is an administrator."""
+async def test_only_a_front_proxy_speaks_for_users(registered: Registered) -> None:
+    """The API server's headers count with its certificate; without it no caller is an administrator."""
     path = f"{PATHS[0]}/namespaces/{registered.cluster.namespace}/pods/%2A/load"
     claimed = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     async with registered.directly() as direct:
         status, message = await direct.get(path, claimed)
         assert (status, 'User "system:anonymous" cannot get' in message) == (403, True)
-        assert (await direct.get(path, {"Authorization": "Bearer nobody"})) == (401, "Unauthorized")
+        assert (await direct.get(path, {"Authorization": "Bearer unknown"})) == (401, "Unauthorized")
     user = registered.backend.authority.issue(common_name="mallory", organization="e2e")
     async with registered.directly(user) as direct:
         status, message = await direct.get(path, claimed)
@@ -257,7 +268,7 @@ CHECK = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:ma
 
 
 async def answers(direct: Direct) -> str:
-    """Return what a front proxy's question comes to: its status, or "refused" where the connection is not made."""
+    """Return the status of a front proxy's request, or "refused" if the connection fails."""
     try:
         status, _ = await direct.get(PATHS[0], CHECK)
     except aiohttp.ClientError:
@@ -271,7 +282,7 @@ async def goes_through(cluster: ClusterUnderTest) -> bool:
 
 @pytest.mark.timeout(600)  # a real API server may take a minute to see that a file has changed, each time
 async def test_the_front_proxy_changes_its_authority(tmp_path: Path, own_registered: Registered) -> None:
-    """Both are believed, then the new one alone, also over connections that were open; the adapter is not restarted."""
+    """Both are trusted, then the new one alone, also over open connections; the adapter is not restarted."""
     cluster, backend = own_registered.cluster, own_registered.backend
     old, new = backend.proxy.signer, Signer("front-proxy-ca-2")
     mine, yours = (each.issue("front-proxy-client").write(tmp_path) for each in (old, new))
@@ -294,7 +305,7 @@ async def test_the_front_proxy_changes_its_authority(tmp_path: Path, own_registe
 async def test_the_serving_certificate_is_rolled(
     registered: Registered, authority: Authority, other_authority: Authority
 ) -> None:
-    """The bundle first, with both authorities, the certificate then, and then the bundle without the old one."""
+    """First the bundle with both authorities, then the certificate, then the bundle without the old one."""
     cluster = registered.cluster
     before = await registered.served()
     await registered.trust(authority, other_authority)
@@ -336,7 +347,9 @@ METRICS: Mapping[str, Document] = {
     },
     "Resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
 }
-"""What an autoscaler looks at, by its kind: with the samples of `write_all` each of them wants three replicas."""
+"""What an autoscaler looks at, by its kind: with the samples of `write_all` each of them wants three
+replicas.
+"""
 
 
 def deployment(cluster: ClusterUnderTest) -> Document:

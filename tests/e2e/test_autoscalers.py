@@ -1,4 +1,6 @@
-"""The kind FastPathAutoscaler in a cluster: installed from the manifest, its examples taken, what is wrong refused with a reason."""
+"""The kind FastPathAutoscaler in a cluster: installed from the manifest, its examples taken, what is wrong
+refused with a reason.
+"""
 
 import copy
 import json

@@ -1,8 +1,10 @@
-"""Boosted HorizontalPodAutoscalers beside the real controller, under loads that step, spike and saw, and the naive booster as control.
+"""Boosted HorizontalPodAutoscalers beside the real controller, under loads that step, spike and saw, and the
+naive booster as control.
 
-Then who is left alone, and who leaves. On a real control plane alone, with the rights of the shipped manifests: the sandbox's turn is
-`tests/scenarios/test_boost.py`. Between the API server and Fastpath is a server that makes totals three askings late, so that every
-raise comes before the controller knows why.
+Then objects that are not boosted, and objects that stop being so. On a real control plane alone, with the
+rights of the shipped manifests: the sandbox's turn is `tests/scenarios/test_boost.py`. Between the API server
+and Fastpath is a server that makes totals three askings late, so that every raise comes before the controller
+knows why.
 """
 
 import asyncio
@@ -56,7 +58,7 @@ class Port(NamedTuple):
 
 
 class World(Loads):
-    """Workloads on a real control plane. Watches feed the audits, and make pods run, for there is no kubelet."""
+    """Workloads on a real control plane without kubelet: watches feed the audits, and make pods run."""
 
     def __init__(self, cluster: ClusterUnderTest, session: aiohttp.ClientSession) -> None:
         super().__init__(SeriesSet(interval=boosting.SCRAPE))
@@ -265,7 +267,8 @@ async def test_twenty_boosted_autoscalers_and_the_naive_booster(scene: Scene) ->
     await world.add([*fleet, *control])
     await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
     await asyncio.sleep(LAG + 2)
-    # while pods start some may seem to carry the load of others, and what was raised for that comes down again
+    # while pods start some may seem to carry the load of others, and what was raised for that comes down
+    # again
     await until(lambda: {world.replicas(name) for name in world.workloads} == {LIMITS[0]}, WAIT)
     await until_none(lambda: [each.name for each in fleet if world.floor(each.name)], WAIT)
 
@@ -321,7 +324,8 @@ async def test_who_scales_with_kubectl_twice_is_named_and_left_alone(scene: Scen
         await world.cluster.kubectl(
             "scale", "deployment", "web", "--replicas=3", "-n", world.cluster.namespace
         )
-        await until(lambda reason=reason: world.told("web", reason), WAIT)  # type: ignore[misc]  # mypy sees no defaults
+        # mypy sees no defaults
+        await until(lambda reason=reason: world.told("web", reason), WAIT)  # type: ignore[misc]
         assert all(text.startswith("kubectl set the replicas") for text in world.told("web", reason))
     await until(lambda: world.floor("web") == 0, WAIT)
     # the controller, which has the metrics, disagrees with both

@@ -1,7 +1,7 @@
-"""`fastpath scale` as a process in a cluster: a Deployment follows its FastPathAutoscaler, and kubectl tells what happened.
+"""`fastpath scale` as a process in a cluster: a Deployment follows its FastPathAutoscaler; kubectl shows it.
 
-The same cases run on the sandbox and, where KUBEBUILDER_ASSETS names one with controllers, on a real control plane, there with the
-rights of the shipped manifests and no others. Values come from a real Prometheus.
+The same cases run on the sandbox and, where KUBEBUILDER_ASSETS names one with controllers, on a real control
+plane, there with the rights of the shipped manifests and no others. Values come from a real Prometheus.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)
 EVERYWHERE = pytest.mark.parametrize("fronted", conftest.WITH_WORKLOADS, indirect=True)
 ALONE = pytest.mark.parametrize("own_fronted", conftest.WITH_WORKLOADS, indirect=True)
 NAME = f"{fastpath_autoscaler.PLURAL}.{fastpath_autoscaler.GROUP}"
-QUEUE = "&LabelSelector{MatchLabels:map[string]string{queue: orders,},MatchExpressions:[]LabelSelectorRequirement{},}"
+QUEUE = (
+    "&LabelSelector{MatchLabels:map[string]string{queue: "
+    "orders,},MatchExpressions:[]LabelSelectorRequirement{},}"
+)
 RULES = """
 rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'
@@ -81,7 +84,7 @@ async def scene(fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path) 
 async def own_scene(
     own_fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path
 ) -> AsyncIterator[Scene]:
-    """Return one that a test may let crash: nobody else uses it."""
+    """Return one that a test may let crash: no other test uses it."""
     async with _set(own_fronted, prometheus, tmp_path) as scene:
         yield scene
 
@@ -111,7 +114,7 @@ def autoscaler(cluster: ClusterUnderTest, metric: Document, **spec: Any) -> Docu
 
 
 class Backlog:
-    """How long the queue is, as Prometheus hears twice a second; without samples to come nothing would shrink."""
+    """The length of the queue, scraped twice a second; without new samples nothing would shrink."""
 
     def __init__(self) -> None:
         self.length = 0.0
@@ -322,7 +325,9 @@ GADGETS = "gadgets.e2e.fastpath.io"
 
 @EVERYWHERE
 async def test_a_kind_of_ones_own(scene: Scene) -> None:
-    """With its replicas elsewhere than a Deployment's, and a role such as manifests/components/scaler/targets.yaml asks for."""
+    """With its replicas elsewhere than a Deployment's, and a role such as
+    manifests/components/scaler/targets.yaml asks for.
+    """
     cluster = scene.cluster
     plural, _, group = GADGETS.partition(".")
     version = {

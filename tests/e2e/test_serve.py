@@ -1,6 +1,7 @@
 """The adapter against a whole cluster: what it says of objects is what kubectl says of them.
 
-Every test runs on the sandbox and, where KUBEBUILDER_ASSETS names one, on a real control plane; values come from a real Prometheus.
+Every test runs on the sandbox and, where KUBEBUILDER_ASSETS names one, on a real control plane; values come
+from a real Prometheus.
 """
 
 import asyncio
@@ -30,7 +31,10 @@ rules:
   resources: {{overrides: {{namespace: {{resource: namespace}}, service: {{resource: service}}}}}}
   metricsQuery: 'sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
 - seriesQuery: 'heat{{namespace!="",widget!=""}}'
-  resources: {{overrides: {{namespace: {{resource: namespace}}, widget: {{group: {WIDGETS.partition(".")[2]}, resource: widget}}}}}}
+  resources:
+    overrides:
+      namespace: {{resource: namespace}}
+      widget: {{group: {WIDGETS.partition(".")[2]}, resource: widget}}
   metricsQuery: 'sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
 """
 KEPT = ("--authentication-token-webhook-cache-ttl=10m", "--authorization-webhook-cache-authorized-ttl=10m")
@@ -61,7 +65,7 @@ SELECTORS = [
     "example.com/canary",
     "example.com/canary=",
     "app=b,version notin (0),!tier,version>1",
-    "nobody=has",
+    "no-pod=has",
 ]
 
 
@@ -122,7 +126,7 @@ async def test_selectors_and_order_are_those_of_kubectl(
         for selector in SELECTORS:
             listed = await cluster.names("pods", selector)
             answer = await adapter.get(_loads(cluster.namespace, selector))
-            if selector == "nobody=has":
+            if selector == "no-pod=has":
                 assert (listed, answer.status) == ([], 404)
                 continue
             assert [item["describedObject"]["name"] for item in answer.body["items"]] == listed, selector
@@ -167,7 +171,7 @@ async def _until(adapter: RunningAdapter, path: str, values: Mapping[str, str]) 
 async def test_metrics_of_namespaces(
     tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer
 ) -> None:
-    """The sum of a namespace, and namespaces by selector in kubectl's order, where "x-a" comes before "xa"."""
+    """The sum of a namespace, and namespaces by selector in kubectl's order: "x-a" before "xa"."""
     team = {"team": cluster.namespace}
     names = [f"{cluster.namespace}{end}" for end in ("xa", "x-a", "x")]
     await cluster.create(*(_object("Namespace", name, "", team) for name in names))
@@ -246,7 +250,7 @@ def _said(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
 async def test_a_user_who_may_read_pods_only(
     tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pods are answered; a service by name needs no list; services by selector fail, and the log says which right is missing."""
+    """Pods and services by name work; services by selector fail, and the log names the missing right."""
     namespace = cluster.namespace
     await cluster.create(_object("Pod", "a", namespace), _object("Service", "web", namespace))
     await _write(prometheus, "load", "pod", {"a": 1}, namespace)
@@ -274,7 +278,7 @@ async def test_a_user_who_may_list_and_not_watch(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cached list instead of a watch: said once, and renewed while somebody asks."""
+    """A cached list instead of a watch: logged once, and renewed while requests arrive."""
     quick = (asyncio.sleep, list_watch.ReflectorPeriods(relist=0.3))
     monkeypatch.setattr(list_watch.ReflectorContext.__init__, "__defaults__", quick)
     namespace = cluster.namespace
@@ -295,7 +299,9 @@ async def test_a_user_who_may_list_and_not_watch(
 async def test_the_api_server_restarts_under_load(
     tmp_path: Path, own_cluster: ClusterUnderTest, prometheus: PrometheusServer
 ) -> None:
-    """While it is away answers come from what was watched; what changed meanwhile is there afterwards. Never a wrong number.
+    """While it is away answers come from what was watched; what changed meanwhile is there afterwards.
+
+    Never a wrong number.
 
     Callers are known all the while: what the API server said of them is remembered.
     """

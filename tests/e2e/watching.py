@@ -1,7 +1,8 @@
-"""A list and watch that goes on: an API server may end any watch, cleanly or with an ERROR event, and a client starts another.
+"""A continued list and watch: an API server may end any watch, with or without an ERROR event.
 
-A watch begins at the version of a list, never without a version: the API server would first wait until its cache is as new as etcd,
-and answers `Too large resource version` where nothing of that kind changes meanwhile.
+A watch begins at the version of a list, never without a version: the API server would first wait until its
+cache is as new as etcd, and answers `Too large resource version` where nothing of that kind changes
+meanwhile.
 """
 
 import asyncio
@@ -22,7 +23,8 @@ async def follow(
 ) -> None:
     """Call `see` with ADDED, MODIFIED or DELETED and the object, until cancelled.
 
-    A new list that finds other objects than were known becomes the events that were missed: no object is added twice.
+    A new list that finds other objects than were known becomes the events that were missed: no object is
+    added twice.
     """
     known: dict[str, Document] = {}
     while True:
@@ -61,7 +63,7 @@ async def _watch(
     see: Callable[[str, Document], None],
     parameters: dict[str, str],
 ) -> str:
-    """Follow one watch to its end; return the version at which the next goes on, "" where only a new list can."""
+    """Follow one watch to its end; return the version for the next, "" if a new list is needed."""
     version = parameters["resourceVersion"]
     query = parameters | {"watch": "1", "allowWatchBookmarks": "true"}
     async with session.get(path, params=query) as response:

@@ -85,7 +85,7 @@ async def answering(handler: Handler) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def speaking(*words: bytes, hang: bool = False) -> AsyncIterator[str]:
-    """Serve raw bytes to whoever connects, then close (or stay)."""
+    """Serve raw bytes to any client, then close (or stay)."""
     done = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -182,7 +182,7 @@ async def test_a_list_is_not_tried_again(retry_after: str | None, attempts: int,
     assert len(seen) == attempts
 
 
-async def test_nobody_listens(unused_tcp_port: int, pauses: Pauses) -> None:
+async def test_no_server_listens(unused_tcp_port: int, pauses: Pauses) -> None:
     async with connected(f"http://127.0.0.1:{unused_tcp_port}", pauses) as client:
         with pytest.raises(errors.KubernetesError, match="cannot get /apis: Unreachable") as raised:
             await client.get("/apis")
@@ -205,11 +205,15 @@ DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
         pytest.param([HEAD + b"Content-Length: 50\r\n\r\n{"], "Broken", id="body cut"),
         pytest.param([HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"], "Broken", id="bad chunk"),
         pytest.param([HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"], "Broken", id="chunk cut"),
-        pytest.param([HEAD + b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc"], "Broken", id="bad gzip"),
+        pytest.param(
+            [HEAD + b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc"], "Broken", id="bad gzip",
+        ),
         pytest.param([HEAD + b"Content-Length: 6\r\n\r\n<html>"], "Decode", id="not JSON"),
         pytest.param([HEAD + b"Content-Length: 2\r\n\r\n[]"], "Decode", id="not a list object"),
         pytest.param([HEAD + b"Content-Length: 0\r\n\r\n"], "Decode", id="nothing"),
-        pytest.param([HEAD + b"Content-Length: %d\r\n\r\n" % len(DEEP) + DEEP], "TooDeep", id="too many levels"),
+        pytest.param(
+            [HEAD + b"Content-Length: %d\r\n\r\n" % len(DEEP) + DEEP], "TooDeep", id="too many levels",
+        ),
     ],
 )  # fmt: skip
 async def test_broken_answers_are_our_errors(words: list[bytes], reason: str) -> None:
@@ -223,7 +227,7 @@ async def test_broken_answers_are_our_errors(words: list[bytes], reason: str) ->
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed(status: int) -> None:
-    """Whoever they lead to would be sent a review with somebody's token, and believed."""
+    """The server that they name would receive a review with a user's token, and be trusted."""
     heard: list[web.Request] = []
 
     async def elsewhere(request: web.Request) -> web.StreamResponse:
@@ -235,7 +239,8 @@ async def test_redirects_are_not_followed(status: int) -> None:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", elsewhere)
     async with TestServer(app) as server:
-        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {server.make_url('/x')}\r\nContent-Length: 0\r\n\r\n".encode()
+        location = server.make_url("/x")
+        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
         async with speaking(moved) as host, connected(host) as client:
             with pytest.raises(errors.KubernetesError) as raised:
                 await client.create(
@@ -352,17 +357,30 @@ def test_no_exception_of_a_library_is_unmapped(kind: type[Exception]) -> None:
     ("body", "content_type", "reason", "text"),
     [
         pytest.param(
-            json.dumps({"kind": "Status", "message": "pods is forbidden", "reason": "Forbidden", "code": 403}),
+            json.dumps(
+                {"kind": "Status", "message": "pods is forbidden", "reason": "Forbidden", "code": 403}
+            ),
             "application/json",
             "Forbidden",
             "cannot list pods: 403 Forbidden: pods is forbidden",
             id="a Status",
         ),
-        pytest.param("go away\n", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: go away", id="text"),
+        pytest.param(
+            "go away\n", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: go away", id="text",
+        ),
         pytest.param("", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden", id="nothing"),
-        pytest.param("x" * 5000, "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: " + "x" * 500, id="long"),
-        pytest.param('{"code":"x"}', "text/plain", "Forbidden", 'cannot list pods: 403 Forbidden: {"code":"x"}', id="no Status"),
-        pytest.param(DEEP.decode(), "text/plain", "Forbidden", f"cannot list pods: 403 Forbidden: {DEEP[:500].decode()}", id="too many levels"),
+        pytest.param(
+            "x" * 5000, "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: " + "x" * 500, id="long",
+        ),
+        pytest.param(
+            '{"code":"x"}', "text/plain", "Forbidden", 'cannot list pods: 403 Forbidden: {"code":"x"}',
+            id="no Status",
+        ),
+        pytest.param(
+            DEEP.decode(), "text/plain", "Forbidden",
+            f"cannot list pods: 403 Forbidden: {DEEP[:500].decode()}",
+            id="too many levels",
+        ),
     ],
 )  # fmt: skip
 async def test_refusals_name_verb_and_resource(body: str, content_type: str, reason: str, text: str) -> None:
@@ -712,7 +730,7 @@ async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -
     assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk\r\n" in seen[0]
 
 
-async def test_a_netrc_is_nobodys_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_netrc_gives_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who we are the kubeconfig says alone.
 
     And a file that is looked for at each request would cost more than the request.

@@ -193,7 +193,7 @@ async def test_a_write_ends_when_its_time_is_over_and_its_connection_is_reset() 
 
 
 async def test_the_time_of_a_write_holds_for_connecting_too() -> None:
-    with socket.socket() as full:  # nobody accepts, and its queue is full
+    with socket.socket() as full:  # it accepts no connection, and its queue is full
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         with socket.create_connection(full.getsockname()):

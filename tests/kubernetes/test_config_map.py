@@ -94,7 +94,7 @@ async def test_what_is_there_and_what_it_becomes(cluster: Cluster, faults: Probl
         other(cluster, "third")
         publish(cluster)
         await found.delivers({})
-        assert len(found.delivered) == count + 1, "others are none of its business"
+        assert len(found.delivered) == count + 1, "changes of other objects are not delivered"
     assert found.source.error == ""
     assert faults.active() == {}
 

@@ -62,7 +62,7 @@ async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: ProblemLog) 
         pytest.param({"token": " secret\n"}, "Bearer  secret", id="white space around a token"),
         pytest.param({"username": "me", "password": "pw"}, "Basic bWU6cHc=", id="password"),
         pytest.param({"client-certificate": "x"}, "", id="certificates only"),
-        pytest.param({}, "", id="nobody"),
+        pytest.param({}, "", id="no credentials"),
     ],
 )
 async def test_authorization(
@@ -129,7 +129,8 @@ async def test_neither_file_nor_cluster(
     with pytest.raises(errors.InputError) as raised:
         await credentials.load_configuration(None, clock, faults)
     assert str(raised.value) == (
-        "--lister-kubeconfig: expected a kubeconfig file: set --lister-kubeconfig, or run in a pod of the cluster "
+        "--lister-kubeconfig: expected a kubeconfig file: set --lister-kubeconfig, or run in a pod of the "
+        "cluster "
         "(Service host/port is not set)"
     )
 

@@ -58,7 +58,7 @@ class Adapter:
 
 
 class World:
-    """A cluster, the adapter that it asks, and who asks."""
+    """A cluster, the adapter that it asks, and the client."""
 
     def __init__(self, adapter: Adapter, cluster: Cluster, api: MetricsAPI) -> None:
         self.adapter = adapter
@@ -123,7 +123,10 @@ Ask = Callable[[MetricsAPI], Awaitable[Sequence[Any]]]
 QUESTIONS: dict[str, tuple[Ask, str, str]] = {
     "pods": (
         lambda api: api.pods("shop", "load", "app=web,tier in (a,b)", "queue=a"),
-        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load?labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29&metricLabelSelector=queue%3Da",
+        (
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+            "pods/%2A/load?labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29&metricLabelSelector=queue%3Da"
+        ),
         "pods.custom.metrics.k8s.io *",
     ),
     "pods without selectors": (
@@ -133,7 +136,10 @@ QUESTIONS: dict[str, tuple[Ask, str, str]] = {
     ),
     "an object": (
         lambda api: api.described(Described("Ingresses.networking.k8s.io", "shop", "Main"), "Hits", "a=b"),
-        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/ingresses.networking.k8s.io/Main/Hits?metricLabelSelector=a%3Db",
+        (
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+            "ingresses.networking.k8s.io/Main/Hits?metricLabelSelector=a%3Db"
+        ),
         "Ingresses.networking.k8s.io.custom.metrics.k8s.io Main",
     ),
     "a namespace": (
@@ -295,7 +301,7 @@ async def test_refusals_keep_the_words_of_the_other_side(
 
 
 @EACH
-async def test_where_nobody_serves_the_group(authority: Authority, name: str) -> None:
+async def test_where_the_group_is_not_served(authority: Authority, name: str) -> None:
     async with asking(authority, registered=False) as world:
         with pytest.raises(KubernetesError) as raised:
             await QUESTIONS[name][0](world.api)

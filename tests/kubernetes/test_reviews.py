@@ -97,7 +97,7 @@ async def test_a_token_review(cluster: Cluster, asking: World) -> None:
     ],
     ids=["unknown", "with an error", "without a name"],
 )
-async def test_a_token_of_nobody(cluster: Cluster, asking: World, verdict: TokenVerdict) -> None:
+async def test_an_unknown_token(cluster: Cluster, asking: World, verdict: TokenVerdict) -> None:
     cluster.reviews.token = lambda _: verdict
     assert await asking.reviews.review_token("secret") is None
     assert asking.faults.active() == {}
@@ -147,7 +147,7 @@ async def test_what_is_no_answer_allows_nothing(
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"status":{"authenticated":"true","user":{"username":"u"}}}'])
-async def test_what_is_no_answer_names_nobody(
+async def test_an_invalid_answer_names_no_user(
     scripted: Scripted, asking_scripted: World, body: bytes
 ) -> None:
     scripted.answer(201, body)
@@ -159,7 +159,7 @@ async def test_what_is_no_answer_names_nobody(
     "status",
     ["{}", '{"user":{"username":"u"}}', '{"authenticated":false,"user":{"username":"u","groups":["g"]}}'],
 )
-async def test_only_who_is_authenticated_is_somebody(
+async def test_only_an_authenticated_caller_has_a_name(
     scripted: Scripted, asking_scripted: World, status: str
 ) -> None:
     scripted.answer(201, f'{{"status":{status}}}')
@@ -235,7 +235,7 @@ async def test_a_reset_connection_is_tried_again_at_once(scripted: Scripted, ask
     assert asking_scripted.paused == pytest.approx([0.0, 0.825])
 
 
-async def test_nobody_there(cluster: Cluster, asking: World) -> None:
+async def test_no_server_there(cluster: Cluster, asking: World) -> None:
     await cluster.down()
     with pytest.raises(KubernetesError, match="Unreachable"):
         await asking.reviews.review_token("t")

@@ -68,7 +68,7 @@ def _pipe_of_the_process() -> None:
 def test_a_socket_that_failed_knows_that_it_is_closed(how: str) -> None:
     with asyncio.Runner(loop_factory=Loop) as runner:
         given, _ = runner.run(fail(how))
-    assert given.fileno() == -1, "else it would close whoever has the number by then"
+    assert given.fileno() == -1, "else it would close another file that has the number by then"
 
 
 def test_the_workaround_is_still_needed() -> None:

@@ -1,5 +1,4 @@
-"""The provider over a fake Prometheus and cluster: ages, invalid values, errors, look-ups, faults said
-once."""
+"""The provider over a fake Prometheus and cluster: ages, invalid values, errors, look-ups, reports."""
 
 import asyncio
 import logging
@@ -185,7 +184,7 @@ async def test_without_the_option_no_age_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"), [(math.nan, "nan"), (math.inf, "infinite"), (-math.inf, "infinite")]
 )
-async def test_a_value_that_is_none_is_left_out_counted_and_said_with_its_query(
+async def test_an_invalid_value_is_left_out_counted_and_logged_with_its_query(
     value: float, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = vector(({"pod": "a"}, value), ({"pod": "b"}, 2.0))
@@ -482,7 +481,16 @@ async def test_a_list_keeps_its_order_and_leaves_out_what_has_no_value() -> None
         assert list(await custom(here, "/namespaces/web/pods/*/hits")) == ["c", "a"]
 
 
-WIDGET = APIResource("example.com", "v1", "widgets", "widget", "Widget", namespaced=True, verbs=frozenset({"list"}), preferred=True)  # fmt: skip
+WIDGET = APIResource(
+    "example.com",
+    "v1",
+    "widgets",
+    "widget",
+    "Widget",
+    namespaced=True,
+    verbs=frozenset({"list"}),
+    preferred=True,
+)
 
 
 async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
@@ -499,7 +507,10 @@ async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
 
 
 UNKNOWN_KIND = {
-    "by name": ("/namespaces/web/gadgets/a/hits", None, NotFoundError, "the server could not find the metric hits for gadgets"),
+    "by name": (
+        "/namespaces/web/gadgets/a/hits", None, NotFoundError,
+        "the server could not find the metric hits for gadgets",
+    ),
     "by selector": ("/namespaces/web/gadgets/*/hits", None, InternalError, UNLISTED),
     "by name, the cluster does not answer": (
         "/namespaces/web/gadgets/a/hits",
@@ -507,8 +518,12 @@ UNKNOWN_KIND = {
         NotFoundError,
         "the server could not find the metric hits for gadgets",
     ),
-    "by name, kinds never read": ("/namespaces/web/pods/a/hits", NotSyncedError("kinds"), InternalError, UNFETCHED),
-    "by selector, kinds never read": ("/namespaces/web/pods/*/hits", NotSyncedError("kinds"), InternalError, UNLISTED),
+    "by name, kinds never read": (
+        "/namespaces/web/pods/a/hits", NotSyncedError("kinds"), InternalError, UNFETCHED,
+    ),
+    "by selector, kinds never read": (
+        "/namespaces/web/pods/*/hits", NotSyncedError("kinds"), InternalError, UNLISTED,
+    ),
 }  # fmt: skip
 
 
@@ -649,7 +664,7 @@ async def test_a_fault_of_one_question_does_not_flicker_with_the_successes_of_ot
 
 
 @pytest.mark.looptime
-async def test_a_fault_ends_by_itself_when_nobody_meets_it_any_more() -> None:
+async def test_a_fault_ends_when_it_no_longer_occurs() -> None:
     failure = PrometheusError("query", "bad_data")
     async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
         running = asyncio.create_task(here.provider.run())

@@ -18,7 +18,10 @@ from tests.support.world import FakeLister, compile_text
 pytestmark = pytest.mark.looptime
 
 TEMPLATE = "resources: {template: <<.Resource>>}"
-RULES = f"rules: [{{seriesQuery: s, {TEMPLATE}}}, {{seriesQuery: t, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: s}}]"
+RULES = (
+    f"rules: [{{seriesQuery: s, {TEMPLATE}}}, {{seriesQuery: t, {TEMPLATE}}}]\nexternalRules: "
+    f"[{{seriesQuery: s}}]"
+)
 FAILED = PrometheusError("timeout", "no answer in time")
 INTERVAL = 60.0
 

@@ -1,5 +1,4 @@
-"""Cpu and memory: what prometheus-adapter answers, row by row, where we differ on purpose, and what asking
-costs."""
+"""Cpu and memory: prometheus-adapter's answers row by row, deliberate differences, and costs."""
 
 import asyncio
 import gc
@@ -171,7 +170,8 @@ async def test_a_pod() -> None:
         answer = await here.resource_provider.resource(resource_question(request))
         body = b"".join(encoding_resource.encode("v1beta1", resource_question(request), answer, None))
         assert body.decode() == (
-            '{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/v1beta1","metadata":{"name":"pod1","namespace":"somens",'
+            '{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/'
+            'v1beta1","metadata":{"name":"pod1","namespace":"somens",'
             '"creationTimestamp":"2025-04-01T12:00:05Z","labels":{"app":"web","tier":"x"}},'
             '"timestamp":"2025-04-01T12:00:00Z","window":"1m0s",'
             '"containers":[{"name":"main","usage":{"cpu":"250m","memory":"2Ki"}}]}\n'
@@ -554,7 +554,7 @@ async def test_a_histogram_is_no_usage() -> None:
         assert here.metric("fastpath_values_dropped_total", reason="histogram") == 1
 
 
-async def test_the_scaler_is_told_when_the_samples_behind_a_usage_were_taken() -> None:
+async def test_the_scaler_gets_the_time_of_the_samples_behind_a_usage() -> None:
     """Of cpu and memory, and of all containers, the oldest counts.
 
     A pod of which one is not known has no time.

@@ -1,5 +1,4 @@
-"""On a real Prometheus: cpu and memory as served equal those of one query for each namespace, whatever asks
-together.
+"""On a real Prometheus: cpu and memory equal those of one query for each namespace, however requests combine.
 
 What is asked separately here are prometheus-adapter's own queries; what a usage is, is worked out again from
 their samples: whole, or absent. The series have what clusters have: containers without a name, pods with one
@@ -189,9 +188,7 @@ Usages = frozenset[tuple[str | None, int, int]] | None
 
 
 def allowed(cpu: Sequence[Sample], memory: Sequence[Sample], label: str | None) -> set[Usages]:
-    """Return the usages that samples of one object may mean: of several samples of one container any may
-    count.
-    """
+    """Return the possible usages of one object: of several samples of one container any may count."""
     cpus, memories = _by_part(cpu, label), _by_part(memory, label)
     if not cpus or cpus.keys() != memories.keys():
         return {None}
@@ -230,9 +227,7 @@ class Bench:
         self.seen: collections.Counter[str] = collections.Counter()
 
     async def check(self, case: Case) -> None:
-        """Ask everything at once, and again when the answers are old: then lanes are busy, and ask for more
-        together.
-        """
+        """Ask everything at once, and again when the answers are old: busy lanes then merge more."""
         rules = compile_text(write_rules(case))
         assert rules.resource is not None
         faults = ProblemLog(self.monitoring, self.clock)
@@ -278,9 +273,7 @@ class Bench:
     async def ask_separately(
         self, pair: Callable[[GroupResource], CpuAndMemory], path: str
     ) -> dict[tuple[str, str], set[Usages]]:
-        """Return what each object of a question may have, by prometheus-adapter's queries: two for each
-        namespace.
-        """
+        """Return the possible values of each object, by prometheus-adapter's two queries a namespace."""
         kind = KINDS[resource_question(path).resource]
         chosen = [each for each in (RUNNING if kind == PODS else NODES) if QUESTIONS[path](each)]
         wanted: dict[tuple[str, str], set[Usages]] = {}

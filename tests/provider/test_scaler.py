@@ -45,7 +45,8 @@ def question(
 
 
 async def objects(here: World, *names: str, ttl: float = 0.5, **asked: str) -> ObjectSamples:
-    return await here.scaler.sample_objects(question(**asked), names or ("a", "b", "c"), ttl)  # type: ignore[arg-type]  # texts
+    # texts
+    return await here.scaler.sample_objects(question(**asked), names or ("a", "b", "c"), ttl)  # type: ignore[arg-type]
 
 
 async def series(here: World, selector: str = "", ttl: float = 0.5) -> SeriesSamples:
@@ -137,7 +138,7 @@ async def test_without_values_or_ages_there_is_no_answer(values: Outcome, ages: 
             await series(here)
 
 
-async def test_an_older_answer_that_the_api_may_still_use_is_none_here() -> None:
+async def test_an_older_answer_that_the_api_may_still_use_is_not_used_here() -> None:
     async with world(RULES + EXTERNAL, answer=PODS, lists=SERIES) as here:
         await objects(here)
         await series(here)

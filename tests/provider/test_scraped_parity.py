@@ -58,15 +58,19 @@ QUERIES = [
         "increase(hits_total{<<.LabelMatchers>>}[5001ms])",
     )
 ] + [
-    "sum(rate(hits_sum{<<.LabelMatchers>>}[5001ms])) by (<<.GroupBy>>) / sum(rate(hits_total{<<.LabelMatchers>>}[5001ms])) by (<<.GroupBy>>)",
-    '100 * sum(depth{<<.LabelMatchers>>,code="200"}) by (<<.GroupBy>>) / on(pod) group_left sum(hits_total{<<.LabelMatchers>>}) by (pod, namespace)',
+    ("sum(rate(hits_sum{<<.LabelMatchers>>}[5001ms])) by (<<.GroupBy>>) / "
+    "sum(rate(hits_total{<<.LabelMatchers>>}[5001ms])) by (<<.GroupBy>>)"),
+    ('100 * sum(depth{<<.LabelMatchers>>,code="200"}) by (<<.GroupBy>>) / on(pod) group_left '
+    'sum(hits_total{<<.LabelMatchers>>}) by (pod, namespace)'),
     "sum(max(hits_total{<<.LabelMatchers>>}) by (<<.GroupBy>>, code)) by (<<.GroupBy>>)",
     "max(sum(hits_total{<<.LabelMatchers>>}) by (<<.GroupBy>>, path, nothing)) by (<<.GroupBy>>)",
     '-sum(depth{<<.LabelMatchers>>,code="200"}) by (<<.GroupBy>>) ^ 2 / 0',
-    "floor(sum(hits_total{<<.LabelMatchers>>}) by (<<.GroupBy>>) / 7) + ceil(sum(hits_total{<<.LabelMatchers>>}) by (<<.GroupBy>>) / 7)",
+    ("floor(sum(hits_total{<<.LabelMatchers>>}) by (<<.GroupBy>>) / 7) + "
+    "ceil(sum(hits_total{<<.LabelMatchers>>}) by (<<.GroupBy>>) / 7)"),
     'sum(depth{<<.LabelMatchers>>,code="none"}) by (<<.GroupBy>>)',
     'sum(depth{<<.LabelMatchers>>,pod=~"we.*",namespace="shop"}) by (<<.GroupBy>>)',
-    'sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) - sum(depth{<<.LabelMatchers>>,code="none"}) by (<<.GroupBy>>)',
+    ('sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) - sum(depth{<<.LabelMatchers>>,code="none"}) by '
+    '(<<.GroupBy>>)'),
 ]  # fmt: skip
 SELECTORS = ("", "code=200", "code!=200", "code in (200,500)", "!path", "path,code notin (500)", "code=2")
 
@@ -122,8 +126,14 @@ def test_a_query_gives_what_prometheus_gives(
 @pytest.mark.parametrize(
     "query",
     [
-        "sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(depth{<<.LabelMatchers>>}) by (pod, namespace)",
-        "sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) / on(pod, namespace) sum(depth{<<.LabelMatchers>>}) by (pod, namespace)",
+        (
+            "sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(depth{<<.LabelMatchers>>}) by (pod, "
+            "namespace)"
+        ),
+        (
+            "sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) / on(pod, namespace) "
+            "sum(depth{<<.LabelMatchers>>}) by (pod, namespace)"
+        ),
     ],
 )
 def test_sides_that_are_refused_because_they_never_match_do_not(
@@ -161,7 +171,9 @@ rules:
 PROMQL = {
     "requests": 'sum(rate(requests_total{job="shop",code=~"2.."}[3s])) by (instance)',
     "queue": 'max(queue{job="shop"}) by (instance)',
-    "work_seconds_mean": 'sum(rate(work_seconds_sum{job="shop"}[3s])) / sum(rate(work_seconds_count{job="shop"}[3s]))',
+    "work_seconds_mean": (
+        'sum(rate(work_seconds_sum{job="shop"}[3s])) / sum(rate(work_seconds_count{job="shop"}[3s]))'
+    ),
 }
 LABEL_NAMES = frozenset({"job", "instance"})
 

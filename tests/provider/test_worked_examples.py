@@ -113,25 +113,32 @@ BODIES = {
         6,
         "v1beta1",
         (
-            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
-            '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metricName":"ingress_hits",'
-            '"timestamp":"2025-04-01T12:00:00Z","value":"1","selector":{"matchLabels":{"param1":"value1"}}}]}\n'
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
+            'v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Service","namespace":"somens","name":"somesvc",'
+            '"apiVersion":"/v1"},"metricName":"ingress_hits",'
+            '"timestamp":"2025-04-01T12:00:00Z","value":"1",'
+            '"selector":{"matchLabels":{"param1":"value1"}}}]}\n'
         ),
     ),
     "v1beta2 has name and selector under metric": (
         6,
         "v1beta2",
         (
-            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},"items":[{"describedObject":'
-            '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metric":{"name":"ingress_hits",'
-            '"selector":{"matchLabels":{"param1":"value1"}}},"timestamp":"2025-04-01T12:00:00Z","value":"1"}]}\n'
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
+            'v1beta2","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Service","namespace":"somens","name":"somesvc",'
+            '"apiVersion":"/v1"},"metric":{"name":"ingress_hits",'
+            '"selector":{"matchLabels":{"param1":"value1"}}},'
+            '"timestamp":"2025-04-01T12:00:00Z","value":"1"}]}\n'
         ),
     ),
     "root-scoped object has no namespace": (
         8,
         "v1beta1",
         (
-            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
+            'v1beta1","metadata":{},"items":[{"describedObject":'
             '{"kind":"Node","name":"somenode","apiVersion":"/v1"},"metricName":"node_gigawatts",'
             '"timestamp":"2025-04-01T12:00:00Z","value":"1210m","selector":null}]}\n'
         ),
@@ -140,7 +147,8 @@ BODIES = {
         10,
         "v1beta1",
         (
-            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
+            'v1beta1","metadata":{},"items":[{"describedObject":'
             '{"kind":"Namespace","name":"somens","apiVersion":"/v1"},"metricName":"some_usage",'
             '"timestamp":"2025-04-01T12:00:00Z","value":"10500m","selector":null}]}\n'
         ),
@@ -149,8 +157,10 @@ BODIES = {
         27,
         "v1beta1",
         (
-            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
-            '{"kind":"Deployment","namespace":"shop","name":"cart","apiVersion":"apps/v1"},"metricName":"requests_per_workload",'
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
+            'v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Deployment","namespace":"shop","name":"cart",'
+            '"apiVersion":"apps/v1"},"metricName":"requests_per_workload",'
             '"timestamp":"2025-04-01T12:00:00Z","value":"33333m","selector":null}]}\n'
         ),
     ),
@@ -158,8 +168,10 @@ BODIES = {
         28,
         "v1beta1",
         (
-            '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","metadata":{},"items":'
-            '[{"metricName":"queue_consumer_lag","metricLabels":{"name":"q1"},"timestamp":"2025-04-01T12:00:00Z","value":"42"}]}\n'
+            '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/'
+            'v1beta1","metadata":{},"items":'
+            '[{"metricName":"queue_consumer_lag","metricLabels":{"name":"q1"},'
+            '"timestamp":"2025-04-01T12:00:00Z","value":"42"}]}\n'
         ),
     ),
 }

@@ -76,7 +76,7 @@ async def cluster(authority: Authority) -> AsyncIterator[Cluster]:
         cluster.create(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop"}}
         )
-        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "somebody", ("devs",))
+        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "someone", ("devs",))
         publish(cluster, config_map(PROXY.pem, CLIENTS.pem))
         yield cluster
 
@@ -142,7 +142,7 @@ async def test_the_aggregator_and_an_autoscaler(
     ):
         cluster.reviews.received.clear()
         assert (await proxy.get(DISCOVERY, CHECK)).status == 200
-        assert cluster.reviews.received == [], "the availability check calls nobody back"
+        assert cluster.reviews.received == [], "the availability check needs no review"
         assert (await proxy.get(LOAD, HPA)).body["items"][0]["value"] == "7"
         (review,) = cluster.reviews.received
         assert review["spec"] == {
@@ -256,7 +256,7 @@ async def test_the_api_server_is_away(tmp_path: Path, cluster: Cluster, promethe
         assert failed.body["message"] == "Internal error occurred: unable to review access"
         assert "127.0.0.1" not in str(failed.body)
         assert not [asked for asked in prometheus.requests if asked.path == "/api/v1/query"], (
-            "nobody asked Prometheus"
+            "no query reached Prometheus"
         )
         assert (await adapter.get(LOAD)).status == 401
         assert (await stranger.get(LOAD, {})).status == 500
@@ -277,7 +277,7 @@ async def test_a_token_that_expires(tmp_path: Path, cluster: Cluster, prometheus
         cluster.reviews.token = lambda _: TokenVerdict(authenticated=False, error="expired")
         clock.advance(11)
         assert (await adapter.get(LOAD)).status == 401
-        cluster.reviews.token = lambda _: TokenVerdict(authenticated=True, user="somebody")
+        cluster.reviews.token = lambda _: TokenVerdict(authenticated=True, user="someone")
         clock.advance(11)
         assert (await adapter.get(LOAD)).status == 200
 
@@ -350,7 +350,9 @@ async def test_without_look_up_a_token_is_the_only_way(
     ):
         assert (await adapter.get(LOAD)).status == 200
         cluster.reviews.access = lambda spec: AccessReviewVerdict(spec["user"] != "system:anonymous")
-        assert (await proxy.get(LOAD, CHECK)).status == 403, "no certificate is asked for, so there is none"
+        assert (await proxy.get(LOAD, CHECK)).status == 403, (
+            "no certificate is requested, so the client sends no certificate"
+        )
         assert not [request for request in cluster.requests if request.resource == "configmaps"]
 
 
@@ -419,14 +421,17 @@ async def test_a_kubeconfig_that_is_not_there(tmp_path: Path, cluster: Cluster, 
 async def test_without_an_api_server_it_does_not_start(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
-    """Whatever the address: there is no way to serve callers whom nobody judges."""
+    """Whatever the address: callers are never served without authorization."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     flags = [f"--config={tmp_path / 'rules.yaml'}", f"--cert-dir={tmp_path}", "--bind-address=127.0.0.1"]
     if given == "authentication":
         flags.append(f"--authentication-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}")
     options, _ = SERVE.parse(flags)
     missing = "authorization" if given == "authentication" else "authentication"
-    words = f"--{missing}-kubeconfig: expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod"
+    words = (
+        f"--{missing}-kubeconfig: expected a kubeconfig file, here or with --lister-kubeconfig, or to run "
+        "in a pod"
+    )
     with pytest.raises(InputError, match=words):
         await app.run(options, "test", asyncio.Event())
 

@@ -1,8 +1,9 @@
-"""`fastpath serve --scaler` beside the native controller: boosted HorizontalPodAutoscalers react at once, and nobody takes it back.
+"""`fastpath serve --scaler` beside the native controller: boosted HPAs react at once, without a reversal.
 
-The native controller is the stand-in, once a second instead of every fifteen; it sees metrics three of its periods late, so that each
-raise comes long before it knows why. That beside the same controller a booster without a handshake loses shows `test_boost_harness`.
-Who wrote what is judged by an audit that believes nobody (`tests.support.scalewrites`).
+The native controller is the stand-in, once a second instead of every fifteen; it sees metrics three of its
+periods late, so that each raise comes long before it knows why. That beside the same controller a booster
+without a handshake loses shows `test_boost_harness`. An audit of the stored objects judges every write
+(`tests.support.scalewrites`).
 """
 
 import asyncio
@@ -44,7 +45,7 @@ WAIT = 40.0
 DETECTED = 60.0
 LAG = 3
 QUEUE = "external-average"
-"""Of all kinds of metrics the one by which the native controller takes back the most: a total, whatever pods there are."""
+"""The kind of metric by which the native controller reverses the most: a total, independent of the pods."""
 
 
 class Scene(NamedTuple):
@@ -63,7 +64,10 @@ async def world() -> AsyncIterator[World]:
 
 @contextlib.asynccontextmanager
 async def boosted(directory: Path, world: World, *, elsewhere: bool = False) -> AsyncIterator[Scene]:
-    """Run both until the block ends. With `elsewhere` the metrics but floors come from a server that stays when Fastpath goes."""
+    """Run both until the block ends.
+
+    With `elsewhere` the metrics but floors come from a server that stays when Fastpath goes.
+    """
     async with contextlib.AsyncExitStack() as stack:
         fastpath = await stack.enter_async_context(serving(world, directory, "--scaler", "--local-address="))
         others = []
@@ -76,7 +80,7 @@ async def boosted(directory: Path, world: World, *, elsewhere: bool = False) -> 
 
 
 async def settled(scene: Scene, names: Iterable[str] = ()) -> None:
-    """Return when autoscalers are active, their floors are answered, and answers are as late as they will be."""
+    """Return once autoscalers are active, floors are answered, and answers have their full delay."""
     wanted = list(names) or list(scene.world.workloads)
     await happens(lambda: all(is_active(scene.world, name) for name in wanted))
     asked = [name for name in wanted if scene.world.workloads[name].way]
@@ -105,7 +109,7 @@ def told(world: World, name: str, reason: str) -> list[str]:
 
 
 def check(scene: Scene) -> None:
-    """Check what always holds: nothing is taken back, no raise came before its floor, no floor was denied, nothing was lowered."""
+    """Check the invariants: no reversal, no raise before its floor, no denied floor, no lowered count."""
     audit = scene.world.audit
     assert audit.counted == []
     assert audit.unpublished == []
@@ -113,11 +117,13 @@ def check(scene: Scene) -> None:
     assert [write for write in audit.writes if write.by == BOOSTER and write.after <= write.before] == []
 
 
-# --- the boost ----------------------------------------------------------------------------------------------------------
+# --- the boost ---------------------------------------------------------------------------------------------
 
 
 async def test_twenty_boosted_autoscalers(tmp_path: Path, world: World) -> None:
-    """Of all kinds of metrics, under loads that step, spike and saw; ten of the same kinds and loads are left to the controller alone."""
+    """Of all kinds of metrics, under loads that step, spike and saw; ten of the same kinds and loads are left
+    to the controller alone.
+    """
     fleet = boosting.fleet(20)
     alone = {each.name.replace("web", "alone"): each.name for each in fleet[:10]}
     world.add(fleet)
@@ -153,9 +159,11 @@ async def test_twenty_boosted_autoscalers(tmp_path: Path, world: World) -> None:
 
 
 async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
-    """At rest nothing is other than without: metrics that say 18 bring 20 to 18, and a rollout that doubles the pods leaves 20 at 20.
+    """At rest nothing is other than without: metrics that say 18 bring 20 to 18, and a rollout that doubles
+    the pods leaves 20 at 20.
 
-    Both controllers together reach at most twice a policy. Who is advised, or has a wrong handshake, is left to the native one alone.
+    Both controllers together reach at most twice a policy. The native one alone scales objects that are
+    advised or have a wrong handshake.
     """
     limits = {"maxReplicas": 40, "behavior": boosting.BEHAVIOR}
     resting = [
@@ -216,11 +224,11 @@ async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
             check(scene)
 
 
-# --- leaving it ---------------------------------------------------------------------------------------------------------
+# --- leaving it --------------------------------------------------------------------------------------------
 
 
 async def test_who_leaves_at_any_moment_has_a_plain_autoscaler(tmp_path: Path, world: World) -> None:
-    """Before the load jumps, before the raise, while its floor is held: the floor is 0 at once, and there never is another."""
+    """Before the load jumps, before the raise, while its floor is held: the floor stays 0 at once."""
     dice = random.Random(20)
     ways = [(way, second) for way in ("annotation", "metric") for second in range(4)]
     leaving = {f"{way}-{second}": second + dice.uniform(-0.5, 0.5) for way, second in ways}
@@ -250,7 +258,7 @@ async def test_who_leaves_at_any_moment_has_a_plain_autoscaler(tmp_path: Path, w
         later = {name: scene.front.floors[name][asked[name] :] for name in leaving}
         assert {each[1:] for name in leaving for each in later[name]} == {(200, "0")}
         assert all(name.startswith("annotation") for name in leaving if later[name]), (
-            "nobody asks for the others"
+            "no query reads the others"
         )
         assert [
             write for write in world.audit.writes if write.by == BOOSTER and write.after <= write.before
@@ -258,7 +266,9 @@ async def test_who_leaves_at_any_moment_has_a_plain_autoscaler(tmp_path: Path, w
 
 
 async def test_while_fastpath_is_stopped(tmp_path: Path, world: World) -> None:
-    """Autoscalers grow by their own metrics and cannot shrink, until Fastpath is back or its metric is taken out."""
+    """Autoscalers grow by their own metrics and cannot shrink, until Fastpath is back or its metric is taken
+    out.
+    """
     names = ["stays", "leaves"]
     world.add(Workload(name, QUEUE, boosting.step()) for name in names)
     async with boosted(tmp_path, world, elsewhere=True) as scene:
@@ -303,7 +313,7 @@ async def unboosted(hpa: Document) -> Document:
     return found
 
 
-# --- conflicts ----------------------------------------------------------------------------------------------------------
+# --- conflicts ---------------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -327,7 +337,7 @@ async def resetting(world: World, name: str, count: int, every: float, manager: 
 
 
 async def test_conflicts_are_named_and_left_alone(tmp_path: Path, world: World) -> None:
-    """Of four kinds, beside each other: loops that reset replicas, somebody with kubectl, a second autoscaler, one that is KEDA's own."""
+    """Four kinds at once: loops that reset replicas, kubectl, a second autoscaler, and KEDA's own HPA."""
     loops = {"argocd-controller": 1.0, "kustomize-controller": 0.2}
     world.add(Workload(name, QUEUE, boosting.step()) for name in (*loops, "insists", "shared"))
     world.annotate("insists", hold="30s")
@@ -353,7 +363,7 @@ async def test_conflicts_are_named_and_left_alone(tmp_path: Path, world: World) 
         assert world.audit.raises("shared") == []
         assert scene.front.stale == []
 
-        world.annotate("insists", hold="20s")  # whoever changes something means it anew
+        world.annotate("insists", hold="20s")  # a change of the object lifts the demotion
         await happens(lambda: not demotions(world, "insists"), 5.0)
         assert all(demotions(world, name) for name in loops)
 
@@ -373,7 +383,10 @@ async def loop_is_left_alone(world: World, manager: str, every: float) -> None:
 
 
 async def human_is_left_alone(world: World, name: str) -> None:
-    """Once may be a mistake; a second time is meant. (The native controller, which has the metrics, disagrees with both.)"""
+    """Once may be a mistake; a second time is meant.
+
+    (The native controller, which has the metrics, disagrees with both.)
+    """
     for reason in (boost.REVERSED, boost.DEMOTED):
         async with asyncio.timeout(DETECTED):
             # the native controller, which reads the floor, may put it right before anybody has seen it
@@ -424,7 +437,7 @@ def texts(world: World, name: str) -> list[str]:
     ]
 
 
-# --- failovers ----------------------------------------------------------------------------------------------------------
+# --- failovers ---------------------------------------------------------------------------------------------
 
 _ELECTION = (
     "--leader-elect-lease-duration=3s",
@@ -435,7 +448,10 @@ _ROUNDS = 2
 
 
 async def test_leaders_come_and_go_while_floors_are_held(tmp_path: Path, world: World) -> None:
-    """Two processes; with each spike the one that leads is killed or ended, and every watch is cut. No floor is denied meanwhile."""
+    """Two processes; with each spike the one that leads is killed or ended, and every watch is cut.
+
+    No floor is denied meanwhile.
+    """
     fleet = [Workload(f"web-{number}", QUEUE, boosting.spike(width=3.0)) for number in range(4)]
     world.add(fleet)
     for each in fleet:
@@ -453,11 +469,13 @@ async def test_leaders_come_and_go_while_floors_are_held(tmp_path: Path, world: 
         await settled(scene)
         for number in range(_ROUNDS):
             start = world.begin()
-            await happens(lambda start=start: all(world.audit.raises(each.name, start) for each in fleet))  # type: ignore[misc]  # mypy sees no defaults
+            # mypy sees no defaults
+            await happens(lambda start=start: all(world.audit.raises(each.name, start) for each in fleet))  # type: ignore[misc]
             leader = next(each for each in pods if each.pod == leader_of(world))
             world.cluster.cut_watches()
             await leader.end(signal.SIGTERM if number % 2 else signal.SIGKILL)
-            await happens(lambda leader=leader: leader_of(world) not in {leader.pod, ""})  # type: ignore[misc]  # mypy sees no defaults
+            # mypy sees no defaults
+            await happens(lambda leader=leader: leader_of(world) not in {leader.pod, ""})  # type: ignore[misc]
             async with asyncio.TaskGroup() as group:
                 group.create_task(leader.start())
                 await happens(lambda: not any(world.floor(each.name) for each in fleet))

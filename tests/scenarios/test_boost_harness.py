@@ -1,4 +1,6 @@
-"""What the scenarios of boosting stand on, without a boost: the native controller alone follows its loads, and the naive booster loses."""
+"""What the scenarios of boosting stand on, without a boost: the native controller alone follows its loads,
+and the naive booster loses.
+"""
 
 import asyncio
 import contextlib
@@ -53,7 +55,10 @@ def is_right(world: World, name: str) -> bool:
 
 
 async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> None:
-    """By a controller that sees totals three periods late. (Of pods' own values it keeps 6: those that have none yet count as on target.)"""
+    """By a controller that sees totals three periods late.
+
+    (Of pods' own values it keeps 6: those that have none yet count as on target.)
+    """
     kinds = ("object-average", "external-average")
     world.add(
         Workload(f"{kind}-{shape}", kind, load(), way="")
@@ -62,7 +67,8 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
     )
     audit = Audit(boosting.CLOCK.wall, boosting.HOLD, booster=MANAGER)
     follow(world.cluster, audit)
-    targets = {name: Wanted(lambda name=name: world.load(name) / UNIT, LIMITS[1]) for name in world.workloads}  # type: ignore[misc]  # mypy sees no defaults
+    # mypy sees no defaults
+    targets = {name: Wanted(lambda name=name: world.load(name) / UNIT, LIMITS[1]) for name in world.workloads}  # type: ignore[misc]
     async with contextlib.AsyncExitStack() as stack:
         fastpath = await stack.enter_async_context(serving(world, tmp_path))
         front = await stack.enter_async_context(Front(world, [fastpath], lag=3))
@@ -79,4 +85,4 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
             boosting_task.cancel()
             await asyncio.gather(boosting_task, return_exceptions=True)
     assert {each.write.by for each in audit.counted} == {NATIVE}
-    assert audit.unpublished, "it tells nobody"
+    assert audit.unpublished, "it publishes nothing"

@@ -1,4 +1,6 @@
-"""`fastpath doctor` on a whole chain: a real Prometheus, the adapter behind the cluster's APIServices, and the command as people run it."""
+"""`fastpath doctor` on a whole chain: a real Prometheus, the adapter behind the cluster's APIServices, and
+the command as people run it.
+"""
 
 import asyncio
 import contextlib
@@ -113,7 +115,7 @@ def write(prometheus: Engine, pods: list[str]) -> None:
 
 
 def install(cluster: Cluster, port: int) -> None:
-    """Put the adapter behind the cluster as the manifests do: Service, pods with their rules in a ConfigMap, APIServices."""
+    """Put the adapter behind the cluster as the manifests do: Service, pods with a ConfigMap, APIServices."""
     metadata = {"name": "fastpath", "namespace": "fastpath"}
     service = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": "fastpath"}}
     cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
@@ -283,7 +285,7 @@ async def test_a_queue_that_is_scraped_slowly(
 
 @contextlib.asynccontextmanager
 async def hiding_the_newest(prometheus: PrometheusServer, seconds: float) -> AsyncIterator[str]:
-    """Serve a Prometheus whose queries about now are about `seconds` ago unless they say nocache=1; gives its address."""
+    """Serve a Prometheus whose queries lag by `seconds` unless they say nocache=1; gives its address."""
     async with aiohttp.ClientSession() as session:
 
         async def handle(request: web.Request) -> web.Response:
@@ -311,7 +313,7 @@ async def hiding_the_newest(prometheus: PrometheusServer, seconds: float) -> Asy
 async def test_an_engine_that_hides_the_newest_samples(
     tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
 ) -> None:
-    """As VictoriaMetrics does, whose search.latencyOffset is 30 s unless somebody has set it."""
+    """As VictoriaMetrics does, whose search.latencyOffset is 30 s unless it is set."""
     cluster.create(hpa(QUEUE))
     async with installed(tmp_path, cluster, prometheus), hiding_the_newest(prometheus, 30.0) as url:
         hops = await doctor.hops(f"--prometheus-url={url}")
@@ -377,7 +379,8 @@ async def test_a_young_series_in_a_real_victoriametrics(
         scrape = (await doctor.hops(url))["scrape"]
         assert scrape["state"] == "fault"
         assert scrape["finding"].startswith(
-            "Prometheus has no sample now, and queries do not see the last 30 s, of what externalRules[0] reads: "
+            "Prometheus has no sample now, and queries do not see the last 30 s, of what externalRules[0] "
+            "reads: "
         )
         assert (await doctor.hops(url, now))["scrape"]["state"] != "fault"
 

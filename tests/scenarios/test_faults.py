@@ -1,7 +1,8 @@
 """What goes wrong around a serving adapter, one fault at a time, over real HTTP.
 
-In every test: never a zero, never a wrong number, the right status and message, the fault visible in `readyz?verbose` and in the
-self-metrics while it lasts, the adapter ready all along, and recovery by itself. Periods are scaled through options and the clock.
+In every test: never a zero, never a wrong number, the right status and message, the fault visible in
+`readyz?verbose` and in the self-metrics while it lasts, the adapter ready all along, and recovery by itself.
+Periods are scaled through options and the clock.
 """
 
 import asyncio
@@ -159,7 +160,7 @@ async def _healthy(adapter: RunningAdapter) -> None:
 
 
 class _Failure(NamedTuple):
-    """A way in which Prometheus fails to answer: the line of readyz and the outcome of queries that tell of it."""
+    """A failure of Prometheus, with the readyz line and the outcome of queries that report it."""
 
     behaviour: Behaviour
     line: str
@@ -279,7 +280,7 @@ async def test_prometheus_fails(
         assert all(failure.said in text for text in texts), texts
         assert 1 <= len(texts) <= 3, "said once for the server, or for each rule, not for each question"
         del prometheus.behaviours[QUERY]
-        clock.advance(61)  # what is wrong with one query is over when nobody has met it for a minute
+        clock.advance(61)  # a query's problem ends when it has not occurred for a minute
         await _healthy(adapter)
 
 
@@ -298,7 +299,7 @@ async def test_a_scalar_is_no_answer_about_objects_and_one_about_a_queue(
 async def test_an_answer_without_end_is_cut_off(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """What has no end is not read to its end; nobody else waits for it, and its memory is given back."""
+    """An endless answer is not read to its end, delays no other request, and its memory is freed."""
     prometheus.behaviours[QUERY] = faulty.pour(
         b'{"metric":{"pod":"web-0","x":"%b"},"value":[1,"0"]}' % (b"x" * 5000)
     )
@@ -408,13 +409,13 @@ async def test_a_value_that_no_quantity_holds_is_an_error(
         await _healthy(adapter)
 
 
-# -- the API server ----------------------------------------------------------------------------------------------------------
+# -- the API server -----------------------------------------------------------------------------------------
 
 
 async def test_the_adapter_starts_before_the_api_server(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Until the cluster is known nothing is "not found", and the group documents are there for the aggregator."""
+    """Until the cluster is known nothing is "not found", and the aggregator gets the group documents."""
     await cluster.down()
     short = ("--prometheus-timeout=600ms",)
     async with _running(tmp_path, cluster, prometheus.url, *short, until_ready=False) as adapter:
@@ -437,7 +438,7 @@ async def test_the_adapter_starts_before_the_api_server(
 async def test_the_api_server_goes_away_and_comes_back(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, *, refuse: bool
 ) -> None:
-    """Reads go on from the cache; a kind that nobody had asked for fails alone and takes nobody down."""
+    """Reads go on from the cache; only a kind that was never requested fails."""
     async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
         await _healthy(adapter)
         await cluster.down(refuse=refuse)
@@ -460,7 +461,7 @@ async def test_the_api_server_goes_away_and_comes_back(
 async def test_a_kind_that_no_metric_names_is_not_mirrored(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Who asks cannot make the adapter watch, and hold, all that the cluster has."""
+    """Requests cannot make the adapter watch, and hold, all objects of the cluster."""
     async with _running(tmp_path, cluster, prometheus.url) as adapter:
         before = {request.resource for request in cluster.requests}
         for kind in ("configmaps", "events", "serviceaccounts", "deployments.apps"):
@@ -479,7 +480,7 @@ async def test_the_adapter_starts_before_prometheus(
     prometheus: FaultyPrometheus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ready at once, for an unready adapter harms the whole cluster; the metrics appear when Prometheus does."""
+    """Ready at once, as an unready adapter harms the whole cluster; metrics appear once Prometheus does."""
     monkeypatch.setattr("adapter.provider.relist._RETRY", 0.1)
     await prometheus.down()
     async with _running(tmp_path, cluster, prometheus.url) as adapter:
@@ -522,11 +523,14 @@ async def test_discovery_fails_and_nothing_known_is_lost(
         await _healthy(adapter)
 
 
-# -- time --------------------------------------------------------------------------------------------------------------------
+# -- time ---------------------------------------------------------------------------------------------------
 
 
 async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Cluster) -> None:
-    """Ages are measured by the clock that never jumps. Where Prometheus has nothing for the new time, nothing is served."""
+    """Ages are measured by the clock that never jumps.
+
+    Where Prometheus has nothing for the new time, nothing is served.
+    """
     born = time.time()  # noqa: TID251 - the series begin now
     clock = ShiftedClock()
     _rewrite(rules, RULES.replace("  maxAge: 300ms", "  ttl: 1s\n  maxAge: 2s", 1))
@@ -565,7 +569,7 @@ async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Clust
 async def test_true_sample_age_follows_the_time_of_day(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """With `maxSampleAge` a clock that is wrong makes values absent, or leaves them as they are; it never makes others."""
+    """With `maxSampleAge` a wrong clock makes values absent or leaves them; it never changes them."""
     clock = ShiftedClock()
     _rewrite(
         rules,
@@ -591,7 +595,7 @@ async def test_true_sample_age_follows_the_time_of_day(
         assert counted['fastpath_values_dropped_total{reason="stale"}'] == 1
 
 
-# -- files -------------------------------------------------------------------------------------------------------------------
+# -- files --------------------------------------------------------------------------------------------------
 
 
 BROKEN_RULES = {
@@ -609,7 +613,7 @@ BROKEN_RULES = {
 async def test_the_rules_file_is_swapped_and_broken(
     tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change as kubelet makes it takes effect; whatever cannot be used leaves the rules as they were, and is said."""
+    """A change as kubelet makes it takes effect; an unusable one is reported and changes no rule."""
     monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
     mount = Mount(tmp_path / "mounted")
     mount.put(rules_yaml=RULES.encode())
@@ -661,7 +665,7 @@ async def test_new_kinds_do_not_hide_that_the_file_is_refused(
         cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
         clock.advance(11)
         known = LOADS.replace("pods", "widgets.example.com")
-        await adapter.wait_for(known, lambda answer: answer.status == 404)  # 500 while nobody knows the kind
+        await adapter.wait_for(known, lambda answer: answer.status == 404)  # 500 while the kind is unknown
         for _ in range(4):
             await asyncio.sleep(0.05)
             assert "[-]config-reload failed" in (await adapter.get(VERBOSE)).body
@@ -671,7 +675,7 @@ async def test_new_kinds_do_not_hide_that_the_file_is_refused(
 
 @contextlib.contextmanager
 def _unprivileged() -> Iterator[None]:
-    """Be nobody: to root everything is readable."""
+    """Become an unprivileged user: root reads everything."""
     if os.geteuid() != 0:
         yield
         return
@@ -811,7 +815,7 @@ async def test_the_token_for_prometheus_rotates(
         await _healthy(adapter)
 
 
-# -- callers -----------------------------------------------------------------------------------------------------------------
+# -- callers ------------------------------------------------------------------------------------------------
 
 
 async def _gauge(adapter: RunningAdapter, series: str) -> float:
@@ -839,7 +843,7 @@ def _many_files() -> Iterator[None]:
 async def test_hundreds_of_questions_while_prometheus_hangs(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """What waits is bounded, the rest is told to come again; documents and health are answered meanwhile; nothing stays behind."""
+    """Pending requests are bounded, the rest is refused; documents and health are served; nothing is left."""
     long = ("--prometheus-attempt-timeout=1500ms", "--prometheus-timeout=2500ms")
     async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
         callers = [await Caller.connect(adapter) for _ in range(700)]
@@ -880,7 +884,7 @@ async def test_hundreds_of_questions_while_prometheus_hangs(
 async def test_callers_that_go_away(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
-    """Who leaves takes nothing with him: those who wait for the same query get its answer, and no slot stays taken."""
+    """A client that leaves cancels no shared query: others still get its answer, and no slot stays taken."""
     release = asyncio.Event()
 
     async def hold(request: web.BaseRequest) -> web.StreamResponse:
@@ -910,7 +914,7 @@ async def test_callers_that_go_away(
         await _healthy(adapter)
 
 
-async def test_a_fault_that_nobody_meets_any_more_ends(
+async def test_a_fault_that_no_longer_occurs_ends(
     tmp_path: Path,
     rules: Path,
     cluster: Cluster,

@@ -1,9 +1,11 @@
-"""Leaders come to every kind of end, two hundred times, under load that never rests: no write by a stale one, and no long gap.
+"""Leaders come to every kind of end, two hundred times, under load that never rests: no write by a stale one,
+and no long gap.
 
-Twelve elections run beside each other on one cluster over HTTP, each with two processes' worth of tasks that have connections and a
-network of their own. Leases are short: 2 s, 1.2 s, 0.4 s; time is that of a loop which a busy machine does not rush. Every write of a
-Scale, a status or an event is noted with who made it and who held the lease at that very moment. Below them the same with real processes
-that the system freezes, which no task can play.
+Twelve elections run beside each other on one cluster over HTTP, each with two processes' worth of tasks that
+have connections and a network of their own. Leases are short: 2 s, 1.2 s, 0.4 s; time is that of a loop which
+a busy machine does not rush. Every write of a Scale, a status or an event is noted with who made it and who
+held the lease at that very moment. Below them the same with real processes that the system freezes, which no
+task can play.
 """
 
 import asyncio
@@ -116,7 +118,10 @@ class Lane:
             await self.stop(process)
 
     def _end(self, leader: Process, end: str) -> asyncio.Task[None] | None:
-        """Begin the end of a leader. A crashed one says nothing any more; one cut off or stuck does not know that it is over."""
+        """Begin the end of a leader.
+
+        A crashed one says nothing any more; one cut off or stuck does not know that it is over.
+        """
         if end == "partition":
             leader.wire.hold()
             return None
@@ -176,7 +181,7 @@ def test_two_hundred_leaders_come_to_their_end() -> None:
     assert hand_overs[len(hand_overs) // 2] <= 1
 
 
-# --- real processes ------------------------------------------------------------------------------------------------------
+# --- real processes ----------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager

@@ -1,7 +1,7 @@
-"""An engine that answers with the part of the data it has: `fastpath serve --scaler` over real HTTP, with a sandbox cluster.
+"""An engine that answers with a part of its data: `fastpath serve --scaler` over HTTP on a sandbox cluster.
 
-The whole answer asks for ten replicas. The partial one asks for one, and the workload keeps its ten. An autoscaler that asks the API
-gets the last whole answer, then an error, which makes it hold.
+The whole answer asks for ten replicas. The partial one asks for one, and the workload keeps its ten. An
+autoscaler that asks the API gets the last whole answer, then an error, which makes it hold.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ PARTIAL: dict[str, dict[str, Any]] = {
 
 
 class World:
-    """A Deployment, and an engine that a test lets lose a part of its data: then nine tenths of the queue are missing."""
+    """A Deployment, and an engine that can lose a part of its data: nine tenths of the queue."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

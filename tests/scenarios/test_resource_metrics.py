@@ -1,4 +1,6 @@
-"""kubectl and the resource metrics API, as people meet them: a real Prometheus, straight at the adapter and through a cluster's aggregator."""
+"""kubectl and the resource metrics API, as people meet them: a real Prometheus, straight at the adapter and
+through a cluster's aggregator.
+"""
 
 import asyncio
 import json
@@ -30,14 +32,19 @@ externalRules:
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
 resourceRules:
   cpu:
-    containerQuery: 'sum by (<<.GroupBy>>) (rate(container_cpu_usage_seconds_total{container!="",<<.LabelMatchers>>}[2m]))'
-    nodeQuery: 'sum by (<<.GroupBy>>) (rate(container_cpu_usage_seconds_total{id="/",<<.LabelMatchers>>}[2m]))'
-    resources: {overrides: {instance: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
+    containerQuery: >-
+      sum by (<<.GroupBy>>) (rate(container_cpu_usage_seconds_total{container!="",<<.LabelMatchers>>}[2m]))
+    nodeQuery: >-
+      sum by (<<.GroupBy>>) (rate(container_cpu_usage_seconds_total{id="/",<<.LabelMatchers>>}[2m]))
+    resources:
+      overrides: {instance: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
     containerLabel: container
   memory:
-    containerQuery: 'sum by (<<.GroupBy>>) (container_memory_working_set_bytes{container!="",<<.LabelMatchers>>})'
+    containerQuery: >-
+      sum by (<<.GroupBy>>) (container_memory_working_set_bytes{container!="",<<.LabelMatchers>>})
     nodeQuery: 'sum by (<<.GroupBy>>) (container_memory_working_set_bytes{id="/",<<.LabelMatchers>>})'
-    resources: {overrides: {instance: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
+    resources:
+      overrides: {instance: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
     containerLabel: container
   window: 2m
 """
@@ -152,7 +159,7 @@ def server(request: pytest.FixtureRequest, adapter: RunningAdapter, cluster: Clu
 
 
 def near(shown: str, cores: float) -> bool:
-    """Whether `kubectl top` shows about so many cores: a rate over real time is not exact to the last thousandth."""
+    """Whether `kubectl top` shows about so many cores: a rate over real time is not exact."""
     return abs(int(shown.removesuffix("m")) / 1000 - cores) < 0.02 * cores
 
 
@@ -259,7 +266,8 @@ async def test_get_raw_shows_what_is_served(kubectl: Kubectl, server: str) -> No
     served = {
         f"{each['name']}/{version['version']}" for each in groups["groups"] for version in each["versions"]
     }
-    # the adapter itself says one version of each group, as prometheus-adapter; of a cluster's list all are part
+    # the adapter itself says one version of each group, as prometheus-adapter; of a cluster's list all are
+    # part
     assert {
         "metrics.k8s.io/v1beta1",
         "custom.metrics.k8s.io/v1beta1",
@@ -318,7 +326,9 @@ async def test_version(kubectl: Kubectl, adapter: RunningAdapter) -> None:
 async def test_resource_rules_come_and_go(
     tmp_path: Path, cluster: Cluster, prometheus_server: PrometheusFactory
 ) -> None:
-    """The group is served from the first rules on, and stays; without rules, or with faulty ones, it says that it has none."""
+    """The group is served from the first rules on, and stays; without rules, or with faulty ones, it says
+    that it has none.
+    """
     prometheus = await asyncio.to_thread(prometheus_server)
     await asyncio.to_thread(_write, prometheus)
     rules, path = tmp_path / "rules.yaml", "/apis/metrics.k8s.io/v1beta1/nodes"
@@ -362,7 +372,7 @@ async def test_the_access_log_has_every_request(
     text = await asyncio.to_thread(log.read_text)
     lines = [json.loads(line) for line in text.splitlines()]
     about = [line for line in lines if line["path"] == "/apis/metrics.k8s.io/v1beta1/nodes"]
-    assert [(line["verb"], line["code"], line["user"]) for line in about] == [("list", 200, "somebody")] * 20
+    assert [(line["verb"], line["code"], line["user"]) for line in about] == [("list", 200, "someone")] * 20
     assert all(line["bytes"] > 0 and 0 < line["latencySeconds"] < 60 and line["auditID"] for line in about)
     assert token not in text
     assert "number=" not in text

@@ -1,7 +1,8 @@
-"""A rolling restart under load: two processes behind a balancer that is late, and callers who never ask twice.
+"""A rolling restart under load: two processes behind a slow balancer, and callers that never retry.
 
-The balancer is as Services are: it looks at readiness now and then, and an endpoint that is unready still gets new connections
-for two seconds. Open connections are left alone; what ends them is the adapter's `Connection: close` and its orderly end.
+The balancer is as Services are: it looks at readiness now and then, and an endpoint that is unready still
+gets new connections for two seconds. Open connections are left alone; what ends them is the adapter's
+`Connection: close` and its orderly end.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ RATE = 500.0
 DROPPED_AFTER = 2.0
 """Seconds for which an endpoint that is unready goes on getting connections."""
 DELAY = 4
-"""Seconds for which an endpoint that was told to end serves on: longer than it takes the balancer to see and to act."""
+"""Seconds for which an ending endpoint serves on: longer than the balancer needs to see it and to act."""
 CONNECTIONS = 50
 LOOKS_EVERY = 0.25
 PATIENCE = 10.0
@@ -51,7 +52,7 @@ LOAD = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load"
 
 
 def test_the_manifests_wait_longer_than_needed() -> None:
-    """What is lost by nobody here is lost by nobody there: the flag of the Deployment is on the safe side."""
+    """If no request is lost here, none is lost there: the flag of the Deployment is on the safe side."""
     text = (Path(__file__).parents[2] / "manifests/base/deployment.yaml").read_text()
     arguments = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"][0]["args"]
     (flag,) = [argument for argument in arguments if argument.startswith("--shutdown-delay=")]
@@ -125,7 +126,7 @@ class Balancer:
         await waiting.until(lambda: self.serves(port), 30)
 
     async def _look(self, port: int) -> None:
-        """Probe an endpoint for ever, each time over a connection of its own, as kubelets do."""
+        """Probe an endpoint forever, each time over a new connection, as kubelets do."""
         loop = asyncio.get_running_loop()
         while True:
             ready = await self._is_ready(port)
@@ -180,7 +181,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 class Callers:
     """Asks `RATE` times a second over `CONNECTIONS`, each in its turn, and asks nothing again.
 
-    A connection that is over is replaced at once, so that there is always one to each endpoint that can be had.
+    A closed connection is replaced at once, so that each reachable endpoint always has one.
     """
 
     def __init__(self, port: int) -> None:
@@ -207,7 +208,7 @@ class Callers:
 
     @property
     def none_waits(self) -> bool:
-        """Whether every request that was to be sent by now has been, as long as `RATE` a second are answered."""
+        """Whether all requests due by now are sent, while `RATE` a second are answered."""
         return self.asked - self.answered - len(self.lost) <= CONNECTIONS
 
     async def _wait_and_ask(self) -> None:

@@ -1,4 +1,4 @@
-"""The scaler alone in the test's own process: files that change and break, objects that do, and what it tells of itself."""
+"""The scaler in the test's process: files and objects that change and break, and its own reports."""
 
 import asyncio
 import contextlib
@@ -195,7 +195,7 @@ async def test_two_autoscalers_of_one_target_stand_back_until_one_is_gone(
         await happens(lambda: world.replicas() == 5)
 
 
-async def test_a_status_that_is_not_taken_is_told(tmp_path: Path, world: World) -> None:
+async def test_a_refused_status_is_reported(tmp_path: Path, world: World) -> None:
     world.cluster.faults.forbid("patch", "fastpathautoscalers/status")
     world.cluster.create(autoscaler())
     async with scaler(tmp_path, world):
@@ -254,7 +254,7 @@ async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path:
     world.cluster.create(autoscaler())
     admit(world.cluster)
     world.cluster.reviews.access = lambda spec: AccessReviewVerdict(
-        spec["user"] == "somebody" and spec["nonResourceAttributes"]["path"] == "/metrics"
+        spec["user"] == "someone" and spec["nonResourceAttributes"]["path"] == "/metrics"
     )
     port = free_port()
     arguments = [

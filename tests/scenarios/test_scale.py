@@ -1,4 +1,4 @@
-"""`fastpath scale` as a process: a sandbox cluster, pods on loopback addresses of their own, a load step, a Deployment that follows.
+"""`fastpath scale` as a process: pods on loopback addresses, a load step, a Deployment that follows.
 
 Nothing here asserts how long it takes; the benchmarks do.
 """
@@ -220,7 +220,8 @@ async def test_a_load_step_scales_a_deployment(tmp_path: Path, world: World) -> 
         status, shown = await process.get("/debug/fastpath/autoscalers/default/web")
         assert status == 200
         written = [entry for entry in shown["journal"] if entry["outcome"] == "written"]
-        # pods are scraped one after the other: the first that shows the load may be acted on before the others
+        # pods are scraped one after the other: the first that shows the load may be acted on before the
+        # others
         assert (written[0]["currentReplicas"], written[-1]["desiredReplicas"]) == (2, 5)
         assert 25_000 in written[0]["inputs"][0]["values"].values()
         status, metrics = await process.get("/metrics")

@@ -1,4 +1,4 @@
-"""`fastpath scale` and `fastpath serve --serve-floors` beside each other: two accounts, each with the rights of the manifests.
+"""`fastpath scale` beside `fastpath serve --serve-floors`: two accounts, each with the manifests' rights.
 
 The requests of both are recorded and held against the rendered roles.
 """
@@ -28,7 +28,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 WAIT = 40.0
 USERS = {"token-of-the-scaler": "fastpath-scaler", "token-of-the-server": "fastpath"}
 BOOSTED, OWN = "boosted", "own"
-FLOOR = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/fastpath_replicas?labelSelector=autoscaler%3D{BOOSTED}"
+FLOOR = (
+    f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/"
+    f"fastpath_replicas?labelSelector=autoscaler%3D{BOOSTED}"
+)
 
 
 @pytest.fixture
@@ -124,7 +127,10 @@ async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world:
     async with scaling(world, leader), scaling(world, standby), serving(world, server) as adapter:
         at_rest = await adapter.wait_for(FLOOR, lambda answer: answer.status == 200)
         assert at_rest.body["items"][0]["value"] == "0"
-        path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{NAMESPACE}/pods/%2A/busy?labelSelector=app%3D{OWN}"
+        path = (
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/"
+            f"{NAMESPACE}/pods/%2A/busy?labelSelector=app%3D{OWN}"
+        )
         await adapter.wait_for(path, lambda answer: answer.status == 200 and len(answer.values) == LIMITS[0])
         world.begin()
         await until(lambda: world.replicas(BOOSTED) == 6 and world.replicas(OWN) == 6, WAIT)

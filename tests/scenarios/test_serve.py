@@ -202,7 +202,7 @@ async def test_a_rule_added_to_an_unserved_group_serves_it(
 async def test_prometheus_dies_and_comes_back_under_load(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
 ) -> None:
-    """No wrong number and no zero at any moment; the fault is visible while it lasts; recovery needs nobody."""
+    """Never a wrong number or a zero; the fault is visible while it lasts; recovery needs no action."""
     right = {"web-0": "10", "web-1": "20", "web-2": "30"}
     seen: list[support.Answer] = []
     stop = asyncio.Event()

@@ -30,7 +30,7 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> N
         answer = await adapter.get("/debug/fastpath/autoscalers/default/web")
         assert answer.status == 200
         assert any(entry["outcome"] == "written" for entry in answer.body["journal"])
-        missing = await adapter.get("/debug/fastpath/autoscalers/default/nobody")
+        missing = await adapter.get("/debug/fastpath/autoscalers/default/missing")
         assert missing.status == 404
         options, _ = explain.COMMAND.parse(["default/web", f"--server=http://{local}"])
         told = await explain.fetch(options)

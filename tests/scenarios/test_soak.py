@@ -1,4 +1,4 @@
-"""A short soak: every fault of `benchmarks.soak` twice or more under load; nothing is left behind and no answer is wrong.
+"""A short soak: every fault of `benchmarks.soak` at least twice under load, without leaks or wrong answers.
 
 How long answers take, and what an hour adds up to, is the long run's to say.
 """
@@ -58,7 +58,8 @@ def test_a_short_soak() -> None:
     assert found["scaled_up"] >= 1
     for program in ("serve", "scale"):
         assert found[f"{program}_exit_status"] == 0
-        # against what was held after a first round of faults: pools may have grown by a few since, what leaks grows with every caller
+        # against what was held after a first round of faults: pools may have grown by a few since, what leaks
+        # grows with every caller
         assert found[f"{program}_fds_left"] <= 12
         assert found[f"{program}_tasks_left"] <= 8
         assert found[f"{program}_threads_left"] <= 8

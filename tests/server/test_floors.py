@@ -1,5 +1,4 @@
-"""The floors of boosted autoscalers over HTTP: paths, refusals, discovery, and that no body of theirs is
-kept."""
+"""The floors of boosted autoscalers over HTTP: paths, refusals, discovery, and no cached bodies."""
 
 import pytest
 

@@ -109,7 +109,8 @@ def test_reasons_are_logged_when_they_change(caplog: pytest.LogCaptureFixture) -
 
     def logged() -> list[tuple[str, str]]:
         health.answer(["readyz"], "")
-        found = [(record.message, record.facts.get("reason", "")) for record in caplog.records]  # type: ignore[attr-defined]  # our extra
+        # our extra
+        found = [(record.message, record.facts.get("reason", "")) for record in caplog.records]  # type: ignore[attr-defined]
         caplog.clear()
         return found
 

@@ -80,7 +80,9 @@ async def test_indented(served: Served) -> None:
         (f"{BASE}/services", 404, "the server could not find the requested resource"),
     ],
 )
-async def test_wrong_requests_ask_nobody(served: Served, target: str, status: int, message: str) -> None:
+async def test_wrong_requests_do_not_reach_the_provider(
+    served: Served, target: str, status: int, message: str
+) -> None:
     answer = await served.get(target)
     assert (answer.status, answer.json["code"], answer.json["message"]) == (status, status, message)
     assert served.provider.questions == []

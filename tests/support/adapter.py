@@ -1,4 +1,4 @@
-"""A whole adapter in the test's own process: `app.run` with real HTTPS, against a sandbox cluster and whatever Prometheus."""
+"""A whole adapter in the test's process: `app.run` with real HTTPS, a sandbox cluster and a Prometheus."""
 
 import asyncio
 import contextlib
@@ -88,9 +88,9 @@ class RunningAdapter:
 
 
 def admit(cluster: Cluster) -> None:
-    """Have a cluster know the token, and publish authorities of client certificates, unless a test has seen to it."""
+    """Have a cluster know the token and publish client authorities, unless a test has done so."""
     if cluster.reviews.token({"token": TOKEN}).authenticated is False:
-        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "somebody")
+        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "someone")
     if not any(
         each["metadata"]["name"] == certificates.NAME for each in cluster.list("ConfigMap", "kube-system")
     ):
@@ -106,7 +106,7 @@ def _trusting_everyone() -> ssl.SSLContext:
 
 
 def _aggregate(directory: Path, context: ssl.SSLContext) -> tuple[dict[str, str], list[str]]:
-    """Have a context show a front proxy's certificate; returns the headers that go with it and flags to believe it."""
+    """Have a context show a front proxy's certificate; returns its headers and the flags to trust it."""
     authority = certificates.Signer("aggregation-ca")
     (directory / "aggregation-ca.crt").write_text(authority.pem)
     context.load_cert_chain(authority.issue("front-proxy-client").write(directory))
@@ -128,9 +128,10 @@ async def running(
 ) -> AsyncIterator[RunningAdapter]:
     """Run an adapter on a free port of loopback until the block ends; `directory`/rules.yaml holds its rules.
 
-    The block begins when the adapter is ready, or with `until_ready` False as soon as it listens. A sandbox cluster is made
-    to know TOKEN and to publish authorities, unless `admitted` is False; any other cluster has to know `token` by itself.
-    With `aggregated` the `RunningAdapter` shows no token: it is the aggregator's own check, which no review is asked about.
+    The block begins when the adapter is ready, or with `until_ready` False as soon as it listens. A sandbox
+    cluster is made to know TOKEN and to publish authorities, unless `admitted` is False; any other cluster
+    has to know `token` by itself. With `aggregated` the `RunningAdapter` shows no token: it is the
+    aggregator's own check, which no review is asked about.
     """
     headers, context = {"Authorization": f"Bearer {token}"}, _trusting_everyone()
     if aggregated:

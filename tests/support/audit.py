@@ -1,6 +1,7 @@
-"""A cluster that notes who made each write, and who held the lease at that very moment.
+"""A cluster that notes the author of each write, and the holder of the lease at that moment.
 
-The lease is that of the write's namespace, named ``fastpath``; who a caller is says its token, and a holder's identity is its token.
+The lease is that of the write's namespace, named ``fastpath``. A caller's token is its identity, and so is a
+holder's.
 """
 
 import asyncio
@@ -21,7 +22,10 @@ class Written(NamedTuple):
 
 
 class AuditedCluster(Cluster):
-    """Notes each write but those of leases. Between a write and its note nothing else can happen: there is no await."""
+    """Notes each write but those of leases.
+
+    Between a write and its note nothing else can happen: there is no await.
+    """
 
     def __init__(self) -> None:
         self._admitted: dict[str, str] = {}
@@ -29,7 +33,7 @@ class AuditedCluster(Cluster):
         self.audit: dict[str, list[Written]] = {}
 
     def admit(self, identity: str) -> None:
-        """Let somebody in whose token is its identity."""
+        """Admit a user whose token is its identity."""
         self._admitted[identity] = identity
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

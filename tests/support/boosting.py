@@ -1,10 +1,11 @@
-"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under loads that step, spike and saw, and what shows them.
+"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under changing loads.
 
-Here: the cluster with its Deployments and autoscalers, the pods' gauges, the series of a Prometheus, all as functions of one moment at
-which loads begin to move. Not here: who scales (`fastpath`, the stand-in of the native controller, `naive`), who judges (`scalewrites`).
-Law: a load depends on time alone; what a pod shows is its share of it.
+It holds the cluster with its Deployments and autoscalers, the pods' gauges and the series of a Prometheus,
+all as functions of one moment at which loads begin to move. A load depends on time alone, and a pod shows its
+share of it. Other modules scale (`fastpath`, the stand-in of the native controller, `naive`) and judge
+(`scalewrites`).
 
-Lengths of time are those of a cluster divided by about fifteen: the native controller looks once a second.
+Durations are those of a cluster divided by about fifteen: the native controller looks once a second.
 """
 
 import asyncio
@@ -105,7 +106,7 @@ Load = Callable[[float], float]
 """The load at so many seconds after its beginning; before that it is what it is at a negative number."""
 
 
-# --- loads ------------------------------------------------------------------------------------------------------------
+# --- loads -------------------------------------------------------------------------------------------------
 
 
 def step(low: float = LOW, high: float = HIGH) -> Load:
@@ -114,7 +115,7 @@ def step(low: float = LOW, high: float = HIGH) -> Load:
 
 
 def spike(low: float = LOW, high: float = HIGH, width: float = 2.0) -> Load:
-    """Return a load that is high for a while, shorter than the native controller takes to see it, and low again."""
+    """Return a load with a spike that is shorter than the native controller's delay."""
     return lambda after: high if 0 <= after < width else low
 
 
@@ -133,7 +134,7 @@ def sawtooth(low: float = LOW, high: float = HIGH, width: float = 4.0, teeth: in
 SHAPES: dict[str, Callable[[], Load]] = {"step": step, "spike": spike, "sawtooth": sawtooth}
 
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
+# --- metrics -----------------------------------------------------------------------------------------------
 
 
 def _custom(kind: str, name: str, target: str, of: str = "") -> Document:
@@ -189,7 +190,10 @@ BEHAVIOR = {
 
 @dataclass(slots=True)
 class Workload:
-    """A Deployment of its own name with its autoscaler. `way` is how the latter reads its floor, "" where it is not boosted."""
+    """A Deployment of its own name with its autoscaler.
+
+    `way` is how the latter reads its floor, "" where it is not boosted.
+    """
 
     name: str
     metrics: str
@@ -245,7 +249,7 @@ def handshake(name: str, way: str) -> Document:
 
 
 def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list[Workload]:
-    """Return so many workloads: kinds of metrics in turn, shapes of load in turn, and both ways of the handshake.
+    """Return so many workloads: metric kinds and load shapes in turn, and both forms of the handshake.
 
     A third of them has no behavior: the native controller uses its legacy algorithm there.
     """
@@ -263,18 +267,21 @@ def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list
     ]
 
 
-# --- the world --------------------------------------------------------------------------------------------------------
+# --- the world ---------------------------------------------------------------------------------------------
 
 
 def jumping(workloads: Iterable[Workload]) -> list[str]:
-    """Return the names of workloads whose load jumps, and of which a native controller that sees metrics late hears late."""
+    """Return the workloads whose load jumps, and which a native controller with late metrics notices late."""
     return [
         each.name for each in workloads if "sawtooth" not in each.name and each.metrics not in HEARD_AT_ONCE
     ]
 
 
 class Loads:
-    """What workloads show: the gauges of their pods, and the series of a Prometheus. `begin` lets their loads move."""
+    """What workloads show: the gauges of their pods, and the series of a Prometheus.
+
+    `begin` lets their loads move.
+    """
 
     def __init__(self, series: SeriesSet) -> None:
         self.port = 0
@@ -358,7 +365,7 @@ class Loads:
         return -1.0 if self.began is None else now - self.began
 
     def _share(self, workload: Workload, factor: float = 1.0) -> Callable[[float], float | None]:
-        """Return the part of one pod that is ready in a load; nothing while there is none."""
+        """Return the share of one ready pod in a load; nothing while no pod is ready."""
         return lambda now: (
             factor * workload.load(self._after(now)) / workload.ready if workload.ready else None
         )
@@ -434,7 +441,7 @@ class World(Loads):
             self.pod_runs(record.name, record.labels["app"], status["podIP"])
 
     async def run(self) -> None:
-        """Start and stop pods for ever."""
+        """Start and stop pods until cancelled."""
         workloads = Workloads(self.cluster, startup=self.startup, address=lambda _: self.free.popleft())
         while True:
             workloads.step(CLOCK.wall())
@@ -442,7 +449,7 @@ class World(Loads):
 
 
 async def until_none(find: Callable[[], Sequence[object]], seconds: float) -> None:
-    """Return as soon as nothing is found any more; fail the test with what is still found after so many seconds."""
+    """Return as soon as nothing is found any more; after so many seconds fail the test with the findings."""
     found = find()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -119,7 +119,7 @@ class Signer:
         uses: Sequence[x509.ObjectIdentifier] = (CLIENT_AUTH,),
         critical: bool = False,
     ) -> Identity:
-        """Issue a client certificate; with `critical` it has an extension that nobody understands."""
+        """Issue a client certificate; with `critical` it has an unknown extension."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(common_name, organizations), self._name, key.public_key(), lifetime)
         builder = builder.add_extension(_issued_by(self.identifier), critical=False)
@@ -135,7 +135,7 @@ class Signer:
 
 
 def config_map(front_proxy: str = "", clients: str = "", **entries: object) -> dict[str, str]:
-    """Return the entries of extension-apiserver-authentication as kubeadm has them; None for a key leaves it out."""
+    """Return kubeadm's entries of extension-apiserver-authentication; a key of None is omitted."""
     found: dict[str, Any] = {
         "client-ca-file": clients or None,
         "requestheader-client-ca-file": front_proxy or None,

@@ -7,7 +7,7 @@ WALL = 1_700_000_000.0
 
 
 class FakeClock:
-    """Meets `adapter.model.clock.Clock`; both readings are in seconds and change only through the methods below."""
+    """Meets `adapter.model.clock.Clock`; both readings, in seconds, change only by the methods below."""
 
     def __init__(self, wall: float = WALL, monotonic: float = 1000.0) -> None:
         self._wall = wall
@@ -31,7 +31,7 @@ class FakeClock:
 
 
 class ShiftedClock:
-    """The machine's clock, both of whose readings a test may move away: for a whole process that must go on running."""
+    """The machine's clock with movable readings, for a process that must go on running."""
 
     def __init__(self) -> None:
         self.wall_shift = 0.0

@@ -1,9 +1,10 @@
-"""A program in a root file system of its own, read-only, as the user of the image: what a restricted pod is, without an engine.
+"""A program in a read-only root file system, as the user of the image: a restricted pod without an engine.
 
-What is real: a mount namespace and chroot in which the root and everything bound into it is mounted read-only; user and group
-10001, no other group, no capability, no new privileges; an environment with nothing inherited; the paths of a pod (service
-account, ConfigMap, Secret, emptyDir). What is not: the image's own files (Python and the C library are this machine's), a
-network of its own, cgroups and seccomp. Needs root and util-linux' unshare and setpriv.
+What is real: a mount namespace and chroot in which the root and everything bound into it is mounted
+read-only; user and group 10001, no other group, no capability, no new privileges; an environment with nothing
+inherited; the paths of a pod (service account, ConfigMap, Secret, emptyDir). What is not: the image's own
+files (Python and the C library are this machine's), a network of its own, cgroups and seccomp. Needs root and
+util-linux' unshare and setpriv.
 """
 
 import contextlib
@@ -31,14 +32,18 @@ cd {root}
 bind() {{ mkdir -p ".$2"; mount --rbind "$1" ".$2"; }}
 {mounts}
 mount -o remount,ro,bind {root}
-exec chroot {root} setpriv --reuid={user} --regid={user} --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all \\
+exec chroot {root} setpriv --reuid={user} --regid={user} --clear-groups --no-new-privs \\
+    --inh-caps=-all --bounding-set=-all \\
     env -i {environment} {command}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What a pod sees. `files` are folders of this machine by where they are mounted, read-only; `scratch` are emptyDirs."""
+    """What a pod sees.
+
+    `files` are folders of this machine by where they are mounted, read-only; `scratch` are emptyDirs.
+    """
 
     files: Mapping[str, Path]
     environment: Mapping[str, str]

@@ -1,6 +1,7 @@
-"""The controller's surroundings for tests: an API server's scales, pods, readings, and a clock, all set by hand.
+"""The controller's environment for tests: an API server's scales, pods, readings, and a clock, set by hand.
 
-Scales behave as an API server's: a write against an old version is a conflict, and what the caches show is what the test has told them.
+Scales behave as an API server's: a write against an old version is a conflict, and what the caches show is
+what the test has told them.
 """
 
 import asyncio
@@ -68,7 +69,7 @@ class Server:
     def set(
         self, name: str, replicas: int, manager: str = "kubectl", *, told: bool = True, uid: str = ""
     ) -> None:
-        """Set a scale as somebody else; `told` says whether the caches have seen it, `uid` that it is (not) the same object."""
+        """Set a scale as another writer. `told`: the caches have seen it; `uid`: that of a new object."""
         self._version += 1
         selector = f"app={name}"
         before = self.scales.get(name)
@@ -122,7 +123,7 @@ class Server:
         return str(self._version)
 
     async def get_scale(self, target: ScaleTarget) -> ScaleState:
-        """Return a scale, which does not tell who wrote its count."""
+        """Return a scale, which does not name the writer of its count."""
         now = self.scales[target.path.split("/")[-2]]
         return ScaleState(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid)
 
@@ -174,7 +175,7 @@ class HandFollowing:
 
     @property
     def selected_by(self) -> Sequence[str]:
-        """Return who follows them."""
+        """Return the followers of a selector."""
         return self._owner.selected_by
 
     def min_ready(self, age: int) -> int | None:
@@ -278,7 +279,8 @@ class Bench:
 
     def start(self) -> Controller:
         """Return a controller as after a start."""
-        context = AutoscalerContext(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]  # sources by hand
+        # sources by hand
+        context = AutoscalerContext(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
         self.controller = Controller(
             context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
         )

@@ -1,11 +1,12 @@
 """The decision code is covered by tests to the last branch; a run that leaves any of it out fails.
 
-Tracing makes a test up to three times as slow, and most tests spend their time in other code. So only the tests of the decision code
-(`TRACED`) are traced, and the collection of all tests, as that is when most modules are imported. With pytest-xdist each worker sends what it has measured when it ends, and the controller
-adds it up.
+Tracing makes a test up to three times as slow, and most tests spend their time in other code. So only the
+tests of the decision code (`TRACED`) are traced, and the collection of all tests, as that is when most
+modules are imported. With pytest-xdist each worker sends what it has measured when it ends, and the
+controller adds it up.
 
-A pytest plugin and not a step after the tests, so that the run's last line is pytest's own summary. It is loaded with `-p`, because
-modules imported before it are not measured.
+A pytest plugin and not a step after the tests, so that the run's last line is pytest's own summary. It is
+loaded with `-p`, because modules imported before it are not measured.
 """
 
 import io
@@ -80,7 +81,7 @@ class Gate:
             self._measured.get_data().update(data)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Turn a passed run into a failed one when something is not covered; a worker sends what it has measured."""
+        """Fail a passed run when something is not covered; a worker sends its measurements."""
         self._trace(wanted=False)
         output = getattr(session.config, "workeroutput", None)
         if output is not None:

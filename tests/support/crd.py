@@ -1,8 +1,9 @@
-"""The CustomResourceDefinition in manifests/crd, as it is written. ``python -m tests.support.crd`` writes the file anew.
+"""Generate the CustomResourceDefinition in manifests/crd: ``python -m tests.support.crd`` rewrites the file.
 
-A schema of Kubernetes' kind says the same few things many times: quantities, selectors, targets. They are said once here. Only what
-Kubernetes 1.27 knows is used: no `fieldPath`, no `reason`, no quantities in CEL. Lengths and counts have bounds so that the cost of
-every rule has one. Whether the schema agrees with the program is asked in tests/model/autoscaling/test_schema.py, not here.
+A structural schema repeats a few parts many times: quantities, selectors, targets. Each is written once here.
+Only features of Kubernetes 1.27 are used: no `fieldPath`, no `reason`, no quantities in CEL. Lengths and
+counts have bounds so that the cost of every rule has one. tests/model/autoscaling/test_schema.py compares the
+schema with the program.
 """
 
 import textwrap
@@ -108,7 +109,7 @@ def _short(span: int) -> str:
     return text
 
 
-# --- what occurs more than once --------------------------------------------------------------------------------------
+# --- what occurs more than once ----------------------------------------------------------------------------
 
 
 def _selector() -> JSON:
@@ -135,7 +136,8 @@ def _selector() -> JSON:
 def _metric() -> JSON:
     floor = _rule(
         f"self != '{fastpath_autoscaler.FLOOR_METRIC}'",
-        f"{fastpath_autoscaler.FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers; remove this metric",
+        f"{fastpath_autoscaler.FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers; remove this "
+        "metric",
     )
     return _object("The metric.", {"name": _segment("Its name.", floor), "selector": _selector()}, "name")
 
@@ -185,7 +187,7 @@ def _container_resource_name() -> JSON:
     )
 
 
-# --- spec ------------------------------------------------------------------------------------------------------------
+# --- spec --------------------------------------------------------------------------------------------------
 
 
 def _metrics() -> JSON:
@@ -234,7 +236,10 @@ def _metrics() -> JSON:
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
     }
-    about = "What the replicas are computed from; the highest count wins. Without any: cpu at 80 % of what is requested."
+    about = (
+        "What the replicas are computed from; the highest count wins. Without any: cpu at 80 % of what is "
+        "requested."
+    )
     return _list(about, items, maxItems=fastpath_autoscaler.MOST_METRICS, default=[default])
 
 
@@ -258,7 +263,8 @@ def _behavior() -> JSON:
         ),
     }
     return _object(
-        "How fast the replicas may change. What is absent is as in a HorizontalPodAutoscaler with an empty behavior.",
+        "How fast the replicas may change. What is absent is as in a HorizontalPodAutoscaler with an empty "
+        "behavior.",
         {"scaleUp": _object("Upwards.", rules), "scaleDown": _object("Downwards.", rules)},
     )
 
@@ -276,7 +282,8 @@ def _fallback() -> JSON:
     ]
     properties = {
         "type": _choice(
-            "Hold keeps the replicas; Floor keeps at least replicas; LastGood keeps at least what the metrics asked for last.",
+            "Hold keeps the replicas; Floor keeps at least replicas; LastGood keeps at least what the "
+            "metrics asked for last.",
             *fastpath_autoscaler.FALLBACKS,
         ),
         "after": _duration(
@@ -289,13 +296,17 @@ def _fallback() -> JSON:
             "For how long the last good count is kept.", fastpath_autoscaler.LAST_GOOD_FORS
         ),
     }
-    about = "What holds when a metric has been absent for a while. It keeps or raises the replicas, it never lowers them."
+    about = (
+        "What holds when a metric has been absent for a while. It keeps or raises the replicas, it never "
+        "lowers them."
+    )
     return _object(about, properties, "type", *rules)
 
 
 def _spec() -> JSON:
     group = _rule(
-        "self.kind == 'ReplicationController' || (has(self.apiVersion) && self.apiVersion.matches('^[^/]+/'))",
+        "self.kind == 'ReplicationController' || (has(self.apiVersion) && "
+        "self.apiVersion.matches('^[^/]+/'))",
         "apiVersion must name an API group, such as apps/v1",
     )
     properties = {
@@ -325,7 +336,8 @@ def _spec() -> JSON:
             "minReplicas 0 needs an Object or External metric",
         ),
         _rule(
-            "!has(self.fallback) || !has(self.fallback.replicas) || self.fallback.replicas <= self.maxReplicas",
+            "!has(self.fallback) || !has(self.fallback.replicas) || self.fallback.replicas <= "
+            "self.maxReplicas",
             "fallback.replicas must be less than or equal to maxReplicas",
         ),
     ]
@@ -333,7 +345,7 @@ def _spec() -> JSON:
     return _object(about, properties, "scaleTargetRef maxReplicas", *rules)
 
 
-# --- status ----------------------------------------------------------------------------------------------------------
+# --- status ------------------------------------------------------------------------------------------------
 
 
 def _status() -> JSON:

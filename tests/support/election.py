@@ -1,4 +1,4 @@
-"""What tests of leader election share: a Lease in memory whose keeper misbehaves on demand, and clocks that follow the loop."""
+"""For tests of leader election: a Lease in memory with faults on demand, and clocks that follow the loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -48,8 +48,8 @@ class Keeper:
 class Line:
     """One candidate's way to the keeper: meets `LeaseStore`. Each fault is looked at when a call is made.
 
-    `before` and `after` are seconds on the way there and back; `cut` lets nothing through; `deaf` loses answers only; `answer` is an
-    HTTP status to refuse with.
+    `before` and `after` are seconds on the way there and back; `cut` lets nothing through; `deaf` loses
+    answers only; `answer` is an HTTP status to refuse with.
     """
 
     def __init__(self, keeper: Keeper) -> None:

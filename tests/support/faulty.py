@@ -1,6 +1,7 @@
-"""A Prometheus that a test lets misbehave on the wire: the sandbox's small one, with other answers for chosen paths.
+"""A Prometheus with faults on the wire: the sandbox's small one, with other answers for chosen paths.
 
-The bodies and breaks here are those that proxies and overloaded servers make, which a healthy server never sends.
+The bodies and breaks here are those that proxies and overloaded servers make, which a healthy server never
+sends.
 """
 
 import asyncio

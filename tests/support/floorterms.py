@@ -1,6 +1,4 @@
-"""A process that knows floors, and the terms in which it publishes them; a checker of what is answered
-meanwhile.
-"""
+"""A process that publishes floors in terms, and a checker of the answers meanwhile."""
 
 import asyncio
 import contextlib
@@ -131,9 +129,7 @@ class Checker:
         self._held.pop(uid, None)
 
     async def ask(self, process: Process, uid: str) -> None:
-        """Ask a replica; a floor held from before the question to after the answer must not be answered by
-        less.
-        """
+        """Ask a replica; the answer must not be less than a floor that was held during the whole request."""
         before = self._held.get(uid)
         answer = await process.answer(uid)
         after = self._held.get(uid)

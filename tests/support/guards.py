@@ -1,9 +1,10 @@
 """Guards around every test: what a test started, it must have ended.
 
-A pytest plugin. After a passed test and its fixtures are gone there is no asyncio task, thread, child process or open
-file that was not there before; no exception was lost in a task or a destructor. Warnings (settings of pytest) and the
-time limit (pytest-timeout) are guarded elsewhere. What a fixture of a wider scope started is not the test's: the state
-is noted after such fixtures and before the test's own. A failed test has said enough: it was torn from its work.
+A pytest plugin. After a passed test and its fixtures are gone there is no asyncio task, thread, child process
+or open file that was not there before; no exception was lost in a task or a destructor. Warnings (settings of
+pytest) and the time limit (pytest-timeout) are guarded elsewhere. What a fixture of a wider scope started is
+not the test's: the state is noted after such fixtures and before the test's own. A failed test has said
+enough: it was torn from its work.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ _NOTED = pytest.StashKey[_Noted]()
 
 
 def pytest_configure() -> None:
-    """Have no event loop outside of tests: asked for one, asyncio would make it, and nobody would close it."""
+    """Have no event loop outside of tests: asyncio would make one on request, and no code would close it."""
     asyncio.set_event_loop(None)
 
 
@@ -63,7 +64,7 @@ def _guard_tasks(request: pytest.FixtureRequest, _note_state: None) -> None:
 
 @pytest.fixture
 async def _no_task_left(request: pytest.FixtureRequest, _note_state: None) -> AsyncIterator[None]:
-    """Fail when tasks are left in the test's loop; set up before all other fixtures of the loop, so torn down last."""
+    """Fail when tasks are left in the test's loop; set up before other loop fixtures, so torn down last."""
     noted = request.node.stash[_NOTED]
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -137,9 +138,9 @@ def _threads_left(before: frozenset[threading.Thread]) -> list[str]:
 
 
 def _children() -> frozenset[int]:
-    """Return the ids of this process's children, the dead that nobody waited for among them.
+    """Return the ids of this process's children, zombies among them.
 
-    Elsewhere than on Linux only multiprocessing's own are known. Its resource tracker serves the whole session.
+    Outside of Linux only multiprocessing's own are known. Its resource tracker serves the whole session.
     """
     found = {child.pid for child in multiprocessing.active_children() if child.pid is not None}
     for path in Path("/proc/self/task").glob("*/children"):

@@ -1,7 +1,8 @@
-"""Requests that nobody sane would send: strategies of targets, methods, headers and bodies, as bytes on the wire.
+"""Malformed and odd requests: strategies of targets, methods, headers and bodies, as bytes on the wire.
 
-Structured, so that most get past the parser and deep into the server, with odd pieces everywhere. `Hostile.framed` says
-whether HTTP itself is in order: only then is an answer owed, and can the connection go on afterwards.
+Structured, so that most get past the parser and deep into the server, with odd pieces everywhere.
+`Hostile.framed` says whether HTTP itself is in order: only then is an answer owed, and can the connection go
+on afterwards.
 """
 
 import string
@@ -280,7 +281,7 @@ _BODIES = (b"{}", b"x" * 100, b"\0\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n", b"x" *
 
 
 class Hostile(NamedTuple):
-    """One request: its bytes, whether its answer has no body, whether HTTP is in order, and how its values would be read."""
+    """One request: its bytes, whether its answer has no body, whether HTTP is in order, its parsed values."""
 
     raw: bytes
     is_head: bool

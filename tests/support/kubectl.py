@@ -33,7 +33,10 @@ class Kubectl:
     async def run(
         self, server: str, *arguments: str, ca: Path | None = None, stdin: str = "", token: str = TOKEN
     ) -> Finished:
-        """Run it against `server` (a URL). Over TLS the server's certificate is checked only when `ca` is given."""
+        """Run it against `server` (a URL).
+
+        Over TLS the server's certificate is checked only when `ca` is given.
+        """
         trust = ["--insecure-skip-tls-verify"] if server.startswith("https:") and ca is None else []
         if ca is not None:
             trust = [f"--certificate-authority={ca}"]
@@ -68,7 +71,7 @@ class Kubectl:
         return Finished(process.returncode, stdout.decode(), stderr.decode())
 
     async def get_raw(self, server: str, path: str, *, ca: Path | None = None, token: str = TOKEN) -> Any:
-        """Return the decoded JSON of ``kubectl get --raw PATH``; the test fails with kubectl's words otherwise."""
+        """Return the decoded JSON of ``kubectl get --raw PATH``; otherwise fail with kubectl's message."""
         finished = await self.run(server, "get", "--raw", path, ca=ca, token=token)
         assert finished.status == 0, finished.stderr
         return json.loads(finished.stdout)

@@ -1,6 +1,7 @@
 """One process of a scaler as leadership sees it: an election, and a leader that follows a load without rest.
 
-As a program it is a real process with a clock of its own: ``python -m tests.support.leader URL NAMESPACE IDENTITY UID``.
+As a program it is a real process with a clock of its own: ``python -m tests.support.leader URL NAMESPACE
+IDENTITY UID``.
 """
 
 import asyncio
@@ -48,7 +49,10 @@ class StuckStore(KubernetesLeases):
 
 
 class Scaler:
-    """What one process has of its own. `load` says how many replicas are wanted, `uid` is that of the autoscaler ``web``."""
+    """What one process has of its own.
+
+    `load` says how many replicas are wanted, `uid` is that of the autoscaler ``web``.
+    """
 
     def __init__(
         self, url: str, namespace: str, identity: str, uid: str, clock: Clock, load: Callable[[], int]

@@ -1,8 +1,9 @@
 """The memory of a process in the worst case: every bound at its limit at once, and the sum of all of them.
 
-Each bound is taken from the constant or the setting that enforces it, and what is measured from `benchmarks/results.json`, so
-that nothing is written twice. A new bound is one more line in `bounds`. ``python -m tests.support.memory`` writes the table
-into docs/reference/limits.md; `tests/test_memory.py` compares it, and the sums with the limits of the manifests.
+Each bound is taken from the constant or the setting that enforces it, and what is measured from
+`benchmarks/results.json`, so that nothing is written twice. A new bound is one more line in `bounds`.
+``python -m tests.support.memory`` writes the table into docs/reference/limits.md; `tests/test_memory.py`
+compares it, and the sums with the limits of the manifests.
 """
 
 import json
@@ -156,7 +157,8 @@ def read_process(name: str, objects: Objects, load: Load) -> Process:
     container = objects.container
     options, _ = SERVE.parse(container["args"])
     alone = container.get("command") == ["fastpath", "scale"]
-    # without the scaler the running pods are listed by themselves; the scaler's cache of pods answers for these too
+    # without the scaler the running pods are listed by themselves; the scaler's cache of pods answers for
+    # these too
     kinds = 1 if alone else _selected_kinds(objects) + (not options.scaler)
     limit = _quantity(container["resources"]["limits"]["memory"])
     return Process(name, options, not alone, alone or options.scaler, kinds, load, limit)

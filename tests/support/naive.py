@@ -1,6 +1,6 @@
-"""The booster that nobody should use: a second writer that raises a Scale by itself and tells the HorizontalPodAutoscaler nothing.
+"""A naive booster: a second writer that raises a Scale without a word to the HorizontalPodAutoscaler.
 
-It is the control of every test of boosting: what shows no reversal beside it shows nothing.
+It is the control of every test of boosting: a test that shows no reversal beside it shows nothing.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class NaiveBooster:
         self._tolerance = tolerance
 
     async def run(self) -> None:
-        """Raise for ever."""
+        """Raise until cancelled."""
         while True:
             for name, wanted in self._targets.items():
                 count = wanted()

@@ -1,7 +1,8 @@
-"""The native controller's way to its metrics: Fastpath as a process, a server between the two that is late, and the stand-in itself.
+"""The native controller's path to its metrics: Fastpath as a process, a delaying proxy, and the stand-in.
 
-What is between stands for the API server's aggregation layer, and for whatever makes the native controller see metrics late: another
-adapter with a cache, a long scrape interval. Law: answers about ``fastpath_replicas`` are never held back; all others are as old as a test says.
+The proxy stands for the API server's aggregation layer, and for all causes of late metrics: another adapter
+with a cache, a long scrape interval. Answers about ``fastpath_replicas`` are never held back; all others are
+as old as a test sets.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class Audited(Protocol):
 
     @property
     def audit(self) -> Audit:
-        """Who knows what is published."""
+        """A reader of what is published."""
         ...
 
 
@@ -141,11 +142,13 @@ class Stale(NamedTuple):
 
 
 class Front:
-    """Hands questions to any of `processes` that listens. An answer is that to the question `lag` askings ago, but of a floor or a ratio.
+    """Hands questions to any of `processes` that listens.
 
-    A ratio that is late, multiplied by today's pods, makes the native controller swing for ever, boosted or not.
+    An answer is that to the question `lag` askings ago, but of a floor or a ratio.
 
-    `others` answer all but floors where they are given: a cluster whose metrics do not go away with the booster.
+    A late ratio, multiplied by the current pods, makes the native controller swing forever, boosted or not.
+
+    `others`, if given, answer all but floors: a cluster whose metrics do not end with the booster.
     """
 
     def __init__(

@@ -206,9 +206,7 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
 
 
 def build() -> JSON:
-    """Return the whole document: by version of OpenAPI, then by group and version of the API, paths and
-    schemas.
-    """
+    """Return the whole document: by version of OpenAPI, then by group and version, paths and schemas."""
     served = [(group, version) for group in VERSIONS for version in VERSIONS[group]]
     return {
         "v2": {f"{group}/{version}": _build_v2(group, version) for group, version in served},

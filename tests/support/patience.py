@@ -1,7 +1,8 @@
-"""An event loop for long scenarios on a busy machine: while the machine is busy with something else, its time stands still.
+"""An event loop for long scenarios: its time stands still while the machine is busy with other work.
 
-Its law: time passes as on the wall while the loop runs, but never more than `STEP` between two looks at it. So a process that others
-keep from running for a second has lost a few milliseconds, and all that lives in the loop, servers and clients alike, agrees on that.
+Time passes as on the wall while the loop runs, but never more than `STEP` between two reads of it. So a
+process that cannot run for a second loses a few milliseconds, and all that runs in the loop, servers and
+clients, agrees.
 """
 
 import asyncio

@@ -60,7 +60,7 @@ class PrometheusServer:
         return f"http://127.0.0.1:{self.port}"
 
     def load_samples(self, openmetrics: str) -> None:
-        """Write samples with their own timestamps (OpenMetrics text, seconds, `# EOF` is added) before the start.
+        """Before the start, write samples with timestamps (OpenMetrics text, seconds, `# EOF` is added).
 
         For exact data: Prometheus itself adds no labels to them, and queries name the evaluation time.
         """
@@ -81,7 +81,7 @@ class PrometheusServer:
         assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
 
     def start(self) -> None:
-        """Start it and wait until it says it is ready; another port is taken when this one is lost to someone else."""
+        """Start it and wait until it is ready; try another port if another program takes this one."""
         assert self._process is None, "it is running"
         for _ in range(5):
             with (self._directory / "log").open("wb") as log:
@@ -116,7 +116,7 @@ class PrometheusServer:
         self._end(subprocess.Popen.kill)
 
     def pause(self) -> None:
-        """Let it stand still: connections are taken by the system and nobody answers."""
+        """Let it stand still: the system accepts connections, and no answer follows."""
         assert self._process is not None, "it does not run"
         self._process.send_signal(signal.SIGSTOP)
 
@@ -224,8 +224,9 @@ class PrometheusFactory:
     ) -> PrometheusServer:
         """Return a server, ready unless `start` is false.
 
-        `targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `samples` is OpenMetrics text as
-        for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command line.
+        `targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `samples` is
+        OpenMetrics text as for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command
+        line.
         """
         directory = self._directory / f"prometheus-{len(self._servers)}"
         server = PrometheusServer(
@@ -247,7 +248,10 @@ class PrometheusFactory:
 
 @pytest.fixture
 def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusFactory]:
-    """Return a maker of real Prometheus servers that end with the test. Needs the marks integration and timeout."""
+    """Return a maker of real Prometheus servers that end with the test.
+
+    Needs the marks integration and timeout.
+    """
     factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
     yield factory
     factory.close()
@@ -255,7 +259,7 @@ def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prom
 
 @pytest.fixture(scope="module")
 def module_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusFactory]:
-    """Return a maker as `prometheus_server` whose servers end with the module, for data that many tests only read."""
+    """Return a maker as `prometheus_server` whose servers end with the module, for shared read-only data."""
     factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
     yield factory
     factory.close()

@@ -1,4 +1,4 @@
-"""Queries whose questions may not be merged: the reason, and what goes wrong where one merges them all the same.
+"""Queries whose questions may not be merged: the reason, and the wrong result of merging them anyway.
 
 Objects are pods named by `pod` in namespaces named by `namespace`. The samples are `SAMPLES`.
 """
@@ -32,8 +32,8 @@ Answers = dict[tuple[str, str], float]
 class Refusal:
     """One query, why it is refused, and what shows that it must be.
 
-    `asked` are the questions. `merged` is the one query that would be sent for all of them; None where a merged query would do
-    no harm and the refusal is caution, or where no Prometheus of ours knows the query.
+    `asked` are the questions. `merged` is the one query that would be sent for all of them; None where a
+    merged query would do no harm and the refusal is caution, or where no Prometheus of ours knows the query.
     """
 
     template: str
@@ -203,7 +203,8 @@ REFUSALS = {
     ),
 }
 
-# Queries whose questions may be merged within a namespace; `merged` is the joined form with which it goes wrong across them.
+# Queries whose questions may be merged within a namespace; `merged` is the joined form with which it goes
+# wrong across them.
 JOIN_REFUSALS = {
     "on names the namespace and one side lacks it": Refusal(
         f"x{{<<.LabelMatchers>>}} * on (pod, namespace) {SUM}",

@@ -1,4 +1,4 @@
-"""Prometheus' remote-write request (version 1), encoded: samples enter a running server at once, with their own times."""
+"""Encode Prometheus' remote-write request (version 1): samples with their own times, stored at once."""
 
 import itertools
 import struct
@@ -15,9 +15,11 @@ class Written(NamedTuple):
 
 
 def encode(samples: Iterable[Written]) -> bytes:
-    """Return the body: a snappy block of a protobuf WriteRequest. Samples of one series must be in order of time.
+    """Return the body: a snappy block of a protobuf WriteRequest.
 
-    Samples in a row with one and the same object as labels become one series of the request, which is written a lot sooner.
+    Samples of one series must be in order of time.
+
+    Successive samples with the same labels object become one series of the request, which is faster to write.
     """
     groups = itertools.groupby(samples, key=lambda sample: id(sample.labels))
     return _snappy(b"".join(_message(1, _series(list(group))) for _, group in groups))

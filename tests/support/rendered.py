@@ -1,7 +1,7 @@
 """Rendered manifests: kubectl's kustomize, the objects it gives, and what RBAC among them allows.
 
-Rights are computed as Kubernetes' RBAC does: additive, "*" for all, `pods/status` apart from `pods`, names where a rule has
-some. Of the roles that every cluster has, the three that matter here are written out.
+Rights are computed as Kubernetes' RBAC does: additive, "*" for all, `pods/status` apart from `pods`, names
+where a rule has some. Of the roles that every cluster has, the three that matter here are written out.
 """
 
 import functools
@@ -73,7 +73,7 @@ class Objects:
         return found[0]
 
     def of(self, deployment: str) -> "Objects":
-        """Return the same objects with no other Deployment than this one, for what is asked about its pods."""
+        """Return the same objects with this Deployment alone, for questions about its pods."""
         self.one("Deployment", deployment)
         return Objects(
             each
@@ -96,7 +96,10 @@ class Objects:
 
 
 class Want(NamedTuple):
-    """What someone wants to do. `name` is the object's; a list narrowed by metadata.name counts as about that name."""
+    """What someone wants to do.
+
+    `name` is the object's; a list narrowed by metadata.name counts as about that name.
+    """
 
     verb: str
     group: str = ""
@@ -188,12 +191,16 @@ def kubectl_version() -> tuple[int, int]:
 
 
 def render(folder: Path) -> Objects:
-    """Return what `kubectl kustomize` makes of a folder. Skips where kubectl is older than kustomize v5, and says so."""
+    """Return what `kubectl kustomize` makes of a folder.
+
+    Skips where kubectl is older than kustomize v5, and says so.
+    """
     program = tools.require("kubectl", "kubernetes-client")
     if kubectl_version() < OLDEST:
         written = ".".join(map(str, kubectl_version()))
         pytest.skip(
-            f"kubectl {written} has no kustomize v5 (1.27 does): only the plain files of manifests/base are checked"
+            f"kubectl {written} has no kustomize v5 (1.27 does): only the plain files of manifests/base are "
+            "checked"
         )
     done = subprocess.run([program, "kustomize", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -202,7 +209,7 @@ def render(folder: Path) -> Objects:
 
 
 def read_base() -> Objects:
-    """Return the objects of manifests/base without kubectl: its files, and the ConfigMap made of its rules."""
+    """Return the objects of manifests/base without kubectl: its files and the ConfigMap of its rules."""
     base = MANIFESTS / "base"
     kustomization = yaml.safe_load((base / "kustomization.yaml").read_text())
     return Objects(_plain(base, kustomization))
@@ -221,7 +228,9 @@ def _plain(base: Path, kustomization: JSON) -> Iterator[JSON]:
 
 
 def write_overlay(folder: Path, components: Iterable[str | Path]) -> Path:
-    """Write a kustomization of base and components (names below manifests/components, or paths) and return its folder."""
+    """Write a kustomization of base and components (names below manifests/components, or paths) and return
+    its folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     listed = [MANIFESTS / "components" / each if isinstance(each, str) else each for each in components]
     document = {

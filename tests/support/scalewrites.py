@@ -1,7 +1,7 @@
-"""Every change of a target's replicas, and the judgement on it: who, from what to what, when, and whether a held raise was taken back.
+"""An audit of every change of a target's replicas: writer, counts, time, and whether a raise was reversed.
 
-Here: the record and the verdicts, fed with objects as a cluster stored them, in their order. Not here: where they come from, except from
-a sandbox. Law: nothing that a booster says of itself counts, what it wrote does; a floor that it publishes only adds to what is held.
+The audit reads the objects as a cluster stored them, in their order. It counts what a booster wrote, not what
+the booster says of itself. A published floor only adds to what is held.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,9 +58,12 @@ class _Held:
 
 
 class Audit:
-    """Judges the targets of a cluster. `now` gives epoch seconds; `hold` is for how long a raise must not be taken back.
+    """Judges the targets of a cluster.
 
-    `hold` is no longer than what the booster holds. `unpublished` are raises that were written while no floor was published for them.
+    `now` gives epoch seconds; `hold` is for how long a raise must not be taken back.
+
+    `hold` is at most the hold of the booster. `unpublished` are raises that were written without a published
+    floor.
     """
 
     def __init__(self, now: Callable[[], float], hold: float, *, booster: str = BOOSTER) -> None:
@@ -100,7 +103,9 @@ class Audit:
         return self.of(name, self._booster, since)
 
     def raised_first(self, names: Iterable[str], since: float) -> tuple[list[str], list[str]]:
-        """Return which targets the booster has raised since a time, and those of them that nobody had written before it."""
+        """Return which targets the booster has raised since a time, and those of them without an earlier
+        writer.
+        """
         raised = [name for name in names if self.raises(name, since)]
         return raised, [name for name in raised if self.of(name, since=since)[0].by == self._booster]
 
@@ -179,7 +184,7 @@ def _place(document: Document) -> Place:
 
 
 def _writer(document: Document) -> str:
-    """Return who owns the count of a target, which is who wrote it last."""
+    """Return the owner of the count of a target, which is its last writer."""
     return ",".join(
         entry["manager"]
         for entry in document["metadata"].get("managedFields", ())
@@ -197,7 +202,8 @@ def follow(cluster: Cluster, audit: Audit) -> None:
         key = store_key(cluster.kinds.find(plural))
         for change in _present(cluster, key):
             _tell(plural, see, change)
-        cluster.store.subscribe(key, lambda change, plural=plural, see=see: _tell(plural, see, change))  # type: ignore[misc]  # mypy sees no defaults
+        # mypy sees no defaults
+        cluster.store.subscribe(key, lambda change, plural=plural, see=see: _tell(plural, see, change))  # type: ignore[misc]
 
 
 def _present(cluster: Cluster, key: tuple[str, str]) -> Iterator[Change]:

@@ -45,7 +45,7 @@ def pod(
     containers: Sequence[Container] = (),
     **facts: Any,
 ) -> PodFacts:
-    """Return a pod, of one container unless said otherwise; `started` and `ready_for` are seconds before NOW."""
+    """Return a pod, by default of one container; `started` and `ready_for` are seconds before NOW."""
     requests = {name: read(text) for name, text in (("cpu", cpu), ("memory", memory)) if text is not None}
     return PodFacts(
         name,
@@ -84,7 +84,7 @@ def situation(
 
 
 def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPodAutoscaler:
-    """Return an autoscaler of the Deployment ``web`` with defaults filled in; `spec` are fields of the API."""
+    """Return a defaulted autoscaler of the Deployment ``web``; `spec` are fields of the API."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     document = {
         "metadata": {"name": "web", "namespace": "default"},

@@ -1,4 +1,4 @@
-"""The API server of a test: real TLS on loopback, a provider that answers what the test says, and raw requests."""
+"""The API server of a test: real TLS on loopback, a provider with set answers, and raw requests."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ from tests.support.tls import Authority
 
 
 class Provider:
-    """Meets `adapter.model.metrics.MetricsProvider`: remembers the questions, answers what was set or what `answer` makes."""
+    """Meets `adapter.model.metrics.MetricsProvider`: records questions; answers are set, or `answer`'s."""
 
     def __init__(self) -> None:
         self.generation = 1
@@ -97,7 +97,7 @@ class Provider:
 
 
 class Reviews:
-    """The API server's part in judging callers: tokens by name, everything allowed unless a test says otherwise."""
+    """The API server's reviews: tokens by name, and all requests allowed unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, User] = {}
@@ -264,7 +264,8 @@ class ServerFactory:
         floors: FloorProvider | None = None,
         **bounds: Any,
     ) -> Served:
-        """Start a server on a free port of loopback; `believed` says whose client certificates mean something, `bounds` what connections may.
+        """Start a server on a free port of loopback; `believed` says whose client certificates mean
+        something, `bounds` what connections may.
 
         `floors` are served beside the provider's metrics.
         """

@@ -1,7 +1,7 @@
-"""What an API server makes of an object by the schema of its CustomResourceDefinition: pruned, defaulted, and what is refused.
+"""An API server's treatment of an object by its CRD's schema: pruning, defaults, and refusals.
 
-Nothing of ours is in here: values by a JSON Schema library with Kubernetes' readings of it, rules by a CEL library. Expressions are
-Go's, so RE2 reads them.
+Nothing of ours is in here: values by a JSON Schema library with Kubernetes' readings of it, rules by a CEL
+library. Expressions are Go's, so RE2 reads them.
 """
 
 import copy
@@ -40,7 +40,10 @@ KEYWORDS = frozenset(
         "x-kubernetes-validations",
     }
 )
-"""What a structural schema may say and ours needs. Among what it may not: $ref, oneOf beside types, patternProperties, uniqueItems."""
+"""What a structural schema may say and ours needs.
+
+Among what it may not: $ref, oneOf beside types, patternProperties, uniqueItems.
+"""
 
 BLOCKING = frozenset({"required", "maxLength", "maxItems", "type"})
 """Where one of these is broken the API server does not look at rules."""
@@ -111,7 +114,7 @@ def defaulted(value: Any, schema: JSON) -> Any:
 
 
 def verdict(written: Any, schema: JSON) -> list[str]:
-    """Return what an API server refuses in an object that somebody writes; nothing when it takes it."""
+    """Return what an API server refuses in a written object; nothing when it accepts it."""
     return list(problems(defaulted(pruned(written, schema), schema), schema))
 
 

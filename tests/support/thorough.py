@@ -1,4 +1,4 @@
-"""Tests with the mark `thorough` take minutes: they run with `--thorough`, and where their file is named on the command line.
+"""Tests with the mark `thorough` take minutes: they run with `--thorough`, or where their file is named.
 
 A pytest plugin. A folder that is named selects only the other tests, as the whole run does.
 """

@@ -1,14 +1,17 @@
 """The time limit of each test and of the whole run, which no task can swallow.
 
-pytest-timeout reads the limits (`timeout` in pyproject.toml, the mark `timeout`, PYTEST_TIMEOUT) and raises a plain failure from
-its signal handler. In an asyncio test that failure lands in whatever task happens to run. A background task then ends with it, and the
-test goes on to wait for that task. This plugin replaces the signal handler:
+pytest-timeout reads the limits (`timeout` in pyproject.toml, the mark `timeout`, PYTEST_TIMEOUT) and raises a
+plain failure from its signal handler. In an asyncio test that failure lands in whatever task happens to run.
+A background task then ends with it, and the test goes on to wait for that task. This plugin replaces the
+signal handler:
 
-1. At the limit it raises a KeyboardInterrupt. Event loops pass that exception on from any task and callback, so the loop itself stops,
-   and the test fails with the stacks of all its tasks. The signal repeats until the teardown has ended too.
-2. When even that does not end the test, a thread of the run prints the stacks of all threads and tasks and ends the process.
-   It also bounds the run as a whole.
-3. Should native code hold the interpreter lock, so that neither of the two can run, `faulthandler` ends the process from a C thread.
+1. At the limit it raises a KeyboardInterrupt. Event loops pass that exception on from any task and callback,
+   so the loop itself stops, and the test fails with the stacks of all its tasks. The signal repeats until the
+   teardown has ended too.
+2. When even that does not end the test, a thread of the run prints the stacks of all threads and tasks and
+   ends the process. It also bounds the run as a whole.
+3. Should native code hold the interpreter lock, so that neither of the two can run, `faulthandler` ends the
+   process from a C thread.
 """
 
 import asyncio
@@ -44,13 +47,13 @@ RUN_SECONDS = 75 * 60.0
 class OutOfTime(Failed, KeyboardInterrupt):
     """The test that runs is over its limit.
 
-    As a KeyboardInterrupt it passes through event loops, TaskGroups and `except Exception`. As a failure it does not keep pytest
-    from the teardown of further fixtures.
+    As a KeyboardInterrupt it passes through event loops, TaskGroups and `except Exception`. As a failure it
+    does not keep pytest from the teardown of further fixtures.
     """
 
 
 class Watchdog(threading.Thread):
-    """Ends the process with every stack in it when the run, or a test that could not be interrupted, is over its limit."""
+    """Ends the process, with every stack, when the run or an uninterruptible test is over its limit."""
 
     def __init__(self, run_seconds: float, stderr: int) -> None:
         super().__init__(name="time limit of the run", daemon=True)
@@ -100,7 +103,8 @@ class Watchdog(threading.Thread):
 _WATCHDOG = pytest.StashKey[Watchdog]()
 _STDERR = pytest.StashKey[int]()
 _IN_PHASE = pytest.StashKey[bool]()
-"""Whether set-up, call or teardown of the test runs: outside of them an interruption would end the whole run."""
+"""Whether set-up, call or teardown of the test runs: outside of them an interruption would end the whole run.
+"""
 _STACKS = pytest.StashKey[str]()
 """What was running when the limit was over, until a failure says it."""
 
@@ -155,7 +159,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> bool:
 def pytest_timeout_cancel_timer(item: pytest.Item) -> bool:
     """Disarm them where a debugger is about to open.
 
-    pytest-timeout asks for this after any failure, too. The teardown of a failed test needs its limits more than any other.
+    pytest-timeout asks for this after a failure, too. The teardown of a failed test needs its limits most.
     """
     if item.config.getoption("usepdb"):
         _disarm(item)

@@ -43,7 +43,7 @@ class Authority:
     def server_context(
         self, pair: Pair | None = None, *, client_certificates: bool = False
     ) -> ssl.SSLContext:
-        """Return a server's context; with `client_certificates` it accepts only clients that show one of ours."""
+        """Return a server's context; with `client_certificates` it accepts only clients with one of ours."""
         pair = pair or self.issue()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(pair.certificate, pair.key)
@@ -53,7 +53,7 @@ class Authority:
         return context
 
     def client_context(self, pair: Pair | None = None) -> ssl.SSLContext:
-        """Return the context of a client that trusts this authority alone, and shows `pair` when it is given."""
+        """Return the context of a client that trusts this authority alone, and shows `pair` if given."""
         context = ssl.create_default_context(cafile=str(self.file))
         if pair is not None:
             context.load_cert_chain(pair.certificate, pair.key)

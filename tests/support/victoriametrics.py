@@ -35,7 +35,7 @@ class VictoriaMetricsServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it and wait until it answers; another port is taken when this one is lost to another program."""
+        """Start it and wait until it answers; try another port if another program takes this one."""
         for _ in range(5):
             with (self._directory / "log").open("wb") as log:
                 command = [

@@ -19,7 +19,7 @@ class Turns:
         self.count = 0
 
     async def take(self) -> None:
-        """Count for ever."""
+        """Count until cancelled."""
         while True:
             await asyncio.sleep(0)
             self.count += 1

@@ -1,7 +1,7 @@
-"""A network between one process and a server: a TCP proxy that a test cuts, or lets hold everything back.
+"""A network between one process and a server: a TCP proxy that a test cuts, or that holds everything back.
 
-Its law: what a network holds back is what the sender's system still has. A sender that resets its connection has thrown that away; one
-that closes it in the usual way has not, and it is delivered when the network is whole again.
+The sender's system keeps what the network holds back. A sender that resets its connection discards that data.
+After a normal close the data is delivered once the network works again.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The real provider, registry and query cache between a Prometheus, a cluster and series lists that a test makes up."""
+"""The real provider, registry and query cache between a made-up Prometheus, cluster and series lists."""
 
 import asyncio
 import math
@@ -79,7 +79,7 @@ class FakeQuerier:
 
 
 class FakeLister:
-    """Returns series lists from a table that the test may change; remembers selectors and start of each call."""
+    """Returns series lists from a table that a test may change; records selectors and start of each call."""
 
     def __init__(self, lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError]) -> None:
         self.lists = dict(lists)
@@ -179,7 +179,7 @@ def read_scraped(
 
 
 class FakeReader:
-    """Pods that show what a test says, by address: a body, or why there is none; remembers what was asked."""
+    """Pods that show what a test sets, by address: a body or an error. It records the requests."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, str | ScrapeError] = {}
@@ -289,7 +289,7 @@ async def world(
     nodes: Sequence[LabeledObject] | Exception = (),
     attempted: bool = True,
 ) -> AsyncIterator[World]:
-    """Run the provider on a rules file (or rules) until the end of the block; the first discovery has ended, if `attempted`."""
+    """Run the provider on rules until the end of the block; the first discovery has ended, if `attempted`."""
     made = World(
         querier=FakeQuerier(answer),
         lister=lister or FakeLister(lists or {}),
@@ -330,7 +330,7 @@ def compile_rule(text: str) -> Rule:
 
 
 def series(*given: Labels) -> tuple[SeriesInfo, ...]:
-    """Return what discovery keeps of series: names in the order of their last appearance, with all their labels."""
+    """Return what discovery keeps of series: names in the order of last appearance, with all their labels."""
     kept: dict[str, SeriesInfo] = {}
     for labels in given:
         name = labels["__name__"]

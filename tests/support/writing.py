@@ -1,4 +1,4 @@
-"""What tests of the scaler's writes share: a `Writer` on the sandbox cluster, with a fence that a test shuts."""
+"""For tests of the scaler's writes: a `Writer` on the sandbox cluster, and a fence that a test shuts."""
 
 import contextlib
 import time
@@ -25,7 +25,9 @@ class SystemClock:
 
 
 class Gate:
-    """A fence that is open until a test shuts it; `passes` is how many more checks it lets through, None for all, `left` the seconds it gives."""
+    """A fence that is open until a test shuts it; `passes` is how many more checks it lets through, None for
+    all, `left` the seconds it gives.
+    """
 
     def __init__(self) -> None:
         self.passes: int | None = None

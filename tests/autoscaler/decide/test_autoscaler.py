@@ -179,7 +179,10 @@ def test_a_selector_that_is_none(document: dict[str, Any], source: str, aggregat
         (
             cpu_metric(),
             Proposal(1, (), utilization=70, average=1500),
-            b'{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"1500m","averageUtilization":70}}}',
+            (
+                b'{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"1500m",'
+                b'"averageUtilization":70}}}'
+            ),
         ),
         (
             _RAW,
@@ -211,7 +214,8 @@ def test_a_selector_that_is_none(document: dict[str, Any], source: str, aggregat
             _SELECTED,
             Proposal(1, (), value=-(2**63)),
             (
-                b'{"type":"External","external":{"metric":{"name":"queue","selector":{"matchLabels":{"q":"jobs"}}},'
+                b'{"type":"External","external":{"metric":{"name":"queue",'
+                b'"selector":{"matchLabels":{"q":"jobs"}}},'
                 b'"current":{"value":"-9223372036854775808m"}}}'
             ),
         ),

@@ -1,4 +1,4 @@
-"""Windows, policies and limits beyond the worked examples, among them the behaviors that Kubernetes' documentation shows."""
+"""Windows, policies and limits beyond the worked examples, with the behaviors of Kubernetes' docs."""
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ def _modern(
     return behavior.normalize(wanted, current, limits, up, down, past or History(), NOW)
 
 
-# --- without behavior ------------------------------------------------------------------------------------------------
+# --- without behavior --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,19 @@ def test_legacy_remembers_what_was_wanted_raw() -> None:
         (
             _legacy(3, 5, past=remembered((4, 9))),
             [
-                "3 becomes 4: as many as 4 were recommended within the last 300 s (stabilization of the way down)"
+                (
+                    "3 becomes 4: as many as 4 were recommended within the last 300 s (stabilization of the "
+                    "way down)"
+                )
             ],
         ),
         (
             _legacy(3, 5, window=90.5, past=remembered((4, 90.5))),
             [
-                "3 becomes 4: as many as 4 were recommended within the last 90.5 s (stabilization of the way down)"
+                (
+                    "3 becomes 4: as many as 4 were recommended within the last 90.5 s (stabilization of the "
+                    "way down)"
+                )
             ],
         ),
         (
@@ -144,7 +150,7 @@ def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
     assert [step.text() for step in found.steps] == words
 
 
-# --- with behavior ---------------------------------------------------------------------------------------------------
+# --- with behavior -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -463,7 +469,7 @@ def test_stays_within_minimum_and_maximum(
     assert all(step.text() for step in (*modern.steps, *legacy.steps))
 
 
-# --- what Kubernetes' documentation shows ----------------------------------------------------------------------------
+# --- what Kubernetes' documentation shows ------------------------------------------------------------------
 
 NOW_DOWN = {"stabilizationWindowSeconds": 0}
 PODS_4 = {"type": "Pods", "value": 4, "periodSeconds": 60}

@@ -52,7 +52,7 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
     return next(step for step in outcome.steps if step.name == name)
 
 
-# --- what cannot be computed -----------------------------------------------------------------------------------------
+# --- what cannot be computed -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_average_that_cannot_be_computed(listed: list[Any], reason: str) -> None
     assert found.reason == reason
 
 
-# --- averages over pods ----------------------------------------------------------------------------------------------
+# --- averages over pods ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -475,7 +475,7 @@ def test_the_percentage_wraps_to_32_bits() -> None:
     assert measured == (-2_147_483_596.0, 21_474_837, -2_147_483_596, True)
 
 
-# --- single values ---------------------------------------------------------------------------------------------------
+# --- single values -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -537,7 +537,7 @@ def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
 @pytest.mark.parametrize(
     ("ready_then", "value", "spec", "replicas", "words"),
     [
-        pytest.param(None, 60_000, 8, 16, "8 pods x 2 = 16", id="nobody knows"),
+        pytest.param(None, 60_000, 8, 16, "8 pods x 2 = 16", id="an unknown count"),
         pytest.param(5, 60_000, 8, 10, "5 pods x 2 = 10", id="a raise counts with those of then"),
         pytest.param(
             2,
@@ -551,7 +551,7 @@ def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
         pytest.param(9, 60_000, 8, 16, "8 pods x 2 = 16", id="more were ready then"),
         pytest.param(8, 60_000, 8, 16, "8 pods x 2 = 16", id="as many were"),
         pytest.param(2, 15_000, 8, 4, "8 pods x 0.5 = 4", id="a shrink counts with those of now"),
-        pytest.param(0, 60_000, 0, 2, "1 pod x 2 = 2", id="from zero there were none"),
+        pytest.param(0, 60_000, 0, 2, "1 pod x 2 = 2", id="from zero"),
     ],
 )
 def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replicas: int, words: str) -> None:

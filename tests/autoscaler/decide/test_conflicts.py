@@ -1,4 +1,4 @@
-"""Who writes beside us, step by step."""
+"""Detection of other writers, step by step."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_another_writer_is_a_change_and_ends_ours() -> None:
         pytest.param(4, 8, 6, True, id="in part"),
         pytest.param(4, 8, 2, True, id="and more"),
         pytest.param(4, 8, 10, False, id="a further raise"),
-        pytest.param(8, 4, 8, False, id="a raise after our shrink is none"),
+        pytest.param(8, 4, 8, False, id="a raise after our shrink is no conflict"),
         pytest.param(8, 4, 2, False, id="a further shrink"),
     ],
 )
@@ -123,14 +123,14 @@ def test_pauses_double_up_to_an_hour_and_a_new_spec_ends_them() -> None:
     ("state", "replicas", "manager", "own"),
     [
         pytest.param(ConflictState(own_zero=True), 0, "", True, id="the status says so"),
-        pytest.param(ConflictState(), 0, "", False, id="nobody says so"),
+        pytest.param(ConflictState(), 0, "", False, id="no evidence"),
         pytest.param(ConflictState(), 0, OWN, True, id="the field is ours, though the status was lost"),
-        pytest.param(ConflictState(own_zero=True), 0, "kubectl", False, id="somebody else's since"),
+        pytest.param(ConflictState(own_zero=True), 0, "kubectl", False, id="another writer's since"),
         pytest.param(ConflictState(own_zero=True), 3, "kubectl", False, id="raised since"),
-        pytest.param(ConflictState(known=3), 0, "kubectl", False, id="somebody else's"),
+        pytest.param(ConflictState(known=3), 0, "kubectl", False, id="another writer's"),
         pytest.param(ConflictState(known=3), 0, OWN, True, id="ours by name"),
         pytest.param(
-            ConflictState(known=0, own_zero=True), 2, "kubectl", False, id="raised by somebody else"
+            ConflictState(known=0, own_zero=True), 2, "kubectl", False, id="raised by another writer"
         ),
     ],
 )
@@ -152,10 +152,10 @@ def test_a_clock_that_is_set_moves_all_instants() -> None:
 @pytest.mark.parametrize(
     ("own", "manager", "then"),
     [
-        pytest.param(True, "kubectl", False, id="gone and set to zero again by somebody else"),
+        pytest.param(True, "kubectl", False, id="gone and set to zero again by another writer"),
         pytest.param(True, OWN, True, id="still ours"),
-        pytest.param(True, "", True, id="nobody is named"),
-        pytest.param(False, OWN, True, id="ours, though nobody told us"),
+        pytest.param(True, "", True, id="no manager is named"),
+        pytest.param(False, OWN, True, id="ours, though the status does not say so"),
         pytest.param(False, "kubectl", False, id="still theirs"),
     ],
 )

@@ -1,6 +1,7 @@
 """What Kubernetes' own controller did with 700 inputs, compared as the format says: see `data/hpa-evaluate`.
 
-Texts that name one pod of several without a request depend on the order of a map there and are compared without it.
+Texts that name one pod of several without a request depend on the order of a map there and are compared
+without it.
 """
 
 import json

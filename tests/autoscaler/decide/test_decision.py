@@ -1,4 +1,4 @@
-"""Syncs as a whole: branches, several metrics, zero, conditions, events, what is remembered and what is written."""
+"""Syncs as a whole: branches, several metrics, zero, conditions, events, the memory and the writes."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def _entries(decision: Decision) -> list[tuple[int, int]]:
     return [(entry.replicas, (NOW - entry.at) // SECOND) for entry in recommendations.entries]
 
 
-# --- branches --------------------------------------------------------------------------------------------------------
+# --- branches ----------------------------------------------------------------------------------------------
 
 
 def test_a_raise() -> None:
@@ -183,7 +183,7 @@ def test_conditions_of_limits() -> None:
     assert conditions_of(stabilized)["AbleToScale"] == ("True", "ScaleDownStabilized")
 
 
-# --- the selector ----------------------------------------------------------------------------------------------------
+# --- the selector ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,8 @@ def test_conditions_of_limits() -> None:
             [],
             "InvalidSelector",
             "InvalidSelector",
-            "couldn't convert selector into a corresponding internal selector object: unable to parse requirement: "
+            "couldn't convert selector into a corresponding internal selector object: unable to parse "
+            "requirement: "
             "found 'b', expected: in, notin, =, ==, !=, gt, lt",
             "",
             id="not one",
@@ -233,7 +234,8 @@ def test_a_selector_that_cannot_be_used(
         Event("Warning", "FailedComputeMetricsReplicas", error),
     )
     assert decision.error == (
-        f"failed to compute desired number of replicas based on listed metrics for Deployment/default/web: {error}"
+        "failed to compute desired number of replicas based on listed metrics for Deployment/default/web: "
+        f"{error}"
     )
     assert conditions_of(decision)["ScalingActive"] == ("False", reason)
     active = next(each for each in decision.status.conditions or () if each.type == "ScalingActive")
@@ -290,7 +292,7 @@ def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> N
     assert f": {words}" in active.message
 
 
-# --- several metrics -------------------------------------------------------------------------------------------------
+# --- several metrics ---------------------------------------------------------------------------------------
 
 
 def _several(current: int, *proposals: int | None) -> Decision:
@@ -348,7 +350,8 @@ def test_one_of_several_fails() -> None:
     decision = _several(4, None, 7, None)
 
     error = (
-        "invalid metrics (2 invalid out of 3), first error is: failed to get m0 external metric value: failed to get m0 "
+        "invalid metrics (2 invalid out of 3), first error is: failed to get m0 external metric value: "
+        "failed to get m0 "
         "external metric: unable to get external metric default/m0/nil: nothing"
     )
     assert (decision.replicas, decision.error) == (7, error)
@@ -378,7 +381,8 @@ def test_no_shrink_on_what_is_left() -> None:
     assert next(
         each.message for each in decision.status.conditions or () if each.type == "ScalingActive"
     ) == (
-        "the HPA was unable to compute the replica count: unable to get external metric default/m0/nil: nothing"
+        "the HPA was unable to compute the replica count: unable to get external metric default/m0/nil: "
+        "nothing"
     )
     assert len(decision.status.current_metrics or ()) == 2
     assert _entries(decision) == [(0, 1000)]
@@ -410,12 +414,15 @@ def test_a_metric_that_cannot_be_computed_whatever_is_read() -> None:
         ("FailedGetObjectMetric", text),
         (
             "FailedComputeMetricsReplicas",
-            f"invalid metrics (1 invalid out of 1), first error is: failed to get object metric value: {text}",
+            (
+                "invalid metrics (1 invalid out of 1), first error is: failed to get object metric value: "
+                f"{text}"
+            ),
         ),
     ]
 
 
-def test_a_calculation_that_fails_is_told_as_one() -> None:
+def test_a_failed_calculation_is_reported_as_one() -> None:
     decision = _decide(autoscaler([cpu_metric()]), _seen(1, reading(5), pods=pods(1, cpu=None)))
 
     assert decision.events[0] == Event(
@@ -430,7 +437,7 @@ def test_readings_answer_the_metrics_one_by_one() -> None:
         _decide(autoscaler(QUEUE), _seen(4, readings=[]))
 
 
-# --- zero ------------------------------------------------------------------------------------------------------------
+# --- zero --------------------------------------------------------------------------------------------------
 
 
 def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
@@ -444,12 +451,12 @@ def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
     ("settings", "lowest", "metrics", "came_to_zero", "computes"),
     [
         pytest.param(GATE, 0, "outer", "True", True, id="scaled to zero by itself"),
-        pytest.param(GATE, 0, "outer", "False", False, id="by somebody else"),
+        pytest.param(GATE, 0, "outer", "False", False, id="by another writer"),
         pytest.param(GATE, 0, "outer", None, False, id="never scaled at all"),
         pytest.param(GATE, 0, "cpu", "True", False, id="nothing could bring it back"),
         pytest.param(GATE, 2, "outer", "True", True, id="the minimum was raised since"),
         pytest.param(GATE, 2, "cpu", "True", True, id="also for cpu, which then has no pods"),
-        pytest.param(GATE, 2, "outer", "False", False, id="raised, but by somebody else"),
+        pytest.param(GATE, 2, "outer", "False", False, id="raised, but by another writer"),
         pytest.param(Settings(), 0, "outer", "True", False, id="without the gate"),
         pytest.param(Settings(), 2, "outer", "True", False, id="without the gate, the minimum raised"),
     ],
@@ -536,7 +543,7 @@ def test_a_rescale_remembers_whether_it_went_to_zero(
     assert conditions_of(decision).get("ScaledToZero") == condition
 
 
-# --- what is remembered ----------------------------------------------------------------------------------------------
+# --- what is remembered ------------------------------------------------------------------------------------
 
 
 def test_the_first_sync_remembers_the_current_count() -> None:
@@ -578,7 +585,7 @@ def test_each_direction_forgets_by_its_own_periods() -> None:
     assert (len(down.ups), len(down.downs)) == (1, 2)
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- what is written ---------------------------------------------------------------------------------------
 
 
 def test_the_same_status_is_not_written_again() -> None:
@@ -597,7 +604,7 @@ def test_the_same_status_is_not_written_again() -> None:
     assert settled.status.last_scale_time == NOW + 30 * SECOND
 
 
-def test_a_generation_that_somebody_set_is_dropped() -> None:
+def test_a_generation_set_by_another_writer_is_dropped() -> None:
     story = Story(4)
     first = story.sync(0, 4)
     kept = first.status
@@ -658,7 +665,7 @@ def test_a_scale_that_cannot_be_read() -> None:
     assert [step.text() for step in decision.trace] == ["the scale could not be read: not found"]
 
 
-# --- the trace -------------------------------------------------------------------------------------------------------
+# --- the trace ---------------------------------------------------------------------------------------------
 
 
 def _words(decision: Decision) -> list[str]:
@@ -736,7 +743,7 @@ def test_other_paths_in_words() -> None:
     assert _words(past)[-1] == "from 4 to 6"
 
 
-# --- properties ------------------------------------------------------------------------------------------------------
+# --- properties --------------------------------------------------------------------------------------------
 
 
 @given(

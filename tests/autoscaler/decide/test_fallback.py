@@ -71,7 +71,10 @@ def test_a_floor() -> None:
     made = story.at(61, GONE)
     name = "external metric queue(nil)"
     assert story.told == [
-        f"Warning FallbackStarted: no value for 1m0s: {name}; keeping at least 6 replicas; scale-down is blocked"
+        (
+            f"Warning FallbackStarted: no value for 1m0s: {name}; keeping at least 6 replicas; scale-down is "
+            "blocked"
+        )
     ]
     assert (made.replicas, made.rescale, made.reason) == (6, True, "fallback while metrics are absent")
     assert made.events[-1] == Event("Normal", "SuccessfulRescale", f"New size: 6; reason: {made.reason}")
@@ -149,7 +152,7 @@ def test_holding_says_so() -> None:
     ]
 
 
-def test_a_value_in_between_begins_the_wait_anew() -> None:
+def test_a_value_in_between_restarts_the_wait() -> None:
     story = _story(FLOOR, 3)
     for second, seen in ((0, GONE), (50, _wants(3)), (51, GONE), (110, GONE)):
         story.at(second, seen)
@@ -172,7 +175,7 @@ def test_a_fallback_that_is_removed_ends() -> None:
     assert story.told[1:] == ["Normal FallbackEnded: spec.fallback was removed"]
 
 
-def test_a_write_that_fails_is_told_and_forgets_nothing() -> None:
+def test_a_failed_write_is_reported_and_keeps_the_state() -> None:
     story = _story(FLOOR, 3)
     story.at(0, GONE)
     made = story.at(60, GONE, write_error="conflict")
@@ -182,7 +185,7 @@ def test_a_write_that_fails_is_told_and_forgets_nothing() -> None:
     assert len(story.told) == 1
 
 
-def test_at_zero_of_somebody_else_there_is_no_fallback() -> None:
+def test_at_zero_set_by_another_writer_there_is_no_fallback() -> None:
     story = _story(FLOOR, 0)
     story.scaler = autoscaler([QUEUE], Settings(scale_to_zero=True), behavior=BEHAVIOR, minReplicas=0)
     story.absence = Absence(NOW - 100 * SECOND, None, active=True)

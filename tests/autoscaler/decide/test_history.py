@@ -182,7 +182,7 @@ def test_they_are_in_the_order_of_time_with_their_sign() -> None:
     assert changes_of(ups, downs, NOW, 10 * SECOND) == changes[2:]
 
 
-def test_what_was_only_assumed_is_not_told() -> None:
+def test_an_assumption_is_not_reported() -> None:
     assumed = ScaleEvent(3, NOW - 5 * SECOND, assumed=True)
     assert changes_of((assumed, ScaleEvent(1, NOW)), (), NOW) == (PastChange(1, FineInstant(NOW)),)
 

@@ -1,7 +1,7 @@
-"""Our writes, whoever else writes, whatever fails, however the clock is set: never outside the limits, never faster than the policies.
+"""Our writes stay within the limits and the policies, whatever other writers, faults and clocks do.
 
-The target, its other writers and the API server are modelled here, apart from the code: what a policy allows is worked out from the
-counts that the target really had.
+The target, its other writers and the API server are modelled here, apart from the code: what a policy allows
+is worked out from the counts that the target really had.
 """
 
 import math
@@ -30,7 +30,7 @@ GONE = Unavailable("NoMetrics", "nothing")
 
 
 class ScaleTarget:
-    """What is scaled: its counts over real time, who set the last one, its version, and what a watch has told of it."""
+    """A scale target: counts over real time, last writer, version, and the state that a watch delivered."""
 
     def __init__(self, replicas: int, now: int) -> None:
         self.counts = [(now, replicas)]
@@ -59,7 +59,10 @@ class ScaleTarget:
 
 
 class World:
-    """One autoscaler, its target, and all that befalls them. Real time and the clock of the decisions part when that is set."""
+    """One autoscaler, its target and their faults.
+
+    Real time and the clock of the decisions differ once that clock is set.
+    """
 
     def __init__(self, scaler: Autoscaler, replicas: int) -> None:
         self.scaler = scaler
@@ -125,7 +128,7 @@ class World:
             self.check(replicas, made.replicas)
             self.target.set(made.replicas, OWN, self.time)
             if outcome == "lost":
-                break  # it was done, and nobody told us
+                break  # the write succeeded, but its response was lost
             self.memory, _ = guarded.commit(self.memory, made, seen, self.now, circumstances)
             if outcome != "status lost":
                 self.store()
@@ -256,11 +259,13 @@ def run(world: World, step: tuple[Any, ...]) -> None:
 @settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.timeout(300)
 def test_a_change_of_leader_exceeds_nothing_either(steps: list[tuple[Any, ...]], again: list[int]) -> None:
-    """Recommendations are gone then, scale events are not: they travel with the status, and what did not get there shows in the count."""
+    """Recommendations are gone then, scale events are not: they travel with the status, and what did not get
+    there shows in the count.
+    """
     world = World(autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), 4)
     for number, step in enumerate(steps):
         if step[0] == "write":
-            continue  # what others write while nobody leads, nobody can count
+            continue  # without a leader, the writes of others are not observed
         run(world, step)
         if number in again:
             world.watch()

@@ -77,7 +77,7 @@ def test_what_is_overdue_may_raise_and_not_shrink(value: int, count: int) -> Non
 @pytest.mark.parametrize(
     ("value", "ready", "strict", "count"),
     [
-        pytest.param(9000, "False", True, 3, id="a value multiplied by no pods is none"),
+        pytest.param(9000, "False", True, 3, id="a value multiplied by no pods is no value"),
         pytest.param(9000, "False", False, 1, id="which upstream takes for one"),
         pytest.param(0, "False", True, 1, id="nothing to do is nothing to do"),
         pytest.param(500, "True", True, 2, id="ready pods"),

@@ -83,7 +83,7 @@ def test_products(product: float, replicas: int, words: str) -> None:
     assert Step("proposal", facts).text() == words
 
 
-def test_groups_of_pods_that_are_not_there_are_not_told() -> None:
+def test_absent_groups_of_pods_are_not_reported() -> None:
     facts = {"metric": "cpu", "ready": 1, "unready": 0, "missing": 2, "ignored": 0}
 
     assert Step("pods", facts).text() == "cpu: 1 pod ready, 2 missing (no sample)"

@@ -1,4 +1,4 @@
-"""Examples of the autoscaler's arithmetic, worked by hand from Kubernetes' rules: each line says what is derived and why.
+"""Examples of the autoscaler's arithmetic, worked by hand from Kubernetes' rules, each with its derivation.
 
 Numbers 1 to 28 are proposals of one metric, 29 to 56 what becomes of proposals, 57 quantities.
 """
@@ -53,7 +53,7 @@ def _proposal(outcome: Proposal | Unavailable) -> Proposal:
     return outcome
 
 
-# --- 1 to 20: metrics of pods ----------------------------------------------------------------------------------------
+# --- 1 to 20: metrics of pods ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_20_overhead_counts_for_pods_that_ask_as_a_whole() -> None:
     assert (found.replicas, found.utilization) == (5, 60)
 
 
-# --- 21 to 28: single values -----------------------------------------------------------------------------------------
+# --- 21 to 28: single values -------------------------------------------------------------------------------
 
 
 def test_21_a_value_times_the_ready_pods() -> None:
@@ -285,7 +285,7 @@ def test_28_the_same_numbers_clamp_as_a_value() -> None:
     assert _proposal(found).replicas == INT32_MAX
 
 
-# --- 29 to 35: recommendations ---------------------------------------------------------------------------------------
+# --- 29 to 35: recommendations -----------------------------------------------------------------------------
 
 WIDE = ReplicaLimits(1, 10**6)
 MIN5 = 300 * SECOND
@@ -340,7 +340,7 @@ def test_35_no_further_than_all_agree(current: int, wanted: int, stable: int) ->
     assert found.replicas == stable
 
 
-# --- 36 to 49: policies ----------------------------------------------------------------------------------------------
+# --- 36 to 49: policies ------------------------------------------------------------------------------------
 
 
 def _rules(*policies: tuple[str, int, int], select: str = "Max") -> Rules:
@@ -485,7 +485,7 @@ def test_47_above_the_maximum_policies_do_not_matter() -> None:
     assert set(conditions_of(decision)) == {"AbleToScale"}
 
 
-# --- 49 to 51: tolerances --------------------------------------------------------------------------------------------
+# --- 49 to 51: tolerances ----------------------------------------------------------------------------------
 
 
 def _tolerant(**behavior_rules: dict[str, object]) -> Band:
@@ -522,7 +522,7 @@ def test_50_tolerance_down(usage: int, replicas: int) -> None:
     )
 
 
-# --- 52 to 56: several metrics and zero ------------------------------------------------------------------------------
+# --- 52 to 56: several metrics and zero --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -595,7 +595,7 @@ def test_56_zero_is_looked_at_before_the_minimum() -> None:
     assert conditions_of(decision)["ScalingActive"] == ("False", "ScalingDisabled")
 
 
-# --- 57 and what goes with it ----------------------------------------------------------------------------------------
+# --- 57 and what goes with it ------------------------------------------------------------------------------
 
 
 def test_57_quantities() -> None:
@@ -605,7 +605,7 @@ def test_57_quantities() -> None:
 
 
 def test_the_classic_experiment() -> None:
-    """Two replicas of 20m with a target of 20 per cent, measured at 515m: 258 are computed, and four, eight, ten it becomes."""
+    """Two replicas of 20m with a target of 20 %, measured at 515m: 258 computed, in steps of 4, 8 and 10."""
     scaler = autoscaler([cpu_metric(20)], maxReplicas=10)
     history, status, replicas = History(), HorizontalPodAutoscalerStatus(), 2
     seen_counts = []

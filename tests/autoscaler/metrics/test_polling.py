@@ -1,4 +1,4 @@
-"""Questions and their answers over time, on a loop whose time nobody waits for."""
+"""Questions and their answers over time, on a loop with virtual time."""
 
 import asyncio
 import functools
@@ -51,7 +51,7 @@ class PolledMetric:
 
 
 class Told:
-    """Who was told of answers."""
+    """The subscribers that were notified of answers."""
 
     def __init__(self) -> None:
         self.owners: list[Key] = []
@@ -71,7 +71,7 @@ async def feeds(told: Told) -> AsyncIterator[Poller]:
         yield opened
 
 
-async def test_asked_at_once_and_told(feeds: Poller, told: Told) -> None:
+async def test_a_question_is_asked_at_once_and_its_answer_delivered(feeds: Poller, told: Told) -> None:
     source = PolledMetric(LoopClock())
     feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(0.01)
@@ -94,7 +94,7 @@ async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Poller) 
 
 
 async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Poller) -> None:
-    """However seldom there is anything new: an answer from before a sample would hide it until the next question."""
+    """However rare new samples are: an answer from before a sample would hide it until the next question."""
     source = PolledMetric(LoopClock(), interval=60.0)
     feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(300)
@@ -191,7 +191,7 @@ async def test_an_answer_grows_late_and_is_forgotten(feeds: Poller) -> None:
     assert feed.state(asked + 30.1) == (None, "", "")
 
 
-async def test_what_nobody_wants_is_not_asked(feeds: Poller) -> None:
+async def test_an_unsubscribed_question_is_not_asked(feeds: Poller) -> None:
     source = PolledMetric(LoopClock())
     feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     feeds.want(Key("default", "api"), 1.0, "a", source.feed)
@@ -208,7 +208,8 @@ async def test_so_many_queries_a_second(feeds: Poller) -> None:
     """Each question of its own costs two queries, its own and that for its age."""
     source = PolledMetric(LoopClock(), interval=0.1)
     for number in range(40):
-        feeds.want(Key("default", "web"), 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+        # a closure
+        feeds.want(Key("default", "web"), 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= 2 * len(source.asked) <= 20 * 30 + 100
@@ -218,7 +219,8 @@ async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Poller) -> No
     source = PolledMetric(LoopClock(), interval=0.1)
     for number in range(40):
         key = f"q{number}"
-        feeds.want(Key("default", "web"), 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]  # a closure
+        # a closure
+        feeds.want(Key("default", "web"), 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= 4 * len(source.asked) <= 20 * 30 + 100
@@ -239,11 +241,12 @@ async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds:
     assert 0 < 2 * len(source.asked) <= 20 * 30 + 100
 
 
-async def test_what_has_no_value_at_all_delays_nobody_else(feeds: Poller) -> None:
+async def test_a_question_without_any_value_delays_no_other(feeds: Poller) -> None:
     nothing, good = PolledMetric(LoopClock()), PolledMetric(LoopClock(), interval=2.0)
     nothing.empty = True
     for number in range(40):
-        feeds.want(Key("default", "api"), 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+        # a closure
+        feeds.want(Key("default", "api"), 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]
     feeds.want(Key("default", "web"), 1.0, "good", lambda: good.feed("good"))
     await asyncio.sleep(240)
 
@@ -283,7 +286,7 @@ async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds:
     assert feeds.want(Key("default", "api"), 1.0, "a", source.feed) is feed
     answer, late, _ = feed.state(source.clock.monotonic())
     assert (answer, late) == (SourceAnswer({}, {}), ""), (
-        "it is not late because somebody else would have asked before"
+        "it is not late because another subscriber would have asked before"
     )
     await asyncio.sleep(2.5)
 
@@ -317,7 +320,8 @@ async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_
 def flood(feeds: Poller, source: PolledMetric) -> list[Feed]:
     """Have one tenant ask for 400 distinct external metrics: 8 autoscalers with 50 each."""
     keys = [(Key("greedy", f"a{number % 8}"), f"q{number}") for number in range(400)]
-    return [feeds.want(owner, 1.0, key, lambda key=key: source.feed(key)) for owner, key in keys]  # type: ignore[misc]  # a closure
+    # a closure
+    return [feeds.want(owner, 1.0, key, lambda key=key: source.feed(key)) for owner, key in keys]  # type: ignore[misc]
 
 
 async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds: Poller) -> None:
@@ -341,7 +345,7 @@ async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds
 
 
 async def test_an_overload_makes_nothing_absent(feeds: Poller) -> None:
-    """Each of 400 questions has a turn in 40 seconds: its answer is late most of that time, and always there."""
+    """Each of 400 questions has a turn in 40 seconds: its answer is late most of that time, but present."""
     source = PolledMetric(LoopClock(), interval=2.0)
     first, *_ = flood(feeds, source)
     await asyncio.sleep(45)
@@ -354,7 +358,7 @@ async def test_an_overload_makes_nothing_absent(feeds: Poller) -> None:
     assert sum(bool(late) for _, late, _ in states) > 40
 
 
-async def test_a_defect_in_who_is_told_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_a_subscriber_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
     def answered(_: Iterable[Key]) -> None:
         raise ZeroDivisionError
 

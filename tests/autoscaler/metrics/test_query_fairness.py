@@ -1,5 +1,4 @@
-"""The query budget under overload: who is asked how often, what late answers may do, and what is said about
-it.
+"""The query budget under overload: how often each question is sent, and the effects of late answers.
 
 On a loop with simulated time.
 """
@@ -34,7 +33,7 @@ def _key(text: str) -> Key:
 
 
 class Prometheus:
-    """Answers every question with a sample of now, or of every `interval` seconds; counts who asks."""
+    """Answers every question with a sample of now, or of every `interval` seconds; counts the askers."""
 
     def __init__(self, clock: LoopClock, interval: float = 0.001) -> None:
         self.clock = clock
@@ -151,7 +150,7 @@ SHARES = {
 
 @pytest.mark.parametrize("demand", SHARES.values(), ids=SHARES)
 async def test_every_namespace_gets_its_max_min_share(demand: dict[str, int]) -> None:
-    """`demand` is how many questions with a period of one second each namespace has; the rate is enough for ten."""
+    """`demand` is the number of one-second questions of each namespace; the rate is enough for ten."""
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 1e9
         for namespace, count in demand.items():
@@ -168,7 +167,7 @@ async def test_every_namespace_gets_its_max_min_share(demand: dict[str, int]) ->
 
 @pytest.mark.parametrize(("questions", "in_time"), [(75, True), (150, False)])
 async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) -> None:
-    """75 distinct external metrics with a sample every 15 s, at 20 queries a second: each is asked about every 7.5 s."""
+    """75 external metrics with a sample every 15 s, at 20 queries/s: each is queried about every 7.5 s."""
     async with opened() as (feeds, prometheus, watch):
         prometheus.interval = 15.0
         for number in range(questions):
@@ -182,11 +181,11 @@ async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) ->
             assert watch.namespaces == []
 
 
-# -- what is shared ----------------------------------------------------------------------------------------------------------
+# -- what is shared -----------------------------------------------------------------------------------------
 
 
 async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> None:
-    """The namespace whose turn comes first pays: a question shared with a tenant that has many is asked as one's own."""
+    """The namespace whose turn comes first pays: a shared question is sent as if it were its own."""
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 2.0
         flood(feeds, prometheus)
@@ -245,11 +244,12 @@ async def test_where_namespaces_share_no_query_only_those_of_one_leave_together(
         since = prometheus.clock.monotonic()
         await asyncio.sleep(10)
 
-        turns = {(key[-1], at) for key, times in prometheus.asked.items() for at in times if at >= since}  # type: ignore[index]  # a text
+        # a text
+        turns = {(key[-1], at) for key, times in prometheus.asked.items() for at in times if at >= since}  # type: ignore[index]
         assert len(turns) <= 20 / 4 * 10 + 5
 
 
-# -- what a late answer may do -------------------------------------------------------------------------------------------------
+# -- what a late answer may do ------------------------------------------------------------------------------
 
 
 def _read(source: ExternalSource, clock: LoopClock) -> ExternalReading | Unavailable:
@@ -260,7 +260,7 @@ def _read(source: ExternalSource, clock: LoopClock) -> ExternalReading | Unavail
 
 
 async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
-    """A tenant's own overload: each question has a turn in 40 seconds, and its samples are those of each second."""
+    """A tenant's own overload: each question has a turn in 40 s, while it has samples of each second."""
     async with opened() as (feeds, prometheus, _):
         prometheus.interval = 1.0
         feed = prometheus.want(feeds, "greedy/a0", "first")
@@ -293,8 +293,8 @@ async def test_it_is_given_up_after_five_minutes() -> None:
         assert feed.state(asked + 301) == (None, "", NEVER_IN_TURN)
 
 
-async def test_a_first_answer_that_does_not_come_is_told_of_after_some_seconds() -> None:
-    """Until then nothing is said, as there is none while an answer is on its way."""
+async def test_a_missing_first_answer_is_reported_after_some_seconds() -> None:
+    """Until then no delay is reported: an answer on its way is not overdue."""
     async with opened() as (feeds, prometheus, _):
         flood(feeds, prometheus)
         source = ExternalSource(prometheus.want(feeds, "greedy/a0", "last"), feeds, Key("greedy", "a0"))
@@ -322,7 +322,7 @@ async def test_the_interval_of_waiting_is_not_taken_for_one_of_samples() -> None
         assert feed.interval.known == SECOND
 
 
-# -- what is said of it ------------------------------------------------------------------------------------------------------------
+# -- what is said of it -------------------------------------------------------------------------------------
 
 
 async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() -> None:
@@ -358,7 +358,7 @@ async def test_faults_end_with_the_term() -> None:
     assert watch.stretch == 1.0
 
 
-# -- defects -------------------------------------------------------------------------------------------------------------------------
+# -- defects ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["_step", "_enqueue", "_take_turn", "_report"])

@@ -20,7 +20,8 @@ FIVE = 5 * SECOND
 
 def answer(age: float = 1, **fields: object) -> SourceAnswer:
     times = {"a": NOW - round(age * SECOND), "b": NOW}
-    return SourceAnswer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]  # fields by name
+    # fields by name
+    return SourceAnswer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]
 
 
 def test_fresh_values() -> None:

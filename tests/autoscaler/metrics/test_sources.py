@@ -1,4 +1,4 @@
-"""From the metrics of a spec to readings: which source answers, and what scraped pods and Prometheus make of each other."""
+"""From the metrics of a spec to readings: the source of each, and how scraped pods and Prometheus combine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -63,7 +63,7 @@ CONTAINER = {
 
 
 class Provided:
-    """What rules of ours answer: a provider and cpu and memory, as a test says; None: there is no such rule."""
+    """The answers of our rules: a provider, cpu and memory, as a test sets them; None: no such rule."""
 
     def __init__(self) -> None:
         self.objects: ObjectSamples | Exception | None = ObjectSamples({}, {}, 0.0, None)
@@ -181,7 +181,7 @@ def samples(ago: float = 0.0, **values: int) -> ObjectSamples:
     return ObjectSamples(values, dict.fromkeys(values, WALL - ago), 0.0, 300.0)
 
 
-# --- scraped pods -------------------------------------------------------------------------------------------------------
+# --- scraped pods ------------------------------------------------------------------------------------------
 
 
 async def test_pods_that_are_all_scraped_need_no_prometheus() -> None:
@@ -315,7 +315,7 @@ async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values
 
 @pytest.mark.parametrize("shown", ["9.3e15", "-1e16", "1e300"])
 async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_prometheus(shown: str) -> None:
-    """The API answers 500 then: neither the autoscaler here nor a native one grows or shrinks by the other pods."""
+    """The API answers 500 then: neither this autoscaler nor a native one scales by the other pods."""
     async with bench() as here:
         here.here.reader.bodies = {A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}
         here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
@@ -351,11 +351,12 @@ async def test_what_is_not_scraped_is_prometheus_alone() -> None:
         assert len(here.feeds) == 0
 
 
-# --- rules of ours and other adapters -----------------------------------------------------------------------------------
+# --- rules of ours and other adapters ----------------------------------------------------------------------
 
 
 def decoded(form: type[Any], *given: Mapping[str, Any]) -> Sequence[Any]:
-    found: Sequence[Any] = msgspec.convert(given, tuple[form, ...], dec_hook=decode_scalar)  # type: ignore[valid-type]  # a type at run time
+    # a type at run time
+    found: Sequence[Any] = msgspec.convert(given, tuple[form, ...], dec_hook=decode_scalar)  # type: ignore[valid-type]
     return found
 
 
@@ -454,7 +455,7 @@ async def test_an_object_of_another_adapter(given: Sequence[Mapping[str, Any]], 
             'unable to map kind Gauge to resource: no matches for kind "Gauge"',
             id="core, unknown",
         ),
-        pytest.param(("a/b/c", "Service"), ("services", "shop", "main"), "", id="a version that is none"),
+        pytest.param(("a/b/c", "Service"), ("services", "shop", "main"), "", id="an invalid version"),
     ],
 )
 async def test_kinds(reference: tuple[str, str], asked: tuple[str, ...] | None, said: str) -> None:
@@ -583,7 +584,7 @@ async def test_cpu_by_rules_of_ours_with_a_warning_is_overdue() -> None:
 
 
 async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
-    """As any other rule: nothing shrinks on it before its interval is known, and what is too old is no value."""
+    """As any other rule: no shrinking before its interval is known, and an old sample is no value."""
     async with bench() as here:
         here.provided.usages = used("a", "b", "c", times={"a": 2.0, "b": 301.0})
         source = here.open(cpu_metric())
@@ -630,13 +631,14 @@ async def test_failures_have_upstreams_words() -> None:
         )
         reading = await here.answered(here.open(pods_metric(name="load")))
         assert reading.message == (
-            "unable to fetch metrics from custom metrics API: the server could not find the metric load for pods"
+            "unable to fetch metrics from custom metrics API: the server could not find the metric load for "
+            "pods"
         )
         (feed,) = here.feeds._feeds.values()
         assert feed.period == 15.0, "no more often than while it answers"
 
 
-async def test_a_selector_that_is_none_has_no_value() -> None:
+async def test_an_invalid_selector_has_no_value() -> None:
     async with bench() as here:
         metric = external_metric(value="10")
         metric["external"]["metric"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Near"}]}

@@ -38,9 +38,11 @@ spec:
   # end of metrics
   behavior: {}
 --- # the other one
-{"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", "metadata": {"name": "api", "annotations": {"a": "b"}}, \
+{"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", \
+"metadata": {"name": "api", "annotations": {"a": "b"}}, \
 "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}, "maxReplicas": 4, \
-"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}
+"metrics": [{"type": "Resource", \
+"resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}
 ...
 # end
 """

@@ -144,7 +144,7 @@ MADE: dict[str, tuple[dict[str, Any], Wish, dict[str, Any]]] = {
         PLAIN,
         _hpa([QUEUE], {"fastpath.io/hold": "1m"}),
     ),
-    "remove a mode that is none": (_hpa([QUEUE], {"fastpath.io/mode": "fast"}), PLAIN, _hpa([QUEUE])),
+    "remove an invalid mode": (_hpa([QUEUE], {"fastpath.io/mode": "fast"}), PLAIN, _hpa([QUEUE])),
     "remove the only metric": (_hpa([EXTERNAL, OBJECT], ANNOTATION), PLAIN, _hpa()),
     "remove where nothing is": (_hpa([QUEUE], {"a": "b"}), PLAIN, _hpa([QUEUE], {"a": "b"})),
     "remove where nothing at all is": (_hpa(), PLAIN, _hpa()),
@@ -228,7 +228,7 @@ NOTES = {
         ["autoscaling/v1 becomes autoscaling/v2, which has more than one metric"],
     ),
     "v1, advised": (_old(), ADVISE, []),
-    "a hold that is none": (
+    "an invalid hold": (
         _hpa([QUEUE], {"fastpath.io/hold": "1h"}),
         ADVISE,
         ['annotation fastpath.io/hold: "1h": expected a duration from 1s to 10m0s, such as 45s'],
@@ -275,7 +275,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "spec.behavior: {}: only autoscaling/v2 has it",
         ],
     ),
-    "v1 with a target that is none": (
+    "v1 with an invalid target": (
         _old(targetCPUUtilizationPercentage=0),
         ["spec.targetCPUUtilizationPercentage: 0: expected a whole number greater than 0"],
     ),
@@ -301,9 +301,9 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         _hpa([QUEUE], minreplicas=2),
         ["spec.minreplicas: 2: unknown field, did you mean minReplicas?"],
     ),
-    "annotations that are none": (_hpa([QUEUE], "a"), ['metadata.annotations: "a": expected an object']),
+    "annotations that are no object": (_hpa([QUEUE], "a"), ['metadata.annotations: "a": expected an object']),
     "an annotation that is no text": (_hpa([QUEUE], {"fastpath.io/mode": 1}), ["metadata.annotations"]),
-    "metrics that are none": (_hpa([None]), ["spec.metrics[0]: null: expected an object"]),
+    "metrics that are no objects": (_hpa([None]), ["spec.metrics[0]: null: expected an object"]),
 }
 
 

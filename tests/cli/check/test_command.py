@@ -154,7 +154,10 @@ def test_a_wrong_question_is_refused_before_anything_is_asked(
 def test_control_characters_do_not_reach_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = r"""externalRules: [{seriesQuery: up, resources: {namespaced: false}, metricsQuery: "up{a='\e[2J\u009b'}"}]"""
+    text = (
+        "externalRules: [{seriesQuery: up, resources: {namespaced: false}, "
+        r"""metricsQuery: "up{a='\e[2J\u009b'}"}]"""
+    )
     (tmp_path / "rules.yaml").write_text(text)
     main.main(["check", str(tmp_path / "rules.yaml")])
     out = capsys.readouterr().out

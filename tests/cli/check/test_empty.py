@@ -26,7 +26,12 @@ CATALOGUE = Catalogue([*BUILTIN, WIDGET])
 RULES = """
 rules:
 - seriesQuery: load
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, node: {resource: node}, widget: {resource: widget}}}
+  resources:
+    overrides:
+      namespace: {resource: namespace}
+      pod: {resource: pod}
+      node: {resource: node}
+      widget: {resource: widget}
   metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
 - seriesQuery: load
   resources: {overrides: {pod: {resource: pod}}}

@@ -1,4 +1,7 @@
-"""Warnings, each shown by the smallest rule that has it. What a good rule must not be warned of stands beside it."""
+"""Warnings, each shown by the smallest rule that has it.
+
+What a good rule must not be warned of stands beside it.
+"""
 
 from pathlib import Path
 
@@ -45,14 +48,17 @@ GOOD_RULES = {
         f"seriesQuery: hits, {GOOD}",
         f"seriesQuery: hits, resources: {{overrides: {{instance: {{resource: node}}}}}}, {SUM}",
     ),
-    "one name in two APIs": f"{custom(f'seriesQuery: hits, {GOOD}')}\n{external(f'seriesQuery: hits, {FREE}')}",
+    "one name in two APIs": (
+        f"{custom(f'seriesQuery: hits, {GOOD}')}\n{external(f'seriesQuery: hits, {FREE}')}"
+    ),
     "fixed query of a fixed name": custom(
         f"seriesQuery: hits, {POD}, metricsQuery: 'sum(hits{MATCHERS}) by (pod, namespace)'"
     ),
     "nodes": custom(f"seriesQuery: hits, resources: {{overrides: {{instance: {{resource: node}}}}}}, {SUM}"),
     "about pods only": custom(f"seriesQuery: hits, {POD}, metricsQuery: 'sum(hits{MATCHERS}) by (pod)'"),
     "values by name": external(
-        "seriesQuery: hits, resources: {namespaced: false}, metricsQuery: 'hits{a=\"<<.LabelValuesByName.a>>\"}'"
+        "seriesQuery: hits, resources: {namespaced: false}, metricsQuery: "
+        "'hits{a=\"<<.LabelValuesByName.a>>\"}'"
     ),
     "long enough": custom(f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[1m])'"),
     "expressions": custom(f'seriesQuery: \'hits{{a=~"x.*",b="x$y"}}\', {GOOD}'),
@@ -73,7 +79,10 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "rules[0].name.as",
                 "fastpath_replicas",
-                "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors those are served in its place",
+                (
+                    "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors "
+                    "those are served in its place"
+                ),
             )
         ],
     ),
@@ -83,7 +92,10 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "externalRules[0].name.as",
                 "fastpath_replicas",
-                "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors those are served in its place",
+                (
+                    "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors "
+                    "those are served in its place"
+                ),
             )
         ],
     ),
@@ -158,7 +170,10 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "externalRules[0].resources",
                 "",
-                "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false",
+                (
+                    "no label for namespaces, so every request fails: add an override for namespace, or "
+                    "namespaced: false"
+                ),
             )
         ],
     ),
@@ -168,7 +183,10 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "rules[0].resources",
                 "",
-                "neither overrides nor a template: no object is ever found on the series, and the metric is not listed",
+                (
+                    "neither overrides nor a template: no object is ever found on the series, and the metric "
+                    "is not listed"
+                ),
             )
         ],
     ),
@@ -178,25 +196,33 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "rules[0].resources.overrides",
                 "",
-                "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace",
+                (
+                    "no label for namespaces, so objects in namespaces cannot be asked for: add an override "
+                    "for namespace"
+                ),
             )
         ],
     ),
     "a label template that gives nothing for namespaces": (
         external(
-            "seriesQuery: hits, resources: {template: '<<if .Group>><<.Resource>><<end>>'}, metricsQuery: 'x{<<.LabelMatchers>>}'"
+            "seriesQuery: hits, resources: {template: '<<if .Group>><<.Resource>><<end>>'}, metricsQuery: "
+            "'x{<<.LabelMatchers>>}'"
         ),
         [
             (
                 "externalRules[0].resources",
                 "",
-                "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false",
+                (
+                    "no label for namespaces, so every request fails: add an override for namespace, or "
+                    "namespaced: false"
+                ),
             )
         ],
     ),
     "two labels for one kind": (
         custom(
-            "seriesQuery: hits, resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, "
+            "seriesQuery: hits, resources: {overrides: {namespace: {resource: namespace}, pod: {resource: "
+            "pod}, "
             f"pod_name: {{resource: pods}}}}}}, {SUM}"
         ),
         [
@@ -282,7 +308,10 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "rules[0].metricsQuery",
                 "",
-                "the query does not use <<.LabelMatchers>>, so every request asks for all objects of all namespaces",
+                (
+                    "the query does not use <<.LabelMatchers>>, so every request asks for all objects of all "
+                    "namespaces"
+                ),
             )
         ],
     ),
@@ -292,13 +321,17 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "externalRules[0].metricsQuery",
                 "",
-                "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a request changes the answer",
+                (
+                    "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a "
+                    "request changes the answer"
+                ),
             )
         ],
     ),
     "short windows": (
         custom(
-            f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[30s]) + increase(<<.Series>>{MATCHERS}[59s]) "
+            f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[30s]) + "
+            f"increase(<<.Series>>{MATCHERS}[59s]) "
             f"+ max_over_time(<<.Series>>{MATCHERS}[1s]) + rate(<<.Series>>{MATCHERS}[5m:1s])'"
         ),
         [
@@ -326,14 +359,16 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "a comma after nothing": (
         external(
-            "seriesQuery: hits, resources: {namespaced: false}, metricsQuery: 'sum(hits{<<.LabelMatchers>>,a=\"b\"})'"
+            "seriesQuery: hits, resources: {namespaced: false}, metricsQuery: "
+            "'sum(hits{<<.LabelMatchers>>,a=\"b\"})'"
         ),
         [
             (
                 "externalRules[0].metricsQuery",
                 'sum(hits{,a="b"})',
                 (
-                    "this PromQL does not parse: nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it "
+                    "this PromQL does not parse: nothing stands before a comma; put <<.LabelMatchers>> last "
+                    "between the braces, for it "
                     "may be empty"
                 ),
             )
@@ -346,7 +381,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "rules[0].metricsQuery",
                 'sum(hits{namespace="NAMESPACE",pod="NAME"}[5m]) by (pod)',
                 (
-                    "this PromQL does not parse: expected type vector in aggregation expression, got matrix (a range such as [5m] belongs "
+                    "this PromQL does not parse: expected type vector in aggregation expression, got matrix "
+                    "(a range such as [5m] belongs "
                     "inside a function such as rate)"
                 ),
             )
@@ -408,7 +444,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "no grouping, namespaces only": (
         custom(
-            f"seriesQuery: hits, resources: {{overrides: {{ns: {{resource: namespace}}}}}}, metricsQuery: 'sum(hits{MATCHERS}) by (pod)'"
+            f"seriesQuery: hits, resources: {{overrides: {{ns: {{resource: namespace}}}}}}, metricsQuery: "
+            f"'sum(hits{MATCHERS}) by (pod)'"
         ),
         [
             (
@@ -482,7 +519,8 @@ OF_SERIES = {
                 "rules[0].seriesQuery",
                 "",
                 (
-                    '1 series name is left out, such as "x or y\\x1b[\\"": expected names that PromQL can write without quotes, '
+                    '1 series name is left out, such as "x or y\\x1b[\\"": expected names that PromQL can '
+                    "write without quotes, "
                     "of letters, digits, underscores and colons"
                 ),
             )
@@ -497,14 +535,18 @@ OF_SERIES = {
                 "rules[0].seriesQuery",
                 "",
                 (
-                    '2 series names are left out, such as "a.b": expected names that PromQL can write without quotes, of '
+                    '2 series names are left out, such as "a.b": expected names that PromQL can write '
+                    "without quotes, of "
                     "letters, digits, underscores and colons"
                 ),
             )
         ],
     ),
     "a label that is nowhere": (
-        f"seriesQuery: hits, resources: {{overrides: {{namespace: {{resource: namespace}}, instance: {{resource: node}}}}}}, {SUM}",
+        (
+            "seriesQuery: hits, resources: "
+            f"{{overrides: {{namespace: {{resource: namespace}}, instance: {{resource: node}}}}}}, {SUM}"
+        ),
         SEEN,
         False,
         [("rules[0].resources.overrides.instance", "", "no series of this rule has the label")],
@@ -541,7 +583,8 @@ OF_SERIES = {
     ),
     "external: only the label for namespaces counts": (
         (
-            f"seriesQuery: hits, resources: {{overrides: {{ns: {{resource: namespace}}, x: {{resource: node}}}}}}, "
+            "seriesQuery: hits, resources: "
+            f"{{overrides: {{ns: {{resource: namespace}}, x: {{resource: node}}}}}}, "
             f"metricsQuery: 'sum(hits{MATCHERS})'"
         ),
         SEEN,
@@ -577,7 +620,10 @@ def test_many_metrics() -> None:
         (
             "rules[0].seriesQuery",
             "1000 metrics",
-            "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short",
+            (
+                "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the "
+                "list short"
+            ),
         )
     ]
 

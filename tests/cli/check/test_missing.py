@@ -218,7 +218,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         ("rules[3]", "rules[4]"),
         "no rule in force makes hits, and rules[3], rules[4] are left out because of a fault: fix that first",
     ),
-    "nobody asks for the series": (
+    "no query reads the series": (
         f"rules: [{{seriesQuery: misses, {POD}}}]",
         "hits",
         {"misses": seen("misses", "pod")},

@@ -39,7 +39,7 @@ def test_labels() -> None:
     assert inquiry.look_back == "1m30s"
 
 
-async def test_an_answer_is_told() -> None:
+async def test_an_answer_is_reported() -> None:
     inquiry = inquire(vector(({"__name__": "hits", "pod": "a"}, 2.5)))
     lines: list[str] = []
     assert await inquiry.ask(lines, "sum(\n  hits)", accepts_warnings=False) is not None
@@ -74,7 +74,7 @@ async def test_no_answer_to_a_further_query_counts_as_nothing() -> None:
     assert inquiry.story.conclusion == ""
 
 
-async def test_an_answer_with_a_warning_is_none_unless_the_rule_accepts_it() -> None:
+async def test_an_answer_with_a_warning_needs_a_rule_that_accepts_it() -> None:
     inquiry = inquire(partial(({"pod": "a"}, 2.5)))
     lines: list[str] = []
     assert await inquiry.ask(lines, "hits", accepts_warnings=False) is None

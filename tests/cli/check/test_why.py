@@ -437,7 +437,8 @@ pod/shop/web-3, answered by rules[1] from load
   also asks count by (pod) (load{namespace="shop"})
   {pod=web-0} 1, {pod=web-1} 1, {pod=web-2} 1
 
-load has other pods in namespace shop (web-0, web-1, web-2) and not web-3: it is in the cluster, so check that it is scraped
+load has other pods in namespace shop (web-0, web-1, web-2) and not web-3: it is in the cluster, so check \
+that it is scraped
 """
     )
     assert (checked.status, checked.err) == (1, "")

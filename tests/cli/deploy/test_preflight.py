@@ -188,7 +188,7 @@ async def test_a_leftover_may_be_deleted(cluster: Cluster, run: Verb) -> None:
     assert finished.err.endswith(f"kubectl delete apiservice {name}\n")
 
 
-async def test_a_controller_without_rights_is_told_how_to_get_them(cluster: Cluster, run: Verb) -> None:
+async def test_a_controller_without_rights_learns_how_to_get_them(cluster: Cluster, run: Verb) -> None:
     def verdict(spec: dict[str, Any]) -> AccessReviewVerdict:
         return AccessReviewVerdict(spec.get("user") != HPA)
 

@@ -308,7 +308,7 @@ def test_the_latest_sample_waits_for_no_window() -> None:
             },
             State.FAULT,
             "no APIService is registered for custom.metrics.k8s.io",
-            id="nobody",
+            id="no autoscaler",
         ),
         pytest.param(
             {"serving": OURS._replace(fault="no condition Available yet")},
@@ -376,7 +376,7 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
         == "have Fastpath run and answer again, or take the handshake out with fastpath boost --remove"
     )
     [load_hops, _] = found.chains
-    assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "nobody raises it any more"
+    assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
     alone = finding.examine(boosted(load(answer=GONE), floor=floor))
     assert "neither grows nor shrinks" in alone.diagnosis
 
@@ -483,7 +483,7 @@ def test_beside_another_autoscaler_nothing_is_raised() -> None:
     assert times(finding.examine(boosted()._replace(hpa=document)), "decision") == (7.5, 15.0)
 
 
-def test_an_external_api_of_somebody_else() -> None:
+def test_an_external_api_of_another_adapter() -> None:
     keda = Serving("external.metrics.k8s.io", "KEDA")
     floor = MetricFacts("f", spec_of(HANDSHAKE), keda, AnswerFacts(0, 0.1, error="404", status=404))
     found = finding.examine(boosted(floor=floor))
@@ -491,7 +491,7 @@ def test_an_external_api_of_somebody_else() -> None:
     assert found.change == "take the other handshake: fastpath boost --handshake object HPA.yaml"
 
 
-def test_a_custom_api_of_somebody_else() -> None:
+def test_a_custom_api_of_another_adapter() -> None:
     other = Serving("custom.metrics.k8s.io", "prometheus-adapter")
     itself = model.handshake("web", model.OBJECT)
     floor = MetricFacts("f", itself, other, AnswerFacts(0, 0.1, error="404", status=404))
@@ -537,7 +537,7 @@ def test_advice_is_no_boost() -> None:
         ([], "boost", "the handshake is right; you may not read the floor"),
     ],
 )
-def test_who_may_not_read_metrics_is_told_what_the_controller_says(
+def test_without_the_right_to_read_metrics_the_controllers_message_is_shown(
     statuses: list[str], name: str, text: str
 ) -> None:
     forbidden = AnswerFacts(0, 0.1, error="you may not", status=403)
@@ -628,7 +628,7 @@ def test_the_cause_comes_before_what_the_controller_makes_of_it() -> None:
     assert finding.examine(facts(gone, hpa=failing)).diagnosis == "Fastpath has no value: 404: not found"
 
 
-def test_autoscalers_that_nobody_has_looked_at_or_somebody_owns() -> None:
+def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
     new = finding.examine(facts(hpa=hpa(conditions=None)))
     assert hop(new, "autoscaler").text == "the HPA controller has not looked at it yet"
     owned = finding.examine(facts(owner="KEDA's ScaledObject web"))
@@ -694,7 +694,7 @@ def test_growth(policies: list[Policy], current: int, goal: int, took: int) -> N
 # -------------------------------------------------------------------------------------------------------
 
 
-def test_one_autoscaler_is_told_hop_by_hop() -> None:
+def test_one_autoscaler_is_shown_hop_by_hop() -> None:
     assert report.render(finding.examine(facts())) == (
         "shop/web scales Deployment web: 4 replicas, 2 to 20; not boosted\n"
         "\n"

@@ -1,4 +1,4 @@
-"""`fastpath doctor` against the sandbox cluster over HTTP, the metrics APIs answered by a server behind APIServices."""
+"""`fastpath doctor` against the sandbox cluster over HTTP, with a metrics server behind APIServices."""
 
 import asyncio
 import base64
@@ -37,7 +37,8 @@ rules:
   name: {matches: '^(.*)_total$', as: '${1}_per_second'}
   metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
 - seriesQuery: 'hits{namespace!="",ingress!=""}'
-  resources: {overrides: {namespace: {resource: namespace}, ingress: {resource: ingress, group: networking.k8s.io}}}
+  resources:
+    overrides: {namespace: {resource: namespace}, ingress: {resource: ingress, group: networking.k8s.io}}
   metricsQuery: 'max_over_time(<<.Series>>{<<.LabelMatchers>>}[30s])'
 - seriesQuery: 'tenants{namespace!=""}'
   resources: {overrides: {namespace: {resource: namespace}}}
@@ -154,7 +155,8 @@ class Behind:
                 status=503,
             )
         if path.startswith("/apis/metrics.k8s.io"):
-            item = {"metadata": {"name": "web-0"}, "timestamp": timestamp(time.time() - 8), "window": "15s"}  # noqa: TID251  # ages are real
+            # ages are real
+            item = {"metadata": {"name": "web-0"}, "timestamp": timestamp(time.time() - 8), "window": "15s"}  # noqa: TID251
             return web.json_response({"items": [item, item]})
         value = self.floor if path.endswith("/fastpath_replicas") else "7"
         if path.startswith("/apis/external"):
@@ -324,7 +326,10 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
         "tenants": 0.0,
     }
     assert set(server.targets) == {
-        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second?labelSelector=app%3Dweb",
+        (
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+            "pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+        ),
         "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
         "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth?labelSelector=queue%3Dmail",
         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/ingresses.networking.k8s.io/main/hits",
@@ -373,7 +378,7 @@ async def test_a_metric_that_no_rule_makes(cluster: Cluster, server: Behind, run
     ] == "no rule that was read makes strange for pods"
 
 
-async def test_a_prometheus_that_nobody_answers_for(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_a_prometheus_that_does_not_answer(cluster: Cluster, server: Behind, run: Verb) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS))
     hops = (await run("shop/web", "-o", "json", "--prometheus-url=http://127.0.0.1:1")).hops()
@@ -512,7 +517,10 @@ async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, 
     }
     cluster.create(hpa("web", CPU, handshake, mode="boost"))
     assert "4 replicas held" in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
-    asked = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
+    asked = (
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/"
+        "horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
+    )
     assert asked in server.targets
 
 

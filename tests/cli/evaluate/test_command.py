@@ -272,9 +272,18 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (_YAML.replace("maxReplicas: 5", "maxReplicas: five"), ':6: hpa.spec.maxReplicas: "five": expected an integer, got text'),
-        (_YAML.replace("maxReplicas: 5", "maxReplicas: 0"), ":6: hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0"),
-        (_YAML.replace("value: 3.5", "value: .inf"), ":20: metrics.external[0].value: Infinity: quantities must match"),
+        (
+            _YAML.replace("maxReplicas: 5", "maxReplicas: five"),
+            ':6: hpa.spec.maxReplicas: "five": expected an integer, got text',
+        ),
+        (
+            _YAML.replace("maxReplicas: 5", "maxReplicas: 0"),
+            ":6: hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0",
+        ),
+        (
+            _YAML.replace("value: 3.5", "value: .inf"),
+            ":20: metrics.external[0].value: Infinity: quantities must match",
+        ),
         (_YAML.replace("scale:", "Scale:"), ":1: scale: absent: it is required"),
         ("a: [", ":1: not YAML"),
         ("", ": expected a document; the file is empty"),
@@ -326,7 +335,7 @@ def test_lines_without_the_flag(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert err.endswith("; JSON documents on lines of their own need --jsonl\n")
 
 
-def test_a_bad_document_after_a_good_one_is_told_by_its_own_fault(
+def test_a_bad_document_after_a_good_one_is_reported_by_its_own_fault(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, out, err = _run([_write(tmp_path / "a.yaml", f"{json.dumps(_INPUTS[0])}\n---\na: [\n")], capfd)

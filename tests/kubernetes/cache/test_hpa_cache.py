@@ -1,4 +1,4 @@
-"""The autoscalers of a cluster: ours, those with faults among them, and whoever else scales the same targets."""
+"""The autoscalers of a cluster: ours, invalid ones among them, and other scalers of the same targets."""
 
 import asyncio
 import contextlib
@@ -97,7 +97,7 @@ async def opposing(
             yield rivals
 
 
-# -- ours --------------------------------------------------------------------------------------------------------------------
+# -- ours ---------------------------------------------------------------------------------------------------
 
 
 async def test_autoscalers_come_change_and_go() -> None:
@@ -147,7 +147,7 @@ async def test_one_that_cannot_be_read_is_there_with_its_faults() -> None:
                 "spec.metrics[0].pods.target.averageValue"
             ]
             cluster.patch("fpa", "wrong", {"spec": {"maxReplicas": 3}})
-            await until(lambda: (mended := found.find("default", "wrong")) and mended.autoscaler)
+            await until(lambda: (fixed := found.find("default", "wrong")) and fixed.autoscaler)
 
 
 async def test_a_definition_that_is_installed_later() -> None:
@@ -191,7 +191,7 @@ def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> N
     assert all(each.autoscaler for each in kept)
 
 
-# -- others --------------------------------------------------------------------------------------------------------------------
+# -- others -------------------------------------------------------------------------------------------------
 
 
 async def test_who_else_scales_a_target() -> None:
@@ -204,7 +204,7 @@ async def test_who_else_scales_a_target() -> None:
         told: list[TargetKey] = []
         async with opposing(cluster, told.append) as rivals:
             rivals.put(ours("web"))
-            assert rivals.of(ours("web")) is None, "not yet known is not nobody"
+            assert rivals.of(ours("web")) is None, "not yet known is not an empty answer"
             await until(lambda: len(told) == 4)
             assert rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a", "HorizontalPodAutoscaler/b")
             web = TargetKey("default", "apps", "deployment", "web")
@@ -231,7 +231,7 @@ async def test_who_else_scales_a_target() -> None:
             rivals.remove("default", "web")
             rivals.remove("default", "again")
             rivals.remove("default", "again")
-            assert rivals.of(ours("x", target="nobody's")) == ()
+            assert rivals.of(ours("x", target="unscaled")) == ()
 
 
 async def test_what_is_kept_of_an_hpa() -> None:
@@ -253,7 +253,7 @@ async def test_what_is_kept_of_an_hpa() -> None:
             assert rivals.status()[0].objects == 2
 
 
-async def test_while_others_may_not_be_listed_nobody_knows() -> None:
+async def test_while_others_may_not_be_listed_the_answer_is_unknown() -> None:
     async with Cluster() as cluster:
         cluster.forbid("list", "horizontalpodautoscalers")
         cluster.create(hpa("a"))
@@ -298,7 +298,7 @@ async def test_the_kind_of_objects_need_not_be_there() -> None:
                 await until(lambda: rivals.of(ours("web")) == ())
 
 
-async def test_while_objects_may_not_be_listed_nobody_knows() -> None:
+async def test_while_objects_may_not_be_listed_the_answer_is_unknown() -> None:
     async with Cluster() as cluster:
         cluster.create(FASTPATH_AUTOSCALERS)
         cluster.forbid("list", "fastpathautoscalers")

@@ -257,7 +257,7 @@ async def test_a_kind_that_appears_later() -> None:
         assert await cache.names("default", "a=b", widgets) == ["w"]
 
 
-async def test_another_version_of_a_kind_starts_anew() -> None:
+async def test_another_version_of_a_kind_starts_again() -> None:
     old = APIResource(
         "example.com", "v1beta1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
     )
@@ -376,7 +376,7 @@ async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for() -> 
             assert "cannot watch pods: 403 Forbidden" in cache.faults.active()["watch", "pods"]
             await until(lambda: verbs(cluster) == ["list", "watch", "list"])
             await asyncio.sleep(0.15)
-            assert verbs(cluster) == ["list", "watch", "list"], "nobody asked"
+            assert verbs(cluster) == ["list", "watch", "list"], "no request arrived"
             cluster.create(pod("b", app="web"))
             assert await cache.names("default", "app=web") == ["a", "b"], "an old list is not served"
             assert cache.status().last_error == ""
@@ -451,7 +451,7 @@ async def test_down_at_the_start() -> None:
             await until(lambda: not cache.faults.active())
 
 
-async def test_a_kind_that_somebody_asked_for_holds_up_nobody() -> None:
+async def test_a_kind_that_was_requested_delays_no_other() -> None:
     """Readiness waits for the kinds of `start` alone, else one question could make the adapter unready."""
     async with Cluster() as cluster, caching(cluster, PODS) as cache:
         await cache.until_names()

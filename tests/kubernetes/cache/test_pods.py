@@ -281,7 +281,7 @@ def test_alike_pods_share_what_is_alike() -> None:
 # -- what selectors find -------------------------------------------------------------------------------------
 
 
-async def test_a_following_is_told_of_its_pods_alone() -> None:
+async def test_a_subscription_receives_its_pods_alone() -> None:
     async with Cluster() as cluster:
         cluster.create(pod("a", app="web"))
         async with watching(cluster) as watch:
@@ -495,7 +495,7 @@ def test_a_history_forgets() -> None:
     assert history.largest(4000.0) == 4999
 
 
-async def test_after_a_new_list_nobody_knows_what_was() -> None:
+async def test_after_a_new_list_the_past_is_unknown() -> None:
     clock = ShiftedClock()
     async with Cluster() as cluster:
         cluster.create(pod("a", app="web"))
@@ -622,7 +622,7 @@ def test_a_pod_that_says_nothing_new_changes_nothing() -> None:
     assert told == []
 
 
-def test_many_are_told_in_steps() -> None:
+def test_many_are_notified_in_steps() -> None:
     watch = alone()
     watch._told = False
     told: list[int] = []
@@ -634,7 +634,7 @@ def test_many_are_told_in_steps() -> None:
     assert len(told) == 1200
     assert max(after - before for before, after in itertools.pairwise([0, *pauses, 1200])) <= 50
     assert sum(1 for _ in watch.listed("elsewhere")) == 0
-    assert len(told) == 1200, "the next list tells of what changed alone"
+    assert len(told) == 1200, "the next list reports only the changes"
 
 
 # -- very many changes at once -------------------------------------------------------------------------------

@@ -141,15 +141,34 @@ def event(version: int, kind: str = "MODIFIED") -> WatchEvent[PartialMetadata]:
 @pytest.mark.parametrize(
     ("steps", "asked"),
     [
-        pytest.param(["7", [event(9)], []], ["list 0", "watch 7", "watch 9", "watch 9"], id="versions are followed"),
-        pytest.param(["7", [event(9, "BOOKMARK")]], ["list 0", "watch 7", "watch 9"], id="a bookmark moves on"),
-        pytest.param(["7", failure(0), [event(8)]], ["list 0", "watch 7", "watch 7", "watch 8"], id="a server away"),
+        pytest.param(
+            ["7", [event(9)], []], ["list 0", "watch 7", "watch 9", "watch 9"], id="versions are followed",
+        ),
+        pytest.param(
+            ["7", [event(9, "BOOKMARK")]], ["list 0", "watch 7", "watch 9"], id="a bookmark moves on",
+        ),
+        pytest.param(
+            ["7", failure(0), [event(8)]], ["list 0", "watch 7", "watch 7", "watch 8"], id="a server away",
+        ),
         pytest.param(["7", failure(503)], ["list 0", "watch 7", "watch 7"], id="a server busy"),
-        pytest.param(["7", failure(410), "20"], ["list 0", "watch 7", "list ", "watch 20"], id="a version forgotten"),
-        pytest.param(["7", failure(410), failure(500), "20"], ["list 0", "watch 7", "list ", "list ", "watch 20"], id="forgotten, then busy"),
-        pytest.param(["7", failure(400), "20"], ["list 0", "watch 7", "list 7", "watch 20"], id="another refusal"),
-        pytest.param(["7", failure(400), failure(504), "3"], ["list 0", "watch 7", "list 7", "list ", "watch 3"], id="a server put back in time"),
-        pytest.param(["7", failure(504), "8"], ["list 0", "watch 7", "list ", "watch 8"], id="a gateway that waited in vain"),
+        pytest.param(
+            ["7", failure(410), "20"], ["list 0", "watch 7", "list ", "watch 20"], id="a version forgotten",
+        ),
+        pytest.param(
+            ["7", failure(410), failure(500), "20"], ["list 0", "watch 7", "list ", "list ", "watch 20"],
+            id="forgotten, then busy",
+        ),
+        pytest.param(
+            ["7", failure(400), "20"], ["list 0", "watch 7", "list 7", "watch 20"], id="another refusal",
+        ),
+        pytest.param(
+            ["7", failure(400), failure(504), "3"], ["list 0", "watch 7", "list 7", "list ", "watch 3"],
+            id="a server put back in time",
+        ),
+        pytest.param(
+            ["7", failure(504), "8"], ["list 0", "watch 7", "list ", "watch 8"],
+            id="a gateway that waited in vain",
+        ),
         pytest.param([failure(503), "7"], ["list 0", "list 0", "watch 7"], id="a failed first list"),
         pytest.param([failure(410), "7"], ["list 0", "list ", "watch 7"], id="a first list that expires"),
     ],
@@ -159,7 +178,7 @@ async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
     assert script.asked == asked
 
 
-async def test_reasons_are_told_apart_within_a_bound() -> None:
+async def test_reasons_are_distinguished_within_a_bound() -> None:
     """They are labels of a metric, and an API server may write what it likes."""
     _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
     exposition = reflector._context.monitoring.exposition()
@@ -182,7 +201,7 @@ async def test_pauses_are_stretched_by_chance() -> None:
     assert script.pauses == [1.2, 2.0, 4.8]
 
 
-async def test_pauses_start_anew_after_a_time_without_failures() -> None:
+async def test_pauses_start_again_after_a_time_without_failures() -> None:
     script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=121.0)
     assert script.pauses == [0.8, 1.6, 0.8]
 

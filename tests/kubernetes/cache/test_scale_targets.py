@@ -119,8 +119,16 @@ def widget(spec: JSON, status: JSON | None = None) -> JSON:
     ("api_version", "kind", "plural", "selector"),
     [
         ("apps/v1", "Deployment", "deployments", {"matchLabels": {"b": "c", "a": "x"}}),
-        ("apps/v1", "StatefulSet", "statefulsets", {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}, {"key": "c", "operator": "In", "values": ["z", "y"]}]}),
-        ("apps/v1", "ReplicaSet", "replicasets", {"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["y"]}]}),
+        (
+            "apps/v1", "StatefulSet", "statefulsets",
+            {"matchLabels": {"a": "x"}, "matchExpressions": [
+                {"key": "b", "operator": "Exists"}, {"key": "c", "operator": "In", "values": ["z", "y"]},
+            ]},
+        ),
+        (
+            "apps/v1", "ReplicaSet", "replicasets",
+            {"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["y"]}]},
+        ),
         ("v1", "ReplicationController", "replicationcontrollers", {"b": "c", "a": "x"}),
     ],
     ids=["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"],
@@ -142,7 +150,7 @@ async def test_what_is_kept_is_what_the_scale_says(
         assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
 
 
-async def test_changes_are_told() -> None:
+async def test_changes_are_delivered() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         cluster.create(deployment("web", replicas=2), manager="helm")
         cluster.create(deployment("other", replicas=2))
@@ -366,7 +374,7 @@ async def test_a_kind_that_is_served_in_another_version() -> None:
 # -- references that lead nowhere ----------------------------------------------------------------------------
 
 
-async def test_a_kind_that_nobody_serves_until_somebody_does() -> None:
+async def test_a_kind_that_is_not_served_at_first() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         told: list[int] = []
         watched.targets.follow("default", WIDGET, lambda: told.append(1))
@@ -475,7 +483,7 @@ async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[st
         yield str(server.make_url("")).rstrip("/")
 
 
-async def test_an_object_that_cannot_be_decoded_costs_nobody_else_his_target() -> None:
+async def test_an_object_that_cannot_be_decoded_costs_no_other_its_target() -> None:
     deep = '{"a":' * 1500 + "1" + "}" * 1500
     items = '{"metadata":{"name":"deep","namespace":"other"},"spec":{"template":' + deep + "}}"
     async with (
@@ -508,7 +516,8 @@ async def test_a_scale_that_may_not_be_read_either() -> None:
         cluster.forbid("*", "deployments/scale")
         cluster.create(deployment("web"))
         assert await watched.until_refused() == (
-            'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource "deployments/scale" in API group '
+            'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource '
+            '"deployments/scale" in API group '
             '"apps" in the namespace "default"'
         )
 
@@ -536,7 +545,7 @@ async def test_targets_stay_while_the_api_server_is_away() -> None:
         await until(lambda: watched.web().replicas == 3)
 
 
-# -- who wrote the count -------------------------------------------------------------------------------------
+# -- the writer of the count --------------------------------------------------------------------------------
 
 
 def entry(manager: str, second: int, fields: JSON, **more: str) -> JSON:
@@ -559,7 +568,13 @@ REPLICAS: JSON = {"f:spec": {"f:replicas": {}, "f:template": {}}}
         (None, "", None),
         ([], "", None),
         ([entry("kubectl", 1, {"f:metadata": {}, "f:spec": {"f:template": {}}})], "", None),
-        ([entry("kubectl", 1, REPLICAS), entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}})], "kubectl", 1),
+        (
+            [
+                entry("kubectl", 1, REPLICAS),
+                entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}}),
+            ],
+            "kubectl", 1,
+        ),
         ([entry("helm", 1, REPLICAS), entry("keda", 5, REPLICAS, subresource="scale")], "keda", 5),
         ([entry("keda", 5, REPLICAS, subresource="scale"), entry("helm", 1, REPLICAS)], "keda", 5),
         ([{"manager": "bare"}, {"fieldsV1": {"f:spec": {}}}], "", None),
@@ -691,7 +706,7 @@ def test_a_selector_of_a_custom_kind_is_cut_too() -> None:
 
 @pytest.mark.parametrize("selector", [b"null", b"[]", b"5", b'{"matchLabels": 5}', b"{}"])
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_selector_that_is_none_is_no_text(selector: bytes, *, plain: bool) -> None:
+def test_an_invalid_selector_is_no_text(selector: bytes, *, plain: bool) -> None:
     text = b'{"metadata": {"name": "w"}, "spec": {"replicas": 3, "selector": ' + selector + b"}}"
 
     seen = scale_codec.built_in(plain_selector=plain).decode(text)

@@ -51,7 +51,7 @@ def seen(what: LeaseRecord, since: float = 100.0) -> Sighting:
     ("sighting", "now", "verdict"),
     [
         pytest.param(None, 100.0, LeaseVerdict(Move.CREATE), id="there is no lease"),
-        pytest.param(seen(record()), 100.0, LeaseVerdict(Move.WAIT, 15.0), id="held by somebody else"),
+        pytest.param(seen(record()), 100.0, LeaseVerdict(Move.WAIT, 15.0), id="held by another candidate"),
         pytest.param(seen(record()), 114.0, LeaseVerdict(Move.WAIT, 1.0), id="held for another second"),
         pytest.param(seen(record()), 115.0, LeaseVerdict(Move.TAKE), id="unchanged for as long as it says"),
         pytest.param(
@@ -126,7 +126,7 @@ def test_an_identity_names_its_pod() -> None:
     assert verdict.pod_of("laptop") == "laptop"
 
 
-def test_nobody_else_can_hold_the_lease_while_a_write_may_be_under_way() -> None:
+def test_no_other_replica_holds_the_lease_while_a_write_may_be_under_way() -> None:
     """What a write may take, and how far the clock may be off unseen, stay below the lease duration."""
     election = Election(ME, "x")
     assert election.renew_deadline + election.tolerance < election.lease_duration
@@ -359,7 +359,7 @@ async def test_a_label_on_the_lease_costs_nothing() -> None:
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("taken", [record("c_3"), record("")], ids=["another", "nobody"])
+@pytest.mark.parametrize("taken", [record("c_3"), record("")], ids=["another", "no holder"])
 async def test_a_leader_that_reads_another_holder_stops_at_once(taken: LeaseRecord) -> None:
     keeper = Keeper()
     async with candidates(keeper, "a_1") as (leader,):
@@ -561,7 +561,7 @@ async def test_a_namespace_that_is_not_there_is_said() -> None:
 
 @pytest.mark.looptime
 async def test_who_is_always_too_late_follows() -> None:
-    """Each time it has looked somebody else writes: it gives up after some looks, and tries again later."""
+    """Another candidate writes after each read: it gives up after some attempts, and tries again later."""
     keeper = Keeper()
     keeper.put(record(""))
     late = Candidate(keeper, "a_1")
@@ -589,10 +589,10 @@ ENDS = ("crash", "orderly", "cut", "deaf", "jump")
 
 
 class World:
-    """Three candidates at any time, who write as leaders do, and how one after the other comes to its end.
+    """Three candidates at any time that write as leaders do, and end one after the other.
 
-    `attempts` has when a leader was let through its fence, `stale` every write that was made while somebody
-    else held the lease.
+    `attempts` has when a leader was let through its fence, `stale` every write that was made while another
+    candidate held the lease.
     """
 
     def __init__(self, seed: int) -> None:
@@ -651,7 +651,7 @@ class World:
             await leader.stop()
         elif (
             kind == "deaf"
-        ):  # its renewals are made, and it never hears of it: nobody takes over before it stops by itself
+        ):  # its renewals arrive without a response: no candidate takes over before it stops
             leader.line.deaf = True
             await until(lambda: not leader.elector.leading)
             ended = now()

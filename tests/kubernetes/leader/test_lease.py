@@ -111,7 +111,7 @@ async def test_every_call_is_bounded() -> None:
             assert caught.value.reason == "Timeout"
 
 
-async def test_an_empty_lease_is_held_by_nobody() -> None:
+async def test_an_empty_lease_has_no_holder() -> None:
     async with Cluster() as cluster, store_of(cluster.url) as store:
         cluster.create(
             {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "fastpath"}}

@@ -23,7 +23,7 @@ async def desk() -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_the_field_manager_and_the_time_limit_are_told(desk: Desk) -> None:
+async def test_the_field_manager_and_the_time_limit_are_sent(desk: Desk) -> None:
     await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY, parameters={"dryRun": "All"})
     assert desk.cluster.requests[-1].query == {
         "fieldManager": "fastpath",

@@ -107,7 +107,7 @@ async def test_a_flood_is_stopped(office: Office) -> None:
     assert office.events()[0]["count"] == 25
 
 
-async def test_a_counted_event_whose_time_is_over_begins_anew(office: Office) -> None:
+async def test_a_counted_event_whose_time_is_over_starts_again(office: Office) -> None:
     office.say("again")
     await until(office.events)
     (event,) = office.events()

@@ -109,7 +109,7 @@ async def test_a_server_error_is_the_callers_affair(desk: Desk, code: int) -> No
 
 
 async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
-    """The write was made; the retry of the HTTP client meets a conflict, and the scale shows what is there."""
+    """The write succeeded; the retry of the HTTP client meets a conflict, and the scale shows the count."""
     desk.cluster.lose_answers("update", "deployments/scale", 1)
     scales = ScaleWriter(desk.writer)
     await scales.get(WEB.path)  # over the connection that will break
@@ -192,7 +192,8 @@ class Scales:
 async def test_a_tenant_with_a_thousand_scales_to_write_delays_another_by_one_turn() -> None:
     scales, monitoring = Scales(), Monitoring()
     budget = WriteRateLimiter(10.0, LoopClock(), monitoring)
-    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]  # all it calls
+    # all it calls
+    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]
 
     async def scale(namespace: str, name: str) -> None:
         reference = ScaleReference(f"{namespace}/{name}", namespace, name)

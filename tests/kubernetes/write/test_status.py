@@ -1,4 +1,4 @@
-"""Writing statuses: what is urgent, what waits, and that only the latest is ever written."""
+"""Writing statuses: urgent and pending ones, and that only the latest is written."""
 
 import asyncio
 import contextlib
@@ -169,7 +169,7 @@ async def test_after_a_write_small_changes_wait_a_period(office: Office) -> None
     assert loop.time() - start > 0.1
 
 
-async def test_a_status_that_somebody_else_has_changed_is_written_anew(office: Office) -> None:
+async def test_a_status_that_another_client_changed_is_written_again(office: Office) -> None:
     wanted = change(desired_replicas=3)
     office.submit(wanted)
     await until(lambda: office.patches)
@@ -181,7 +181,7 @@ async def test_a_status_that_somebody_else_has_changed_is_written_anew(office: O
     await until(lambda: len(office.patches) == 2)
 
 
-async def test_an_object_made_anew_starts_from_its_own_status(office: Office) -> None:
+async def test_a_recreated_object_starts_from_its_own_status(office: Office) -> None:
     office.submit(change(desired_replicas=3))
     await until(office.status)
     office.desk.cluster.delete("hpa", "web")
@@ -200,7 +200,7 @@ async def test_the_whole_status_is_replaced(office: Office) -> None:
 
 
 async def test_a_newer_version_is_no_obstacle(office: Office) -> None:
-    """Somebody edits the spec while a status is on its way."""
+    """A user edits the spec while a status is on its way."""
     office.submit(change(desired_replicas=3), version="1")
     await until(office.status)
     assert office.desk.writes("status", "conflict") == 1
@@ -287,7 +287,7 @@ async def test_hours_of_failures_are_no_end(office: Office) -> None:
     await until(lambda: office.status("api"))
 
 
-async def test_one_that_goes_just_when_its_turn_has_come_stops_nobody() -> None:
+async def test_one_that_goes_just_when_its_turn_has_come_stops_no_other() -> None:
     async with Cluster() as cluster, desk_on(cluster) as desk:
         office = Office(desk)
         office.make("web", "api")
@@ -298,7 +298,8 @@ async def test_one_that_goes_just_when_its_turn_has_come_stops_nobody() -> None:
             # before the task that writes has taken its first step
             asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
 
-        desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]  # the moment is what matters
+        # the moment is what matters
+        desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]
         async with running(office):
             office.submit(change(desired_replicas=3))
             await asyncio.sleep(0.02)

@@ -85,9 +85,12 @@ async def test_custom_resources(provider: Provider, version: str) -> None:
 async def test_external_resources(provider: Provider) -> None:
     body = (await find(Documents(provider, BOTH, "1.2.3"), f"/apis/{EXTERNAL_GROUP}/v1beta1")).body.decode()
     assert body == (
-        '{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"external.metrics.k8s.io/v1beta1","resources":['
-        '{"name":"queue_a","singularName":"","namespaced":true,"kind":"ExternalMetricValueList","verbs":["get"]},'
-        '{"name":"queue_b","singularName":"","namespaced":true,"kind":"ExternalMetricValueList","verbs":["get"]}]}\n'
+        '{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"external.metrics.k8s.io/'
+        'v1beta1","resources":['
+        '{"name":"queue_a","singularName":"","namespaced":true,'
+        '"kind":"ExternalMetricValueList","verbs":["get"]},'
+        '{"name":"queue_b","singularName":"","namespaced":true,'
+        '"kind":"ExternalMetricValueList","verbs":["get"]}]}\n'
     )
 
 

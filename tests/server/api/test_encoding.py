@@ -42,16 +42,20 @@ def custom(version: str, *items: MetricValue, selector: str = "") -> str:
 
 def test_v1beta1_with_selector() -> None:
     assert custom("v1beta1", SERVICE, selector="param1=value1") == (
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metricName":"ingress_hits",'
+        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
+        'v1beta1","metadata":{},"items":[{"describedObject":'
+        '{"kind":"Service","namespace":"somens","name":"somesvc",'
+        '"apiVersion":"/v1"},"metricName":"ingress_hits",'
         '"timestamp":"2025-04-01T12:00:00Z","value":"1","selector":{"matchLabels":{"param1":"value1"}}}]}\n'
     )
 
 
 def test_v1beta2_with_selector() -> None:
     assert custom("v1beta2", SERVICE, selector="param1=value1") == (
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metric":{"name":"ingress_hits",'
+        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/'
+        'v1beta2","metadata":{},"items":[{"describedObject":'
+        '{"kind":"Service","namespace":"somens","name":"somesvc",'
+        '"apiVersion":"/v1"},"metric":{"name":"ingress_hits",'
         '"selector":{"matchLabels":{"param1":"value1"}}},"timestamp":"2025-04-01T12:00:00Z","value":"1"}]}\n'
     )
 
@@ -70,7 +74,8 @@ def test_cluster_scoped_without_selector(version: str) -> None:
 def test_selector_fields_in_the_order_of_the_type(version: str) -> None:
     text = custom(version, SERVICE, selector="z=1,b=2,c in (y,x),!d")
     assert (
-        '"selector":{"matchLabels":{"b":"2","z":"1"},"matchExpressions":[{"key":"c","operator":"In","values":["x","y"]},'
+        '"selector":{"matchLabels":{"b":"2","z":"1"},"matchExpressions":[{"key":"c",'
+        '"operator":"In","values":["x","y"]},'
         '{"key":"d","operator":"DoesNotExist"}]}' in text
     )
 
@@ -101,7 +106,8 @@ def test_every_item_keeps_its_own_time() -> None:
 def test_external() -> None:
     value = ExternalValue("queue_consumer_lag", {"name": "q1", "__name__": "lag"}, 42_000, TIME)
     assert b"".join(encoding.encode_external("v1beta1", ExternalAnswer((value,), 0))).decode() == (
-        '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","metadata":{},"items":['
+        '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/'
+        'v1beta1","metadata":{},"items":['
         '{"metricName":"queue_consumer_lag","metricLabels":{"__name__":"lag","name":"q1"},'
         '"timestamp":"2025-04-01T12:00:00Z","value":"42"}]}\n'
     )
@@ -120,26 +126,31 @@ def test_external_labels(labels: dict[str, str] | None, expected: str) -> None:
     [
         pytest.param(
             errors.NotFoundError("the server could not find the metric queue_len for pods a"),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the '
+            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server '
+            "could not find the "
             'metric queue_len for pods a","reason":"NotFound","code":404}',
             id="not_found",
         ),
         pytest.param(
             errors.NotFoundError('pods "web-1" not found', {"kind": "pods", "name": "web-1"}),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \\"web-1\\" not found",'
+            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods '
+            '\\"web-1\\" not found",'
             '"reason":"NotFound","details":{"name":"web-1","kind":"pods"},"code":404}',
             id="details_in_the_order_of_the_type",
         ),
         pytest.param(
             errors.InternalError("unable to fetch metrics"),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Internal error occurred: '
-            'unable to fetch metrics","reason":"InternalError","details":{"causes":[{"message":"unable to fetch metrics"}]},'
+            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Internal error '
+            "occurred: "
+            'unable to fetch metrics","reason":"InternalError","details":{"causes":[{"message":"unable to '
+            'fetch metrics"}]},'
             '"code":500}',
             id="internal",
         ),
         pytest.param(
             errors.PlainError('"!=" is not a valid label selector operator'),
-            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"\\"!=\\" is not a valid label '
+            '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"\\"!=\\" is not '
+            "a valid label "
             'selector operator","code":500}',
             id="plain_has_no_reason",
         ),
@@ -161,7 +172,7 @@ def test_status(error: errors.StatusError, expected: str) -> None:
     assert encoding.encode_status(error).decode() == expected + "\n"
 
 
-def test_details_nobody_knows_are_a_mistake() -> None:
+def test_unknown_details_are_a_mistake() -> None:
     with pytest.raises(Exception, match="unknown field"):
         encoding.encode_status(errors.NotFoundError("x", {"uid2": "y"}))
 
@@ -171,7 +182,8 @@ def test_indented() -> None:
         encoding.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", {}, 1500, TIME),), 0))
     )
     assert encoding.indent(body).decode() == (
-        '{\n  "kind": "ExternalMetricValueList",\n  "apiVersion": "external.metrics.k8s.io/v1beta1",\n  "metadata": {},\n'
+        '{\n  "kind": "ExternalMetricValueList",\n  "apiVersion": "external.metrics.k8s.io/v1beta1",\n  '
+        '"metadata": {},\n'
         '  "items": [\n    {\n      "metricName": "m",\n      "metricLabels": {},\n'
         '      "timestamp": "2025-04-01T12:00:00Z",\n      "value": "1500m"\n    }\n  ]\n}'
     )

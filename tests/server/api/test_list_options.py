@@ -113,18 +113,21 @@ UNSUPPORTED = 'resourceVersionMatch: Unsupported value: "x": supported values: '
         ),
         pytest.param(
             "resourceVersionMatch=Exact&resourceVersion=0",
-            'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
+            'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion '
+            '"0"',
             id="exactly_any",
         ),
         pytest.param(
             "resourceVersionMatch=x",
-            f'[{FORBIDDEN_MATCH} unless resourceVersion is provided, {UNSUPPORTED}"Exact", "NotOlderThan", ""]',
+            f'[{FORBIDDEN_MATCH} unless resourceVersion is provided, {UNSUPPORTED}"Exact", "NotOlderThan", '
+            '""]',
             id="two_causes",
         ),
         pytest.param("sendInitialEvents=false", f"{FORBIDDEN_INITIAL} for list", id="initial_events"),
         pytest.param(
             "watch=1&sendInitialEvents=true",
-            "[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan, "
+            "[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to "
+            "NotOlderThan, "
             f"{GATE}]",
             id="watch_initial_events",
         ),
@@ -135,7 +138,8 @@ UNSUPPORTED = 'resourceVersionMatch: Unsupported value: "x": supported values: '
         ),
         pytest.param(
             "watch=1&resourceVersionMatch=x&continue=y",
-            f'[{FORBIDDEN_MATCH} for watch unless sendInitialEvents is provided, {UNSUPPORTED}"NotOlderThan", '
+            f"[{FORBIDDEN_MATCH} for watch unless sendInitialEvents is provided, "
+            f'{UNSUPPORTED}"NotOlderThan", '
             f"{FORBIDDEN_MATCH} when continue is provided]",
             id="watch_match",
         ),
@@ -162,7 +166,10 @@ def test_the_body_of_an_invalid_list() -> None:
     assert error is not None
     assert encoding.encode_status(error).decode() == (
         '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
-        '"message":"ListOptions.meta.k8s.io \\"\\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",'
-        '"reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":[{"reason":"FieldValueForbidden",'
-        '"message":"Forbidden: sendInitialEvents is forbidden for list","field":"sendInitialEvents"}]},"code":422}\n'
+        '"message":"ListOptions.meta.k8s.io \\"\\" is invalid: sendInitialEvents: Forbidden: '
+        'sendInitialEvents is forbidden for list",'
+        '"reason":"Invalid","details":{"group":"meta.k8s.io",'
+        '"kind":"ListOptions","causes":[{"reason":"FieldValueForbidden",'
+        '"message":"Forbidden: sendInitialEvents is forbidden for '
+        'list","field":"sendInitialEvents"}]},"code":422}\n'
     )

@@ -117,7 +117,10 @@ def test_what_is_asked(target: str, spec: dict[str, object]) -> None:
             {"verb": "get", "resource": "pods", "namespace": "n", "name": "p"},
         ),
         (
-            f"{RESOURCE}/namespaces/n/pods?labelSelector=a&fieldSelector=metadata.name%3Dp,metadata.namespace!%3Dm",
+            (
+                f"{RESOURCE}/namespaces/n/pods?labelSelector=a&fieldSelector=metadata.name%3Dp,"
+                "metadata.namespace!%3Dm"
+            ),
             {
                 "verb": "list",
                 "resource": "pods",
@@ -201,8 +204,10 @@ NAME = User('a"b<c>')
             User("u"),
             "",
             (
-                '"message":"pods.custom.metrics.k8s.io \\"*\\" is forbidden: User \\"u\\" cannot get resource \\"pods/m\\" in API '
-                'group \\"custom.metrics.k8s.io\\" in the namespace \\"ns\\"","reason":"Forbidden","details":{"name":"*",'
+                '"message":"pods.custom.metrics.k8s.io \\"*\\" is forbidden: User \\"u\\" cannot get '
+                'resource \\"pods/m\\" in API '
+                'group \\"custom.metrics.k8s.io\\" in the namespace '
+                '\\"ns\\"","reason":"Forbidden","details":{"name":"*",'
                 '"group":"custom.metrics.k8s.io","kind":"pods"},"code":403}'
             ),
         ),
@@ -211,8 +216,10 @@ NAME = User('a"b<c>')
             User("u"),
             "no rule",
             (
-                '"message":"nodes.custom.metrics.k8s.io \\"n1\\" is forbidden: User \\"u\\" cannot get resource \\"nodes/m\\" in API '
-                'group \\"custom.metrics.k8s.io\\" at the cluster scope: no rule","reason":"Forbidden","details":{"name":"n1",'
+                '"message":"nodes.custom.metrics.k8s.io \\"n1\\" is forbidden: User \\"u\\" cannot get '
+                'resource \\"nodes/m\\" in API '
+                'group \\"custom.metrics.k8s.io\\" at the cluster scope: no '
+                'rule","reason":"Forbidden","details":{"name":"n1",'
                 '"group":"custom.metrics.k8s.io","kind":"nodes"},"code":403}'
             ),
         ),
@@ -221,8 +228,10 @@ NAME = User('a"b<c>')
             User("u"),
             "",
             (
-                '"message":"metrics.custom.metrics.k8s.io \\"m\\" is forbidden: User \\"u\\" cannot get resource \\"metrics\\" in API '
-                'group \\"custom.metrics.k8s.io\\" in the namespace \\"ns\\"","reason":"Forbidden","details":{"name":"m",'
+                '"message":"metrics.custom.metrics.k8s.io \\"m\\" is forbidden: User \\"u\\" cannot get '
+                'resource \\"metrics\\" in API '
+                'group \\"custom.metrics.k8s.io\\" in the namespace '
+                '\\"ns\\"","reason":"Forbidden","details":{"name":"m",'
                 '"group":"custom.metrics.k8s.io","kind":"metrics"},"code":403}'
             ),
         ),
@@ -231,7 +240,8 @@ NAME = User('a"b<c>')
             User("u"),
             "",
             (
-                '"message":"m.external.metrics.k8s.io is forbidden: User \\"u\\" cannot list resource \\"m\\" in API group '
+                '"message":"m.external.metrics.k8s.io is forbidden: User \\"u\\" cannot list resource '
+                '\\"m\\" in API group '
                 '\\"external.metrics.k8s.io\\" in the namespace \\"n\\"","reason":"Forbidden","details":{'
                 '"group":"external.metrics.k8s.io","kind":"m"},"code":403}'
             ),
@@ -241,7 +251,8 @@ NAME = User('a"b<c>')
             ANONYMOUS,
             "",
             (
-                '"message":"forbidden: User \\"system:anonymous\\" cannot get path \\"/metrics\\"","reason":"Forbidden",'
+                '"message":"forbidden: User \\"system:anonymous\\" cannot get path '
+                '\\"/metrics\\"","reason":"Forbidden",'
                 '"details":{},"code":403}'
             ),
         ),
@@ -250,7 +261,8 @@ NAME = User('a"b<c>')
             NAME,
             "",
             (
-                '"message":"forbidden: User \\"a\\\\\\"b\\u0026lt;c\\u0026gt;\\" cannot get path \\"/\\u0026lt;\\u0026amp;\\u0026gt;\\"",'
+                '"message":"forbidden: User \\"a\\\\\\"b\\u0026lt;c\\u0026gt;\\" cannot get path '
+                '\\"/\\u0026lt;\\u0026amp;\\u0026gt;\\"",'
                 '"reason":"Forbidden","details":{},"code":403}'
             ),
         ),

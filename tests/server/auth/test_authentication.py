@@ -35,7 +35,10 @@ PATH = "/version"
 MOST = 401
 """More reviews of tokens than may be under way at a time."""
 
-UNAUTHORIZED = '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}\n'
+UNAUTHORIZED = (
+    '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
+    '"message":"Unauthorized","reason":"Unauthorized","code":401}\n'
+)
 BOB = {"X-Remote-User": "bob"}
 ADMIN = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
 ANONYMOUS = {"user": "system:anonymous", "groups": ["system:unauthenticated"]}
@@ -339,7 +342,7 @@ TWIN = Signer("front-proxy-ca", identified_as=PROXY)
         "client for servers only",
     ],
 )
-async def test_bad_certificates_are_nobody(world: World, shown: Identity, version: ssl.TLSVersion) -> None:
+async def test_bad_certificates_name_no_user(world: World, shown: Identity, version: ssl.TLSVersion) -> None:
     """Each is turned away in the handshake, and would be by the judgement of the request alone."""
     context = world.context(shown, version)
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
@@ -511,7 +514,7 @@ async def test_the_scheme_in_any_case(world: World, scheme: str) -> None:
     assert (await world.caller(None, {"authorization": f"{scheme} t"}))["user"] == "owner"
 
 
-async def test_a_token_of_nobody(world: World) -> None:
+async def test_an_unknown_token(world: World) -> None:
     answer = await world.get(None, TOKEN)
     assert (answer.status, answer.text) == (401, UNAUTHORIZED)
     assert "www-authenticate" not in answer.headers

@@ -79,8 +79,10 @@ async def test_a_refusal_byte_for_byte(guarded: Served) -> None:
     assert (refused.status, refused.headers["content-type"]) == (403, "application/json")
     assert refused.headers["x-content-type-options"] == "nosniff"
     assert refused.text == (
-        f'{START}"pods.custom.metrics.k8s.io \\"*\\" is forbidden: User \\"eve\\" cannot get resource \\"pods/m\\" in API group '
-        '\\"custom.metrics.k8s.io\\" in the namespace \\"default\\": RBAC: \\u003cnothing\\u003e","reason":"Forbidden",'
+        f'{START}"pods.custom.metrics.k8s.io \\"*\\" is forbidden: User \\"eve\\" cannot get resource '
+        '\\"pods/m\\" in API group '
+        '\\"custom.metrics.k8s.io\\" in the namespace \\"default\\": RBAC: '
+        '\\u003cnothing\\u003e","reason":"Forbidden",'
         '"details":{"name":"*","group":"custom.metrics.k8s.io","kind":"pods"},"code":403}\n'
     )
     assert guarded.provider.questions == []
@@ -122,7 +124,8 @@ async def test_health_is_open(guarded: Served, target: str) -> None:
 async def test_a_path_is_refused_with_empty_details(guarded: Served) -> None:
     refused = await guarded.get("/metrics")
     assert refused.text == (
-        f'{START}"forbidden: User \\"system:anonymous\\" cannot get path \\"/metrics\\"","reason":"Forbidden","details":{{}},"code":403}}\n'
+        f'{START}"forbidden: User \\"system:anonymous\\" cannot get path '
+        f'\\"/metrics\\"","reason":"Forbidden","details":{{}},"code":403}}\n'
     )
 
 
@@ -154,7 +157,7 @@ async def test_other_methods_need_leave_before_they_are_refused(
         assert attributes.get("verb", "") == verb
 
 
-async def test_a_bad_selector_is_told_to_those_who_may_ask(guarded: Served) -> None:
+async def test_a_bad_selector_is_reported_to_authorized_callers(guarded: Served) -> None:
     target = f"{PODS}?labelSelector=)"
     assert (await guarded.get(target, headers=BOB)).status == 403
     allow(guarded)

@@ -38,9 +38,7 @@ class Modern:
 
 
 class Old:
-    """A connection that says nothing of what stands between leaf and authority, and perhaps not even where to
-    look.
-    """
+    """A connection that does not show its intermediates, and possibly not even where to find them."""
 
     def __init__(self, chain: list[bytes], hidden: Any = None) -> None:
         self._first = chain[0]

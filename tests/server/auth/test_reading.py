@@ -1,5 +1,4 @@
-"""When the query of a request is read: not before its caller is known, and within what the caller may
-send."""
+"""When the query of a request is read: after its caller is known, and within the caller's limit."""
 
 import threading
 from collections.abc import Iterator
@@ -75,9 +74,7 @@ def status(answer: Answer) -> tuple[int, str]:
 @EACH_FORM
 @pytest.mark.parametrize("query", [SELECTORS, LONG], ids=["short", "long"])
 async def test_no_selector_of_a_stranger_is_read(served: Served, target: str, query: str) -> None:
-    """Neither of an anonymous caller, nor of one with a made-up token, also while that is reviewed and
-    logged.
-    """
+    """Neither of an anonymous caller, nor of one with a made-up token, also during its review."""
     deny(served)
     with watching() as parsed:
         assert (await served.get(f"{target}?{query}")).status == 403

@@ -90,7 +90,7 @@ def test_an_authority_with_an_unknown_key_vouches_for_nothing_and_takes_nothing_
         "intermediate of another authority",
     ],
 )
-def test_certificates_nobody_vouches_for(shown: Identity) -> None:
+def test_certificates_without_a_trusted_issuer(shown: Identity) -> None:
     with pytest.raises(UntrustedError):
         verify(Bundle(ROOT.pem), shown)
 

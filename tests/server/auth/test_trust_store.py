@@ -28,7 +28,7 @@ def test_nothing_is_believed_before_it_was_read(faults: ProblemLog) -> None:
     assert store.needs_lookup
 
 
-def test_each_change_is_a_generation_and_is_told_once(faults: ProblemLog) -> None:
+def test_each_change_is_a_generation_and_is_reported_once(faults: ProblemLog) -> None:
     store, told = TrustStore(faults), list[ClientTrust]()
     store.changed = told.append
     store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))

@@ -185,7 +185,7 @@ async def test_a_reader_that_is_slow_costs_lines_and_no_request(
     assert len(await logged(served, sink)) == 20 - dropped, "what was taken is written, whole and in order"
 
 
-async def test_a_sink_that_fails_is_said_once_and_nobody_else_notices(
+async def test_a_failed_sink_is_reported_once_and_affects_no_request(
     served: Served, sink: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

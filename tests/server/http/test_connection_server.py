@@ -20,8 +20,7 @@ async def _enter(turnstile: FairQueue, address: str, number: int, admitted: list
     per_turn=st.integers(1, 4),
 )
 def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> None:
-    """Everything is admitted that was not cancelled, at most `per_turn` in one turn; of an address in order,
-    and in rotation."""
+    """Connections that are not cancelled are admitted, at most `per_turn` a turn: addresses in rotation."""
 
     async def play() -> None:
         turnstile, admitted = FairQueue(asyncio.get_running_loop(), per_turn), list[tuple[str, int]]()

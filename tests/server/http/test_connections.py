@@ -103,7 +103,7 @@ async def test_the_oldest_stranger_makes_room(serve: ServerFactory, tmp_path: Pa
     assert len(behind(served)) == 4
 
 
-async def test_without_an_idle_one_nobody_comes_in(serve: ServerFactory) -> None:
+async def test_without_an_idle_one_no_connection_is_admitted(serve: ServerFactory) -> None:
     served = await serve(most_connections=2)
     release, busy = asyncio.Event(), [await served.connect() for _ in range(2)]
 
@@ -122,9 +122,7 @@ async def test_without_an_idle_one_nobody_comes_in(serve: ServerFactory) -> None
 
 
 class Certified:
-    """A server that believes in certificates, and the contexts of two clients that have one: a front proxy
-    and a user.
-    """
+    """A server that trusts client certificates, and the contexts of two clients: a front proxy and a user."""
 
     def __init__(self, serve: ServerFactory, directory: Path) -> None:
         proxies, clients = Signer("front-proxy-ca"), Signer("kubernetes")
@@ -160,9 +158,7 @@ AS_BOB = {"X-Remote-User": "bob"}
 
 
 async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certified) -> None:
-    """Strangers end for it although their requests are under way, and although its own connection is the only
-    idle one.
-    """
+    """Uncertified connections end for it even if they are busy and its own connection alone is idle."""
     served = await certified.start(most_connections=8)
     pooled = await served.connect(certified.proxy)
     assert (await pooled.request("/version", headers=AS_BOB)).status == 200

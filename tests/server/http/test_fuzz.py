@@ -1,5 +1,4 @@
-"""Hostile requests by the thousand against the whole adapter over real TLS: whatever comes, a proper and
-discreet answer.
+"""Thousands of hostile requests against the whole adapter over real TLS: each answer is proper and discreet.
 
 The adapter is complete, with rules, caches and reviews, before a cluster that reviews no more now and then,
 and a Prometheus that fails now and then and then tells all it knows. Each request carries a number that its

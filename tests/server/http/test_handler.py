@@ -1,5 +1,4 @@
-"""The whole way of a request over real TLS: answers, failures, negotiation, what is kept, limits,
-self-metrics."""
+"""A request's whole path over real TLS: answers, failures, negotiation, caching, limits, self-metrics."""
 
 import asyncio
 import gzip
@@ -160,7 +159,9 @@ async def test_external_metrics(served: Served) -> None:
         ),
     ],
 )
-async def test_wrong_requests_ask_nobody(served: Served, target: str, expected: tuple[int, str, str]) -> None:
+async def test_wrong_requests_do_not_reach_the_provider(
+    served: Served, target: str, expected: tuple[int, str, str]
+) -> None:
     assert status(await served.get(target)) == expected
     assert served.provider.questions == []
 
@@ -231,7 +232,7 @@ async def test_a_selector_the_api_cannot_say_fails_after_asking(served: Served) 
     "target",
     ["/api", "/apis/apps/v1/pods", "/nothing", "/readyz/nothing", "//", "/metrics/x"],
 )
-async def test_paths_of_nobody(served: Served, target: str) -> None:
+async def test_unknown_paths(served: Served, target: str) -> None:
     answer = await served.get(target)
     assert (answer.status, answer.text) == (404, (await served.get("/index.html")).text)
     assert answer.headers["content-type"] == "application/json"
@@ -244,7 +245,7 @@ async def test_a_version_that_is_not_served(served: Served, method: str, rest: s
     assert status(answer) == (404, "NotFound", "the server could not find the requested resource")
 
 
-async def test_a_path_that_is_none_comes_before_the_method(served: Served) -> None:
+async def test_an_unknown_path_comes_before_the_method(served: Served) -> None:
     assert (await served.get(f"{CUSTOM}/nodes", "POST")).status == 404
 
 
@@ -612,7 +613,7 @@ async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) 
     assert (await served.get(PODS)).status == 200
 
 
-async def test_a_failure_that_nobody_waits_for_is_noted_by_nobody(serve: ServerFactory) -> None:
+async def test_a_failure_without_a_waiting_request_is_not_logged(serve: ServerFactory) -> None:
     served = await serve()
     release, failed = asyncio.Event(), asyncio.Event()
 
@@ -745,7 +746,8 @@ async def test_self_metrics(served: Served) -> None:
     assert answer.headers["content-type"] == exposition.CONTENT_TYPE
     counted = dict(re.findall(r"^apiserver_request_total\{(.*)\} (.*)$", answer.text, re.MULTILINE))
     assert counted == {
-        f'code="{code}",group="{group}",resource="{resource}",scope="{scope}",subresource="{subresource}",verb="{verb}",version="{version}"': count
+        f'code="{code}",group="{group}",resource="{resource}",'
+        f'scope="{scope}",subresource="{subresource}",verb="{verb}",version="{version}"': count
         for code, group, version, resource, subresource, scope, verb, count in [
             ("200", CUSTOM_GROUP, "v1beta2", "*", "*", "resource", "LIST", "2.0"),
             ("200", CUSTOM_GROUP, "v1beta2", "*", "*", "cluster", "LIST", "1.0"),

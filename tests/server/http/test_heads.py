@@ -1,5 +1,4 @@
-"""The account of request heads, against what aiohttp's parser does with the same bytes; and the budget of
-all."""
+"""The account of request heads, compared with aiohttp's parser on the same bytes; and the shared budget."""
 
 import asyncio
 import dataclasses
@@ -65,8 +64,7 @@ def _parser(queued: int = 0) -> Any:
 
 @given(sent=st.lists(_requests(), max_size=8), cuts=st.sets(st.integers(1, 2000)), left=st.integers(0, 40))
 def test_what_is_unfinished(sent: list[Sent], cuts: set[int], left: int) -> None:
-    """However the bytes are divided, what counts as unfinished is the beginning of the last head, and bodies
-    never are."""
+    """However the bytes are divided, only the beginning of the last head is unfinished, never a body."""
 
     async def play() -> None:
         parser, account = _parser(), HeadAccount()
@@ -125,7 +123,7 @@ async def test_an_error_is_no_head() -> None:
     assert (account.unfinished, account.weight) == (0, 0)
 
 
-async def test_the_largest_head_is_told() -> None:
+async def test_the_largest_head_is_reported() -> None:
     parser, account = _parser(), HeadAccount()
     small, large = (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * size + b"\r\n\r\n" for size in (10, 1000))
     data = small + large + b"GET"

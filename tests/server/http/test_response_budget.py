@@ -1,5 +1,4 @@
-"""Answers under way share one budget: what is large and not read gives way, and small answers are never
-refused."""
+"""Answers under way share one budget: large unread ones give way, and small ones are never refused."""
 
 import asyncio
 import re

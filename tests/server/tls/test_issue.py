@@ -19,7 +19,7 @@ def _issue(*names: str) -> tuple[x509.Certificate, x509.Certificate]:
     )
 
 
-def test_addresses_and_names_are_told_apart() -> None:
+def test_addresses_and_names_are_distinguished() -> None:
     leaf, _ = _issue("::1", "web", "127.0.0.1")
     found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert found.get_values_for_type(x509.DNSName) == ["web"]

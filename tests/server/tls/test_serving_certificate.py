@@ -332,9 +332,7 @@ async def test_an_unexpected_error_does_not_end_following(
 def _handshake(
     certificate: serving_certificate.ServingCertificate, authority: Authority, name: str, **limits: object
 ) -> tuple[str, str]:
-    """Return the first DNS name of the certificate that a client asking for `name` is shown, and the suite
-    agreed on.
-    """
+    """Return the first DNS name of the certificate shown for `name`, and the negotiated suite."""
     client_side, server_side = socket.socketpair()
     client_context = authority.client_context()
     for attribute, value in limits.items():

@@ -123,16 +123,28 @@ def test_options_are_settings() -> None:
         ("hpa", [], "hpa: []: expected an object, got a list"),
         ("hpa/spec/maxReplicas", "5", 'hpa.spec.maxReplicas: "5": expected an integer, got text'),
         ("hpa/spec/maxReplicas", True, "hpa.spec.maxReplicas: true: expected an integer, got true or false"),
-        ("hpa/spec/maxReplicas", 2**31, "hpa.spec.maxReplicas: 2147483648: expected an integer <= 2147483647"),
+        (
+            "hpa/spec/maxReplicas", 2**31,
+            "hpa.spec.maxReplicas: 2147483648: expected an integer <= 2147483647",
+        ),
         ("hpa/spec/maxReplicas", 1.5, "hpa.spec.maxReplicas: 1.5: expected an integer, got a number"),
         ("hpa/spec/metrics", {}, "hpa.spec.metrics: {}: expected a list or null, got an object"),
         ("hpa/apiVersion", "autoscaling/v1", 'hpa.apiVersion: "autoscaling/v1": expected autoscaling/v2'),
         ("hpa/kind", "Deployment", 'hpa.kind: "Deployment": expected HorizontalPodAutoscaler'),
         ("hpa/spec/maxReplicas", 0, "hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0"),
-        ("hpa/spec/behavior/scaleDown/policies", [], "hpa.spec.behavior.scaleDown.policies: Required value: must specify at least one Policy"),
+        (
+            "hpa/spec/behavior/scaleDown/policies", [],
+            "hpa.spec.behavior.scaleDown.policies: Required value: must specify at least one Policy",
+        ),
         ("hpa/metadata/namespace", "A B", "hpa.metadata.namespace: Invalid value"),
-        ("scale/spec/replicas", -1, "scale.spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
-        ("pods/1/metadata/labels", {"app": 5}, 'pods[1].metadata.labels["app"]: 5: expected text, got an integer'),
+        (
+            "scale/spec/replicas", -1,
+            "scale.spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            "pods/1/metadata/labels", {"app": 5},
+            'pods[1].metadata.labels["app"]: 5: expected text, got an integer',
+        ),
         (
             "pods/1/spec/containers/0/resources/requests",
             {"memory": "1Gi", "cpu": "many"},
@@ -141,18 +153,37 @@ def test_options_are_settings() -> None:
         (
             "pods/1/spec/containers/0/resources/requests",
             {"memory": 5, "cpu": True},
-            'pods[1].spec.containers[0].resources.requests["cpu"]: true: expected a quantity such as 500m, 2 or 1Gi',
+            ('pods[1].spec.containers[0].resources.requests["cpu"]: true: expected a quantity such as 500m, '
+            '2 or 1Gi'),
         ),
         ("pods/0/status/startTime", "x", 'pods[0].status.startTime: "x": "x" is no RFC 3339 time'),
-        ("metrics/resource", [{"window": "soon"}], 'metrics.resource[0].window: "soon": time: invalid duration "soon"'),
+        (
+            "metrics/resource", [{"window": "soon"}],
+            'metrics.resource[0].window: "soon": time: invalid duration "soon"',
+        ),
         ("metrics/custom", [{}], "metrics.custom[0].value: absent: it is required"),
-        ("metrics/external", [{"value": []}], "metrics.external[0].value: []: expected a quantity such as 500m, 2 or 1Gi"),
-        ("history/recommendations", [{"replicas": 1}], "history.recommendations[0].ageSeconds: absent: it is required"),
-        ("history/recommendations", [{"replicas": 1, "ageSeconds": -1}], "history.recommendations[0].ageSeconds: -1: expected a number >= 0.0"),
-        ("history/scaleUpEvents", [{"change": 0, "ageSeconds": 1}], "history.scaleUpEvents[0].change: 0: expected an integer >= 1"),
+        (
+            "metrics/external", [{"value": []}],
+            "metrics.external[0].value: []: expected a quantity such as 500m, 2 or 1Gi",
+        ),
+        (
+            "history/recommendations", [{"replicas": 1}],
+            "history.recommendations[0].ageSeconds: absent: it is required",
+        ),
+        (
+            "history/recommendations", [{"replicas": 1, "ageSeconds": -1}],
+            "history.recommendations[0].ageSeconds: -1: expected a number >= 0.0",
+        ),
+        (
+            "history/scaleUpEvents", [{"change": 0, "ageSeconds": 1}],
+            "history.scaleUpEvents[0].change: 0: expected an integer >= 1",
+        ),
         ("options/tolerance", -0.1, "options.tolerance: -0.1: expected a number >= 0.0"),
         ("options/scaleToZero", "yes", 'options.scaleToZero: "yes": expected true or false, got text'),
-        ("options/downscaleStabilizationSeconds", 1e300, "options.downscaleStabilizationSeconds: 1e+300: expected a number <= 10000000000.0"),
+        (
+            "options/downscaleStabilizationSeconds", 1e300,
+            "options.downscaleStabilizationSeconds: 1e+300: expected a number <= 10000000000.0",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) and "/" in value else None,
 )  # fmt: skip
@@ -207,7 +238,7 @@ def test_a_document_is_an_object(value: Any) -> None:
         "not UTF-8",
         "half a character",
         "deep",
-        "deep where nobody looks",
+        "deep inside an unused field",
     ],
 )
 def test_what_is_not_json(text: bytes, said: str) -> None:

@@ -122,7 +122,7 @@ def test_samples_of_pods_of_other_namespaces_are_not_theirs() -> None:
     assert resource.values == pods.values == {"a": 1000, "b": 2000}
 
 
-# --- resources -------------------------------------------------------------------------------------------------------
+# --- resources ---------------------------------------------------------------------------------------------
 
 
 _TAKEN = (read_instant("2026-11-20T12:00:00Z"), 30 * SECOND)
@@ -183,7 +183,7 @@ def test_containers(items: list[dict[str, Any]], values: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize(
-    "items", [[], [_used("x", ("app", {"cpu": "1"}))], [_used("nobody", ("app", {"cpu": "1"}))]]
+    "items", [[], [_used("x", ("app", {"cpu": "1"}))], [_used("unknown", ("app", {"cpu": "1"}))]]
 )
 @pytest.mark.parametrize("metric", [cpu_metric(), _BOX], ids=["Resource", "ContainerResource"])
 def test_no_resources(metric: dict[str, Any], items: list[dict[str, Any]]) -> None:
@@ -205,7 +205,7 @@ def test_a_sample_without_time_or_window() -> None:
     assert _reading(cpu_metric(), resource=[timed]) == PodsReading({"a": 1000}, {"a": (NEVER, 0)})
 
 
-# --- custom and external ---------------------------------------------------------------------------------------------
+# --- custom and external -----------------------------------------------------------------------------------
 
 
 def test_pods_metrics() -> None:
@@ -213,7 +213,7 @@ def test_pods_metrics() -> None:
         _custom("a", "load", "1"),
         _custom("b", "other", "2"),
         _custom("x", "load", "3"),
-        _custom("nobody", "load", "4"),
+        _custom("unknown", "load", "4"),
         _custom("b", "load", "5", kind="Ingress"),
     ]
 
