@@ -35,13 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if hypothesis.is_hypothesis_test(function) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(30))
         if item.get_closest_marker("looptime") is not None:
-            # When no callback is ready, nothing within the loop can happen before its next timer. looptime's 42 idle turns before it
-            # moves the time take nine tenths of a long simulation.
+            # When no callback is ready, nothing within the loop can happen before its next timer. looptime's
+            # 42 idle turns before it moves the time take nine tenths of a long simulation.
             item.add_marker(pytest.mark.looptime(noop_cycles=0))
 
 
 def pytest_collection_finish() -> None:
-    """Have hypothesis build its table of characters now: on a fresh machine that alone takes longer than a test may."""
+    """Have hypothesis build its table of characters now: on a fresh machine that alone takes longer than a
+    test may.
+    """
     settings = hypothesis.settings(database=None)
     hypothesis.find(strategies.text(), lambda _text: True, settings=settings)
 

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers in the loop: publish, then write; who takes what back; advice writes nothing."""
+"""HorizontalPodAutoscalers in the loop: publish, then write; reversals; advice writes nothing."""
 
 import asyncio
 from typing import Any

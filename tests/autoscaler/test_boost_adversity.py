@@ -1,4 +1,6 @@
-"""HorizontalPodAutoscalers in the loop when things meet: conflicts, publications under way, what others do at the same moment."""
+"""HorizontalPodAutoscalers in the loop when things meet: conflicts, publications under way, what others do at
+the same moment.
+"""
 
 import asyncio
 from typing import Any
@@ -34,7 +36,9 @@ async def test_a_conflicting_raise_of_the_native_controller_is_no_reversal() -> 
 
 
 async def test_raises_towards_a_floor_are_no_reversals() -> None:
-    """Somebody sets 2 (a reversal), metrics fail, the native controller climbs towards the floor by its policy."""
+    """A user sets 2 (a reversal), metrics fail, the native controller climbs towards the floor by its
+    policy.
+    """
     bench = BoostBench()
     bench.want(12)
     bench.boost(ON._replace(shown=6), replicas=6)
@@ -288,7 +292,9 @@ async def test_no_floor_of_a_leader_whose_clock_was_wrong_is_held_for_hours() ->
 
 
 async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
-    """The native controller looked while 19 of 20 pods existed: within tolerance it takes 19, and stays there."""
+    """The native controller looked while 19 of 20 pods existed: within tolerance it takes 19, and stays
+    there.
+    """
     bench = BoostBench()
     bench.want(20)
     bench.boost(ON._replace(shown=10), replicas=10)
@@ -302,7 +308,7 @@ async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
 
 
 async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
-    """10 are held and somebody sets 9 again and again: a tenth below, and more than a tenth to be raised."""
+    """10 are held and a user sets 9 again and again: a tenth below, and more than a tenth to be raised."""
     bench = BoostBench()
     bench.want(10)
     bench.boost(replicas=5)
@@ -315,7 +321,9 @@ async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
 
 
 async def test_what_the_native_controller_takes_for_enough_is_no_reversal() -> None:
-    """It reads 20, finds 15 pods, and that within its tolerance upwards: it takes the 15, and has seen the floor."""
+    """It reads 20, finds 15 pods, and that within its tolerance upwards: it takes the 15, and has seen the
+    floor.
+    """
     wide = {"tolerance": "0.5", "policies": [{"type": "Percent", "value": 900, "periodSeconds": 15}]}
     bench = BoostBench()
     bench.want(20)
@@ -354,7 +362,7 @@ async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
 
 
 async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
-    """Who reads the floor ends it by a clock that is some seconds ahead of ours."""
+    """The reader of the floor has a clock some seconds ahead of the writer."""
     quick = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     bench = BoostBench()
     for replicas in (4, None):
@@ -373,7 +381,9 @@ async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
 
 
 async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
-    """Less was right by the time of the write; its answer was lost, and the look after it has found that lesser count."""
+    """Less was right by the time of the write; its answer was lost, and the look after it has found that
+    lesser count.
+    """
     bench = BoostBench()
     server = bench.server
 
@@ -395,7 +405,7 @@ async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
 
 
 async def test_no_more_is_held_than_may_have_been_written() -> None:
-    """8 were published, 6 were right when the turn came, and nobody knows whether they were written."""
+    """8 were published, 6 were right when the turn came, and it is unknown whether they were written."""
     bench = BoostBench()
     bench.server.lose = True
     bench.floors.gate = asyncio.Event()
@@ -411,7 +421,9 @@ async def test_no_more_is_held_than_may_have_been_written() -> None:
 
 
 async def test_nothing_is_held_at_zero() -> None:
-    """Somebody stops the workload: an autoscaler that may leave zero, or is given one replica, would go to the floor at once."""
+    """A user stops the workload: an autoscaler that may leave zero, or is given one replica, would go to
+    the floor at once.
+    """
     bench = BoostBench()
     bench.want(8)
     bench.boost(ON._replace(shown=4), replicas=4)
@@ -438,7 +450,7 @@ async def test_a_floor_that_was_adopted_is_not_held_at_zero(stands: bool) -> Non
     assert bench.floors.replicas() == 0
 
 
-# -- a change of leader ------------------------------------------------------------------------------------------------------------
+# -- a change of leader --------------------------------------------------------------------------------------
 
 RAISED = Floor(
     "default",
@@ -531,7 +543,9 @@ async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(since: st
 
 @pytest.mark.parametrize("answered", [True, False])
 async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa: FBT001 - a case of the table
-    """The lesser count was made though its answer was lost; then what was published was right again, and written on top."""
+    """The lesser count was made though its answer was lost; then what was published was right again, and
+    written on top.
+    """
     bench = BoostBench()
     server = bench.server
 
@@ -613,7 +627,7 @@ async def test_all_raises_of_a_leader_before_count() -> None:
 
 
 async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -> None:
-    """While nobody led the target was made anew, with fewer replicas."""
+    """Without a leader the target was created again, with fewer replicas."""
     bench = BoostBench()
     bench.want(8)
     bench.boost(replicas=4)
@@ -621,7 +635,7 @@ async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -
     published = bench.floors.entries["uid-1"]
 
     bench.start()
-    bench.server.set("web", 4, "kubectl", uid="made anew")
+    bench.server.set("web", 4, "kubectl", uid="created again")
     bench.want(4)
     bench.boost(published=published)
     await bench.step(1)
@@ -669,7 +683,7 @@ async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period()
 
 
 async def test_what_a_lower_maximum_has_ended_is_not_taken_back() -> None:
-    """The maximum is 4 for a while, which nobody takes for a reversal, and then the leader changes."""
+    """The maximum is 4 for a while, which is not a reversal, and then the leader changes."""
     bench = BoostBench()
     bench.want(8)
     bench.boost(replicas=4)

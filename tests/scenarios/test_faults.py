@@ -853,12 +853,11 @@ async def test_hundreds_of_questions_while_prometheus_hangs(
         for number, caller in enumerate(callers):
             caller.ask(ONE.replace("web-1", f"web-{number}"))
         answers = [asyncio.create_task(caller.answer(), name="caller") for caller in callers]
-        slowest = 0.0
+        served = 0  # before the first query gives up: what does not need Prometheus does not wait for it
         while not all(answer.done() for answer in answers):
             for path in ("/readyz", "/apis/custom.metrics.k8s.io/v1beta2", "/apis", "/metrics"):
-                started = time.monotonic()  # noqa: TID251 - how long a prober waits
                 assert (await adapter.get(path)).status == 200
-                slowest = max(slowest, time.monotonic() - started)  # noqa: TID251 - see above
+                served += not any(answer.done() and answer.result().status == 500 for answer in answers)
             assert await _gauge(adapter, IN_FLIGHT) <= 400
             await asyncio.sleep(0.02)
         statuses = Counter(answer.result().status for answer in answers)
@@ -869,7 +868,7 @@ async def test_hundreds_of_questions_while_prometheus_hangs(
         assert {answer.result().body["message"] for answer in answers if answer.result().status == 500} == {
             UNFETCHED
         }
-        assert slowest < 2.0
+        assert served >= 4
         assert prometheus.most_under_way <= 20, "as many connections as there are"
         await adapter.wait_for("/metrics", lambda answer: f"{IN_FLIGHT} 0.0" in answer.body)
         assert await _gauge(adapter, "process_resident_memory_bytes") - memory < 100 * 1024 * 1024

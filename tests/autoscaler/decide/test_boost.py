@@ -83,7 +83,7 @@ def decide(
     )
 
 
-# -- what is done ------------------------------------------------------------------------------------------------------------
+# -- scaling -------------------------------------------------------------------------------------------------
 
 
 def test_a_raise_is_done() -> None:
@@ -149,7 +149,7 @@ def test_only_fresh_values_raise() -> None:
     assert (late.rescale, late.replicas) == (False, 4)
     assert "its answer is late" in late.trace[-3].text() + late.trace[-2].text() + late.trace[-1].text()
     _, events = guarded.commit(Memory(), late, seen(4, 8), NOW, Constraints(BOOST, boost=ON))
-    assert not events, "the native autoscaler tells of its own metrics"
+    assert not events, "the HPA controller reports its own metrics"
 
 
 def test_a_failed_metric_blocks_no_raise() -> None:
@@ -163,7 +163,7 @@ def test_a_failed_metric_blocks_no_raise() -> None:
 
 
 def test_policies_count_what_others_raised() -> None:
-    """Four pods in 15 s: three of them are somebody else's."""
+    """Four pods in 15 s: three of them are another writer's."""
     prepared = autoscaler(
         METRICS,
         maxReplicas=40,
@@ -194,7 +194,7 @@ def test_others_on_the_target_end_it() -> None:
     assert boosting.follow(HELD, ON, NOW, alone=False).floor is None
 
 
-# -- the floor ---------------------------------------------------------------------------------------------------------------
+# -- the floor -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_further_raise_begins_anew() -> None:
     assert floor == raised(16, before=8, at=NOW + 2 * SECOND)
 
 
-# -- who takes it back -------------------------------------------------------------------------------------------------------
+# -- reversals -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("replicas", [8, 9, 20])
@@ -369,7 +369,7 @@ def test_a_change_is_judged_where_it_is_noticed() -> None:
     assert memory.boost.demotion is not None
 
 
-# -- advice ------------------------------------------------------------------------------------------------------------------
+# -- advice --------------------------------------------------------------------------------------------------
 
 
 def test_advice_is_told_when_it_has_differed_for_a_period() -> None:
@@ -421,7 +421,7 @@ def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
     assert [event.reason for event in events] == ["SuccessfulRescale"]
 
 
-# -- what is published -------------------------------------------------------------------------------------------------------
+# -- publishing ----------------------------------------------------------------------------------------------
 
 TIMES = st.integers(NOW, NOW + LONGEST).map(FineInstant)
 PAST = st.integers(NOW - LONGEST, NOW).map(FineInstant)
@@ -475,7 +475,7 @@ def test_nothing_is_moved_with_the_clock() -> None:
     assert boosting.shifted(NOTHING, 5) == NOTHING
 
 
-# -- the handshake at rest ---------------------------------------------------------------------------------------------------
+# -- the handshake at rest -----------------------------------------------------------------------------------
 
 OWN_METRICS = {
     "external": external_metric(averageValue="1"),
@@ -493,7 +493,9 @@ AMOUNTS = st.none() | st.integers(-2, 60).map(lambda count: count * 1000) | st.i
 
 
 class Sync(NamedTuple):
-    """One sync: seconds since the last, an amount for each metric that there may be (None is no value), pods beyond those asked for."""
+    """One sync: seconds since the last, an amount for each metric that there may be (None is no value), pods
+    beyond those asked for.
+    """
 
     pause: int
     amounts: Mapping[str, int | None]
@@ -516,7 +518,9 @@ def reading_of(kind: str, amount: int | None, count: int) -> Reading:
 def counts(
     spec: Mapping[str, Any], kinds: Sequence[str], syncs: Sequence[Sync], first: int, place: int = -1
 ) -> list[int]:
-    """Return what a native autoscaler sets at each sync; with a handshake at a place among its metrics, whose floor is 0."""
+    """Return what a native autoscaler sets at each sync; with a handshake at a place among its metrics, whose
+    floor is 0.
+    """
     metrics, (way, none) = [OWN_METRICS[kind] for kind in kinds], HANDSHAKES[place % len(HANDSHAKES)]
     if place >= 0:
         plain = msgspec.to_builtins(handshaking.handshake("web", way), enc_hook=encode_scalar)
