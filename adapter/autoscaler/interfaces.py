@@ -83,7 +83,7 @@ class FollowedPods(Protocol):
         ...
 
 
-class PodCache(Protocol):
+class SelectedPodCache(Protocol):
     """The pods of the cluster."""
 
     def follow(
@@ -166,10 +166,10 @@ __all__ = [
     "FollowedTarget",
     "Key",
     "Outcome",
-    "PodCache",
     "RivalIndex",
     "ScaleState",
     "ScaleTarget",
+    "SelectedPodCache",
     "TargetCache",
     "Unfound",
 ]

@@ -18,9 +18,9 @@ from adapter.autoscaler.interfaces import (
     FollowedPods,
     FollowedTarget,
     Key,
-    PodCache,
     RivalIndex,
     ScaleTarget,
+    SelectedPodCache,
     TargetCache,
     Unfound,
 )
@@ -46,7 +46,7 @@ class AutoscalerContext(NamedTuple):
     """The caches and settings that all autoscalers share."""
 
     targets: TargetCache
-    pods: PodCache
+    pods: SelectedPodCache
     rivals: RivalIndex
     sources: SourceFactory
     settings: Settings

@@ -119,3 +119,19 @@ NOW = 1_700_000_000 * SECOND
 )
 def test_an_entry_that_says_nothing_any_more(entry: Floor, *, is_over: bool) -> None:
     assert floors.is_over(entry, NOW) is is_over
+
+
+@pytest.mark.parametrize(
+    ("version", "cached", "newer"),
+    [
+        ("12", "9", True),
+        ("9", "12", False),
+        ("12", "12", False),
+        ("", "12", False),
+        ("12", "", True),
+        ("etcd-a", "etcd-b", True),
+    ],
+    ids=["higher", "lower", "equal", "unknown", "nothing cached", "not comparable"],
+)
+def test_which_version_is_newer(version: str, cached: str, newer: bool) -> None:  # noqa: FBT001 - a table
+    assert floors.is_newer(version, cached) is newer
