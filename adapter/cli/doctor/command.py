@@ -1,9 +1,7 @@
-"""`fastpath doctor`.
+"""`fastpath doctor`: where an autoscaler of a live cluster loses its seconds, what is wrong, what helps most.
 
-How long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps
-most. The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in
-`finding`, and how it is told in `report`. FastPathAutoscalers are read too, and `fast` says of them what can
-be seen from outside.
+`cluster`, `read` and `sources` collect the facts, `diagnosis` judges them, and `report` prints the result.
+`fast` examines a FastPathAutoscaler.
 """
 
 import asyncio
