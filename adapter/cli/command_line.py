@@ -9,7 +9,7 @@ from typing import IO, NamedTuple, TypeVar
 import msgspec
 
 from adapter.config import checks
-from adapter.config.flags import Command, CommandOptions, option
+from adapter.config.option_fields import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 

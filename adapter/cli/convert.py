@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from adapter.cli import command_line
-from adapter.config.flags import Command, CommandOptions, arguments, option
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError

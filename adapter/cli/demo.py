@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from adapter.cli import command_line
 from adapter.cli.version import version
 from adapter.config import checks
-from adapter.config.flags import Command, CommandOptions, option
+from adapter.config.option_fields import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import RunError
 

@@ -26,7 +26,7 @@ from adapter.cli.kubeconfig import KubeconfigOptions
 from adapter.cli.version import version
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
-from adapter.config.flags import Command, arguments, option, renamed, replaced
+from adapter.config.option_fields import Command, arguments, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes.leader import verdict

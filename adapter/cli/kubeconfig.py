@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapter.config import checks
-from adapter.config.flags import CommandOptions, option
+from adapter.config.option_fields import CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from adapter.cli import command_line
 from adapter.cli.version import version
-from adapter.config.flags import Command
+from adapter.config.option_fields import Command
 from adapter.config.options import SERVE, Options
 from adapter.errors import RunError
 from adapter.net.event_loop import Loop

@@ -5,7 +5,7 @@ Flags that its v0.11 removed are among them, because manifests in use carry them
 
 from collections.abc import Iterator
 
-from adapter.config.flags import REMOVED, WITHOUT_EFFECT
+from adapter.config.option_fields import REMOVED, WITHOUT_EFFECT
 from adapter.config.pflag import Flag, FlagType
 
 

@@ -13,12 +13,12 @@ from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from adapter.config import checks, ciphers
-from adapter.config.flags import Command, CommandOptions, flags_of, option
 from adapter.config.ignored_flags import IGNORED
+from adapter.config.option_fields import Command, CommandOptions, flags_of, option
 from adapter.config.pflag import Flag, FlagType, NamedPair
 from adapter.config.rules_file import RulesConfig
 from adapter.config.scaler_options import ScalerOptions
-from adapter.config.security_options import SecurityOptions
+from adapter.config.server_options import SecurityOptions
 from adapter.errors import Fault
 from adapter.model import durations
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from adapter.cli import kubeconfig
 from adapter.cli.kubeconfig import KubeconfigOptions
-from adapter.config.flags import Command
+from adapter.config.option_fields import Command
 from adapter.errors import InputError
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

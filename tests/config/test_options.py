@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import checks, ciphers, flags, options, pflag, rules_file
+from adapter.config import checks, ciphers, option_fields, options, pflag, rules_file
 from adapter.config.ignored_flags import IGNORED
 from adapter.config.options import SERVE, Options
 from adapter.config.pflag import FlagType, NamedPair
@@ -626,7 +626,7 @@ def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 -
 
 
 def test_help_and_documentation_name_every_flag() -> None:
-    text, page = SERVE.render_help(everything=True), flags.render_markdown(TABLE)
+    text, page = SERVE.render_help(everything=True), option_fields.render_markdown(TABLE)
     for flag in TABLE.values():
         assert f"--{flag.name}" in text
         assert f"--{flag.name}" in page

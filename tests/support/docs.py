@@ -12,7 +12,7 @@ from adapter.cli.deploy import certs, preflight
 from adapter.cli.doctor import options as doctoroptions
 from adapter.cli.evaluate import command as evaluate
 from adapter.config import options
-from adapter.config.flags import Command, flags_of, render_markdown
+from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"

@@ -14,7 +14,7 @@ from adapter.cli import command_line
 from adapter.cli.boost import manifest as boostmanifest
 from adapter.cli.boost.patch import Wish
 from adapter.config import checks
-from adapter.config.flags import Command, CommandOptions, arguments, option
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault

@@ -29,7 +29,7 @@ from adapter.cli.deploy.service import (
 )
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
-from adapter.config.flags import Command, option, renamed
+from adapter.config.option_fields import Command, option, renamed
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices

@@ -13,7 +13,7 @@ from adapter.cli import command_line, kubeconfig
 from adapter.cli.deploy.service import DEFAULT_GROUPS, GROUPS, GroupsOptions
 from adapter.cli.kubeconfig import KubeconfigOptions
 from adapter.compose.clock import SystemClock
-from adapter.config.flags import Command
+from adapter.config.option_fields import Command
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient

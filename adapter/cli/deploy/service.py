@@ -5,7 +5,7 @@ from functools import partial
 from typing import Self
 
 from adapter.config import checks
-from adapter.config.flags import CommandOptions, option
+from adapter.config.option_fields import CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.model import apiservices
 from adapter.model.apiservices import ServiceReference

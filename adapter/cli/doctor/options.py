@@ -9,7 +9,7 @@ from adapter.cli import command_line
 from adapter.cli.deploy.service import ServiceOptions
 from adapter.cli.kubeconfig import KubeconfigOptions
 from adapter.config import checks
-from adapter.config.flags import Command, arguments, option, replaced
+from adapter.config.option_fields import Command, arguments, option, replaced
 from adapter.config.options import PrometheusOptions
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader

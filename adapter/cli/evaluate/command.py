@@ -17,7 +17,7 @@ from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
 from adapter.cli import command_line
 from adapter.cli.evaluate import result
-from adapter.config.flags import Command, CommandOptions, arguments, option
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.config import checks
-from adapter.config.flags import CommandOptions, option
+from adapter.config.option_fields import CommandOptions, option
 from adapter.config.pflag import FlagType
 
 _security = partial(option, group="Authentication and authorization")

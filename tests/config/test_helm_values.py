@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import chart, rules_file
+from adapter.config import helm_values, rules_file
 from adapter.config.rules_file import OverrideConfig, Parsed, RuleConfig, RulesConfig
 
 CUSTOM = "{seriesQuery: q, metricsQuery: m}"
 
 
 def parse(text: str) -> Parsed:
-    return chart.rules_from_chart(text, "values.yaml")
+    return helm_values.rules_from_chart(text, "values.yaml")
 
 
 def content(rules: tuple[RuleConfig, ...]) -> list[tuple[object, ...]]:
@@ -58,7 +58,7 @@ def content(rules: tuple[RuleConfig, ...]) -> list[tuple[object, ...]]:
     ],
 )
 def test_values_are_told_from_a_rules_file(text: str, expected: bool) -> None:  # noqa: FBT001 - a table column
-    assert chart.is_chart_values(text) is expected
+    assert helm_values.is_chart_values(text) is expected
 
 
 def test_the_six_default_rules() -> None:
@@ -205,7 +205,7 @@ def test_values_that_the_chart_would_not_render_are_fatal(text: str, path: str, 
     assert (fault.path, fault.source) == (path, "values.yaml")
     assert words in fault.expected
     with pytest.raises(errors.InputError) as caught:
-        chart.render_config(text)
+        helm_values.render_config(text)
     assert words in str(caught.value)
 
 
@@ -290,7 +290,7 @@ def test_scalars_are_spelled_as_after_a_trip_through_json(written: str, text: st
     values = f"rules: {{default: false, custom: [{{name: {{as: {written}}}}}]}}"
     (rule,) = parse(values).config.rules
     assert rule.name_as == text
-    (again,) = rules_file.parse_rules(chart.render_config(values), "").config.rules
+    (again,) = rules_file.parse_rules(helm_values.render_config(values), "").config.rules
     assert again.name_as == text
 
 
@@ -339,7 +339,7 @@ rules:
   resource:
     window: 5m
 """
-    assert chart.render_config(values) == (
+    assert helm_values.render_config(values) == (
         "rules:\n"
         "- metricsQuery: >-\n    sum(up) by (x)\n"
         '  name:\n    as: "no"\n    matches: "^(.*)$"\n'
@@ -350,12 +350,12 @@ rules:
 
 
 def test_nothing_is_rendered_as_an_empty_file() -> None:
-    assert chart.render_config("rules: {default: false}") == ""
+    assert helm_values.render_config("rules: {default: false}") == ""
 
 
 def test_shared_nodes_are_written_out() -> None:
     values = f"x: &r {CUSTOM}\nrules: {{default: false, custom: [*r, *r]}}"
-    rendered = chart.render_config(values)
+    rendered = helm_values.render_config(values)
     assert "&" not in rendered
     assert rendered.count("seriesQuery: q") == 2
 
@@ -367,7 +367,9 @@ SCALARS = (
     | st.text(max_size=6)
     | st.sampled_from(["1m", "zero", "^a$", "\x85"])
 )
-KEYS = st.sampled_from([*rules_file.VOCABULARY, *chart.SECTIONS, "prometheus", "group"]) | st.text(max_size=3)
+KEYS = st.sampled_from([*rules_file.VOCABULARY, *helm_values.SECTIONS, "prometheus", "group"]) | st.text(
+    max_size=3
+)
 TREES: st.SearchStrategy[object] = st.deferred(
     lambda: SCALARS | st.lists(TREES, max_size=2) | st.dictionaries(KEYS, TREES, max_size=3)
 )
@@ -390,7 +392,7 @@ def test_reading_values_equals_reading_what_the_chart_renders(section: dict[str,
     direct = parse(values)
     if direct.fatal:
         return
-    rendered = rules_file.parse_rules(chart.render_config(values), "")
+    rendered = rules_file.parse_rules(helm_values.render_config(values), "")
     assert not rendered.fatal
     assert content(rendered.config.rules) == content(direct.config.rules)
     assert content(rendered.config.external_rules) == content(direct.config.external_rules)
@@ -404,12 +406,12 @@ def test_reading_values_equals_reading_what_the_chart_renders(section: dict[str,
 )
 def test_any_tree_gives_rules_or_faults(tree: object) -> None:
     text = yaml.safe_dump(tree, allow_unicode=True)
-    chart.is_chart_values(text)
+    helm_values.is_chart_values(text)
     for fault in (*parse(text).faults, *parse(text).fatal):
         assert len(str(fault).splitlines()) == 1
 
 
 @given(st.text(alphabet="rules:custom[]{}<&*-?|>'\"! \n\t0ya\u2028", max_size=60))
 def test_any_text_gives_rules_or_faults(text: str) -> None:
-    assert isinstance(chart.is_chart_values(text), bool)
+    assert isinstance(helm_values.is_chart_values(text), bool)
     assert isinstance(parse(text), Parsed)

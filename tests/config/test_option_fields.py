@@ -7,8 +7,8 @@ from typing import Self
 
 import pytest
 
-from adapter.config import checks, flags
-from adapter.config.flags import Command, CommandOptions, arguments, option, renamed, replaced
+from adapter.config import checks, option_fields
+from adapter.config.option_fields import Command, CommandOptions, arguments, option, renamed, replaced
 from adapter.config.pflag import Flag, FlagType
 from adapter.errors import Fault, InputError
 
@@ -45,7 +45,7 @@ class TripOptions(PlaceOptions):
         return replace(super().resolved(), words=tuple(sorted(self.words)))
 
 
-OLD = Flag(name="old", type=FlagType.INT, default="1", help="Was once.", group=flags.WITHOUT_EFFECT)
+OLD = Flag(name="old", type=FlagType.INT, default="1", help="Was once.", group=option_fields.WITHOUT_EFFECT)
 FOREIGN = Flag(name="foreign", type=FlagType.INT, default="1", help="Another verb's.", group="Place")
 COMMAND = Command(
     verb="trip",
@@ -159,6 +159,6 @@ Output:
 
 
 def test_the_documentation_has_a_table_for_each_group() -> None:
-    page = flags.render_markdown(flags.flags_of(TripOptions), level=3)
+    page = option_fields.render_markdown(option_fields.flags_of(TripOptions), level=3)
     assert "### Time\n\n| flag | default | meaning |\n| --- | --- | --- |\n| `-d, --days int` | `7` |" in page
     assert "| `--stop strings` | `a,b` | Stops \\| ports. |" in page
