@@ -26,7 +26,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from adapter.cli.deploy import certs
+from adapter.cli import certs
 from adapter.config import helm_values
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support import adapter as support

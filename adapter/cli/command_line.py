@@ -1,8 +1,9 @@
-"""What the verbs do with their command lines: print the help, print notices, read input files."""
+"""What the verbs share: reading the command line, printing help and notices, reading input files."""
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
@@ -106,3 +107,11 @@ def read_source(file: str) -> SourceText:
 
 def _unreadable(file: str, error: OSError) -> InputError:
     return InputError([Fault("", "", f"expected a readable file: {error.strerror}", name_of(file))])
+
+
+def version() -> str:
+    """Return the version of the installed distribution, "unknown" if the package is not installed."""
+    try:
+        return metadata.version("fastpath-adapter")
+    except metadata.PackageNotFoundError:
+        return "unknown"

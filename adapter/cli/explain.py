@@ -20,10 +20,8 @@ import aiohttp
 import msgspec
 from aiohttp import http_exceptions
 
-from adapter.cli import command_line, kubeconfig
-from adapter.cli.deploy.service import NAMESPACE
-from adapter.cli.kubeconfig import KubeconfigOptions
-from adapter.cli.version import version
+from adapter.cli import cluster_options, command_line
+from adapter.cli.cluster_options import NAMESPACE, KubeconfigOptions
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, renamed, replaced
@@ -224,9 +222,9 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
 async def _find_leader(options: ExplainOptions) -> str:
     """Return the name of the Pod that holds the Lease."""
     clock = SystemClock()
-    faults = ProblemLog(Monitoring(version()), clock)
+    faults = ProblemLog(Monitoring(command_line.version()), clock)
     name = shards.parse_shard(options.shard).lease_name(options.lease_name)
-    async with kubeconfig.connect(options, clock, faults) as client:
+    async with cluster_options.connect(options, clock, faults) as client:
         lease = await KubernetesLeases(client, options.namespace, name).fetch(_SECONDS)
     if lease is None or not lease.record.holder:
         raise RunError(f"no leader: the Lease {options.namespace}/{name} has no holder")

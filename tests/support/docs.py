@@ -5,12 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adapter.cli import convert, demo, explain
-from adapter.cli.boost import command as boost
+from adapter.cli import boost, certs, convert, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
-from adapter.cli.deploy import certs, preflight
 from adapter.cli.doctor import options as doctoroptions
-from adapter.cli.evaluate import command as evaluate
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics

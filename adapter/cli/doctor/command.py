@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from adapter.cli import command_line, kubeconfig
+from adapter.cli import cluster_options, command_line
 from adapter.cli.check import inputs, servers
 from adapter.cli.doctor import diagnosis, fast, report
 from adapter.cli.doctor.cluster import ClusterContext
@@ -93,7 +93,7 @@ async def _run(options: DoctorOptions) -> Found:
     faults = ProblemLog(own_metrics, clock)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            kubeconfig.connect(options, clock, faults, request_timeout=_SECONDS)
+            cluster_options.connect(options, clock, faults, request_timeout=_SECONDS)
         )
         prometheus = None
         if options.prometheus_url:

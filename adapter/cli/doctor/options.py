@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.cli import command_line
-from adapter.cli.deploy.service import ServiceOptions
-from adapter.cli.kubeconfig import KubeconfigOptions
+from adapter.cli.cluster_options import KubeconfigOptions, ServiceOptions
 from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, replaced
 from adapter.config.options import PrometheusOptions

@@ -23,8 +23,8 @@ from ruamel.yaml.resolver import VersionedResolver
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ruamel.yaml.tokens import CommentToken
 
-from adapter.cli.boost import json_patch
-from adapter.cli.boost.json_patch import ADD, END, REMOVE, TEST, PatchOperation
+from adapter.cli import boost_patch
+from adapter.cli.boost_patch import ADD, END, REMOVE, TEST, PatchOperation
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 
@@ -65,7 +65,9 @@ class _TextResolver(VersionedResolver):
 
 def edit(part: str, document: YAMLDocument, operations: Sequence[PatchOperation]) -> Edited:
     """Return the text of a document after operations; their indexes are those of the document as given."""
-    wanted = json_patch.apply(document.value, operations)
+    if not operations:
+        return Edited(part, is_rewritten=False)
+    wanted = boost_patch.apply(document.value, operations)
     start = _HEAD.match(part)
     head = start[0] if start else ""
     end = _TAIL.search(part, len(head))
@@ -139,7 +141,7 @@ def _apply(tree: Any, operation: PatchOperation) -> None:
     before = keys[index - 1] if index else None
     cut = before if is_inserted else known
     below = "" if cut is None or operation.op == TEST else _cut_comments(place, cut)
-    json_patch.apply_to(tree, [operation._replace(value=_node(operation.value))])
+    boost_patch.apply_to(tree, [operation._replace(value=_node(operation.value))])
     after = before if operation.op == REMOVE else known
     if below and after is not None:
         _put_comments(place, after, below)

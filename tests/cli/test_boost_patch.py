@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.cli.boost import json_patch, patch
-from adapter.cli.boost.patch import Wish
+from adapter.cli import boost_patch
+from adapter.cli.boost_patch import Wish
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
@@ -82,10 +82,10 @@ def _made(tree: dict[str, Any], wish: Wish) -> Any:
 
     After a second plan it is the same.
     """
-    operations = patch.plan(tree, wish).operations
+    operations = boost_patch.plan(tree, wish).operations
     made = patches.json_patch(tree, [each.plain() for each in operations])
-    assert made == json_patch.apply(tree, operations)
-    assert patch.plan(made, wish).operations == ()
+    assert made == boost_patch.apply(tree, operations)
+    assert boost_patch.plan(made, wish).operations == ()
     return made
 
 
@@ -188,7 +188,7 @@ def test_what_is_made(case: str) -> None:
 @pytest.mark.parametrize("way", ["", "external", "object"])
 @pytest.mark.parametrize(("length", "type_"), [(63, "External"), (64, "Object")])
 def test_a_name_that_is_no_label(way: str, length: int, type_: str) -> None:
-    plan = patch.plan(_hpa([QUEUE], name="w" * length), Wish("boost", way))
+    plan = boost_patch.plan(_hpa([QUEUE], name="w" * length), Wish("boost", way))
     assert plan.operations[-1].value["type"] == ("Object" if way == "object" else type_)
     assert bool(plan.notes) == (length == 64)
 
@@ -203,7 +203,7 @@ def test_the_handshake_is_the_one_that_counts() -> None:
 
 
 def test_an_index_is_only_touched_where_it_is_the_handshake() -> None:
-    plan = patch.plan(_hpa([OF_ANOTHER, QUEUE, OF_PODS, OBJECT]), Wish("boost", "external"))
+    plan = boost_patch.plan(_hpa([OF_ANOTHER, QUEUE, OF_PODS, OBJECT]), Wish("boost", "external"))
     shown = [(each.op, "/".join(each.path[2:])) for each in plan.operations[1:]]
     assert shown == [
         ("test", "0/external/metric/name"),
@@ -251,7 +251,7 @@ NOTES = {
 @pytest.mark.parametrize("case", NOTES)
 def test_what_is_said(case: str) -> None:
     given, wish, said = NOTES[case]
-    assert list(patch.plan(given, wish).notes) == said
+    assert list(boost_patch.plan(given, wish).notes) == said
 
 
 V2_GIVES = "; kubectl get hpa.v2.autoscaling NAME -o yaml gives it"
@@ -312,7 +312,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_what_is_refused(case: str, wish: Wish) -> None:
     given, said = FAULTS[case]
     with pytest.raises(InputError) as caught:
-        patch.plan(given, wish)
+        boost_patch.plan(given, wish)
     shown = [str(fault) for fault in caught.value.faults]
     assert len(shown) >= len(said)
     assert all(text.startswith(start) for text, start in zip(shown, said, strict=False)), shown
@@ -331,4 +331,4 @@ def test_what_is_refused(case: str, wish: Wish) -> None:
     ],
 )
 def test_which_documents_are_meant(tree: object, meant: object) -> None:
-    assert patch.is_autoscaler(tree) is meant
+    assert boost_patch.is_autoscaler(tree) is meant

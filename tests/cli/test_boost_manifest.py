@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.cli.boost import manifest
-from adapter.cli.boost.patch import Wish
+from adapter.cli import boost
+from adapter.cli.boost_patch import Wish
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import InputError
@@ -88,11 +88,11 @@ def _values(text: str) -> list[Any]:
 
 
 def _changed(text: str, wish: Wish) -> str:
-    return manifest.change(text, "shop.yaml", wish).text
+    return boost.change(text, "shop.yaml", wish).text
 
 
 def test_only_what_is_new_is_new() -> None:
-    made = manifest.change(SHOP, "shop.yaml", BOOST)
+    made = boost.change(SHOP, "shop.yaml", BOOST)
     assert made.text == BOOSTED
     assert made.notes == ()
     assert len(made.patches) == 2
@@ -120,7 +120,7 @@ def test_a_list() -> None:
     text = yaml.safe_dump(listed, sort_keys=False).replace("&id001 ", "")
     for form in (text, json.dumps(listed), json.dumps(listed, indent=4)):
         alone = form.replace("*id001", "5")
-        made = manifest.change(alone, "list", BOOST)
+        made = boost.change(alone, "list", BOOST)
         items = yaml.safe_load(made.text)["items"]
         assert items[1]["metadata"]["annotations"]["fastpath.io/mode"] == "boost"
         assert [each for each in items if not isinstance(each, dict) or each.get("kind") == "Pod"] == [
@@ -140,7 +140,7 @@ def test_an_alias_is_written_out() -> None:
     text = SHOP.replace(
         "metadata:\n  name: web ", "metadata: &n\n  name: web\n  annotations: &a {c: d}\n  labels: *a "
     )
-    made = manifest.change(text, "shop.yaml", BOOST)
+    made = boost.change(text, "shop.yaml", BOOST)
     assert len(made.notes) == 1
     assert made.notes[0].startswith(
         "shop.yaml:9: HorizontalPodAutoscaler web: its document is written as a whole"
@@ -157,7 +157,7 @@ def test_notes_say_where() -> None:
         "--- # the other"
     )[0]
     empty = one.replace("metrics:", "metrics: []\nx:").partition("x:")[0]
-    made = manifest.change(empty, "shop.yaml", BOOST)
+    made = boost.change(empty, "shop.yaml", BOOST)
     assert made.notes == (
         (
             "shop.yaml:9: HorizontalPodAutoscaler web: it has no metrics, so that the API's default is "
@@ -180,7 +180,7 @@ def test_a_patch(case: str) -> None:
     name, wish, operations, notes = PATCHED[case]
     web, _, api = SHOP.partition("--- # the other")
     text = web if name == "web" else f"--- # the other{api}"
-    made = manifest.change(text, "a", wish, patches=True)
+    made = boost.change(text, "a", wish, patches=True)
     (patch,) = made.patches
     assert [each.op for each in patch] == operations
     assert len(made.notes) == notes
@@ -225,7 +225,7 @@ FAULTS = {
 def test_what_is_refused(case: str) -> None:
     text, as_patches, said = FAULTS[case]
     with pytest.raises(InputError) as caught:
-        manifest.change(text, "a", BOOST, patches=as_patches)
+        boost.change(text, "a", BOOST, patches=as_patches)
     shown = [str(fault) for fault in caught.value.faults]
     for start in said:
         assert any(each.startswith(start) for each in shown), shown
@@ -297,7 +297,7 @@ def test_any_autoscaler(
     tree["spec"] = {"scaleTargetRef": target} | ({"metrics": metrics} if metrics else {}) | {"maxReplicas": 3}
     copied = json.loads(json.dumps(tree))  # so that nothing becomes an alias
     text = f"{SERVICE}---\n{form(copied)}"
-    made = manifest.change(text, "a", Wish("boost", way))
+    made = boost.change(text, "a", Wish("boost", way))
     service, boosted = _values(made.text)
     assert made.text.startswith(f"{SERVICE}---\n")
     assert service["kind"] == "Service"
@@ -318,7 +318,7 @@ def test_any_autoscaler(
     assert _changed(made.text, Wish("boost", way)) == made.text == _changed(made.text, BOOST)
     patch = [each.plain() for each in made.patches[0]]
     assert patches.json_patch(tree, patch) == boosted
-    back = manifest.change(made.text, "a", PLAIN)
+    back = boost.change(made.text, "a", PLAIN)
     if own and not handshakes and not mode:
         assert not made.notes or annotations
         assert _values(back.text) == _values(text)

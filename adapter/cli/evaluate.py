@@ -1,7 +1,7 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-`autoscaler.decide.evaluate` reads the input, `autoscaler.decide.decision` decides, and `result` shows the
-outcome.
+`autoscaler.decide.evaluate` reads the input and `autoscaler.decide.decision` decides. The result is one
+document for each document of the input, or with --explain lines for people.
 """
 
 import io
@@ -9,19 +9,21 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import yaml
 
-from adapter.autoscaler.decide.evaluate import document
-from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
+from adapter.autoscaler.decide.autoscaler import prepare
+from adapter.autoscaler.decide.decision import Decision, decide
+from adapter.autoscaler.decide.evaluate import document, readings
+from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
 from adapter.cli import command_line
-from adapter.cli.evaluate import result
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
-from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,6 @@ class EvaluateOptions(CommandOptions):
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         yield from super().faults(given)
         if self.jsonl and (self.explain or self.output != "json"):
             yield Fault("--jsonl", "", "writes one JSON result a line: without --explain and -o yaml")
@@ -70,18 +71,10 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.reconfigure(encoding="utf-8")
     if options.jsonl:
         return _evaluate_lines(paths)
-    return _evaluate_documents(paths, options.output, explain=options.explain)
+    return _evaluate_documents(paths, options.output, explained=options.explain)
 
 
-# --- lines
-# -----------------------------------------------------------------------------------------------------------
-
-
-class _Invalid(msgspec.Struct):
-    """The result of a line that is not valid."""
-
-    name: str | None
-    invalid: str
+# -- lines ---------------------------------------------------------------------------------------------------
 
 
 def _evaluate_lines(paths: Iterable[str]) -> int:
@@ -99,25 +92,21 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                 first = False
                 try:
                     read = document.read_json(line)
-                    answer = result.to_json(result.show(read, result.evaluate(read)))
+                    answer = to_json(show(read, evaluate(read)))
                 except InputError as error:
                     status = 2
                     invalid = "; ".join(map(str, error.faults))
-                    answer = msgspec.json.encode(_Invalid(document.name_of(line), invalid))
+                    answer = to_json({"name": document.name_of(line), "invalid": invalid})
                 out.write(answer + b"\n")
                 out.flush()  # the writer of the next line may wait for this answer
     return status
 
 
-# --- documents
-# -------------------------------------------------------------------------------------------------------
+# -- documents -----------------------------------------------------------------------------------------------
 
 
-def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> int:
-    """Answer each document.
-
-    Those that are not valid are reported on standard error, and the others evaluated.
-    """
+def _evaluate_documents(paths: Iterable[str], output: str, *, explained: bool) -> int:
+    """Answer each valid document, and report the others on standard error."""
     status = 0
     written = 0
     for file in paths:
@@ -129,11 +118,11 @@ def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> 
                 for fault in read.faults:
                     print(f"fastpath evaluate: {fault}", file=sys.stderr)
                 continue
-            decision = result.evaluate(read)
-            if explain:
-                print("\n" if written else "", result.explain(read, decision), sep="", end="")
+            decision = evaluate(read)
+            if explained:
+                print("\n" if written else "", explain(read, decision), sep="", end="")
             else:
-                print(_render(result.show(read, decision), output, first=not written), end="")
+                print(_render(show(read, decision), output, first=not written), end="")
             written += 1
     return status
 
@@ -167,25 +156,96 @@ def _read_yaml(
         return
     count = 0
     for each in documents.read_documents(decoded, source):
-        if isinstance(each, InputError):
-            yield each if count or not_json is None else not_json
-        else:
-            yield _read_document(each, source)
         count += 1
+        if isinstance(each, InputError):
+            yield not_json if count == 1 and not_json is not None else each
+            continue
+        try:
+            yield document.read_plain(each.value, source)
+        except InputError as error:
+            yield InputError([replace(fault, line=each.line_of(fault.path)) for fault in error.faults])
     if not count:
         yield InputError([Fault("", "", "expected a document; the file is empty", source)])
 
 
-def _read_document(read: YAMLDocument, source: str) -> EvaluateDocument | InputError:
-    try:
-        return document.read_plain(read.value, source)
-    except InputError as error:
-        return InputError([replace(fault, line=read.line_of(fault.path)) for fault in error.faults])
-
-
-def _render(shown: result.Result, output: str, *, first: bool) -> str:
+def _render(shown: dict[str, Any], output: str, *, first: bool) -> str:
     if output == "yaml":
-        text = yaml.safe_dump(result.to_plain(shown), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(to_plain(shown), sort_keys=False, allow_unicode=True)
         return text if first else f"---\n{text}"
-    encoded = result.to_json(shown)
+    encoded = to_json(shown)
     return (msgspec.json.format(encoded) if sys.stdout.isatty() else encoded).decode() + "\n"
+
+
+# -- the result ----------------------------------------------------------------------------------------------
+
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_scalar)
+_OPTIONS = ControllerOptions()
+
+
+def evaluate(given: EvaluateDocument) -> Decision:
+    """Decide what the autoscaler does with exactly this input."""
+    autoscaler = prepare(given.hpa, (given.options or _OPTIONS).settings())
+    return decide(autoscaler, readings.observe(given), given.remembered(), given.now)
+
+
+def show(given: EvaluateDocument, decision: Decision) -> dict[str, Any]:
+    """Return the result for a document; `status` is None where nothing is written."""
+    return {
+        **({} if given.name is None else {"name": given.name}),
+        "desiredReplicas": decision.replicas,
+        "rescaled": decision.rescale,
+        "status": _status(decision.status) if decision.status_changed else None,
+        "events": [event._asdict() for event in decision.events],
+        **({"error": decision.error} if decision.error else {}),
+        "trace": [
+            {"step": step.name, "text": step.text(), "numbers": dict(step.facts)} for step in decision.trace
+        ],
+    }
+
+
+def _status(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
+    """Return a status without its times; a `currentReplicas` of 0 is left out, as upstream does."""
+    conditions = sorted(status.conditions or (), key=lambda condition: condition.type)
+    return {
+        **({"currentReplicas": status.current_replicas} if status.current_replicas else {}),
+        "desiredReplicas": status.desired_replicas,
+        "currentMetrics": status.current_metrics or (),
+        "conditions": [msgspec.structs.replace(each, last_transition_time=None) for each in conditions],
+    }
+
+
+def to_json(shown: dict[str, Any]) -> bytes:
+    """Return a result as JSON on one line."""
+    return _ENCODER.encode(shown)
+
+
+def to_plain(shown: dict[str, Any]) -> Any:
+    """Return a result as mappings, lists and scalars."""
+    return msgspec.to_builtins(shown, enc_hook=encode_scalar)
+
+
+def explain(given: EvaluateDocument, decision: Decision) -> str:
+    """Return a decision as lines for people: what it comes to, each step, conditions and events."""
+    title = given.name or given.hpa.metadata.name
+    lines = [f"{title}: {_headline(decision)}", "", *(f"  {step.text()}" for step in decision.trace)]
+    conditions = [
+        f"  {condition.type} {condition.status} ({condition.reason}): {condition.message}"
+        for condition in decision.status.conditions or ()
+    ]
+    lines += ["", "conditions", *conditions]
+    if decision.events:
+        lines += [
+            "",
+            "events",
+            *(f"  {event.type} {event.reason}: {event.message}" for event in decision.events),
+        ]
+    if decision.error:
+        lines += ["", f"error: {decision.error}"]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(decision: Decision) -> str:
+    current = decision.status.current_replicas
+    if decision.rescale:
+        return f"scales from {current} to {decision.replicas}"
+    return f"stays at {current}"

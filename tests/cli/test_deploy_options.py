@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.cli.deploy import certs, preflight
+from adapter.cli import certs, preflight
 from adapter.errors import InputError
 from adapter.model.apiservices import ServiceReference
 

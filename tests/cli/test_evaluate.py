@@ -13,11 +13,10 @@ import yaml
 
 from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
+from adapter.cli import evaluate
 from adapter.cli import main as cli
-from adapter.cli.evaluate import result
-from adapter.cli.evaluate.result import Result
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 _LINES = (_ROOT / "tests/data/hpa-evaluate/hpa-evaluate.jsonl").read_text("utf-8").splitlines()
 _CASES = [json.loads(line) for line in _LINES[:6]]
 _INPUTS = [case["case"] for case in _CASES]
@@ -404,7 +403,7 @@ def test_the_documented_traces_are_real() -> None:
     (table,) = re.findall(r"^\| what the trace says .*?\n\n", text, re.DOTALL | re.MULTILINE)
     said = re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
     read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
-    steps = {step.text() for each in read for step in result.evaluate(each).trace}
+    steps = {step.text() for each in read for step in evaluate.evaluate(each).trace}
 
     assert len(said) == 8
     for phrase in said:
@@ -414,10 +413,13 @@ def test_the_documented_traces_are_real() -> None:
 
 def test_every_field_is_documented() -> None:
     text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
+    read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
+    shown = {name for each in read for name in evaluate.show(each, evaluate.evaluate(each))}
+    assert shown == {"name", "desiredReplicas", "rescaled", "status", "events", "error", "trace"}
     fields = [
         *EvaluateDocument.__struct_encode_fields__,
         *ControllerOptions.__struct_encode_fields__,
-        *Result.__struct_encode_fields__,
+        *sorted(shown),
     ]
 
     assert [

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from adapter.cli import command_line, kubeconfig
-from adapter.cli.deploy.service import DEFAULT_GROUPS, GROUPS, GroupsOptions
-from adapter.cli.kubeconfig import KubeconfigOptions
+from adapter.cli import cluster_options, command_line
+from adapter.cli.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command
 from adapter.kubernetes import apiservices as registrations
@@ -77,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _run(options: PreflightOptions) -> int:
     clock = SystemClock()
-    async with kubeconfig.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
+    async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
         findings = await _judge(client, options)
         groups = options.groups or _concerned(findings)
         foreign = _report_owners(findings, groups)

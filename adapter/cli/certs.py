@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from adapter.cli import command_line
-from adapter.cli.deploy.service import (
+from adapter.cli.cluster_options import (
     AUTHORITIES,
     DEFAULT_GROUPS,
     GROUPS,

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from adapter.cli import kubeconfig
-from adapter.cli.kubeconfig import KubeconfigOptions
+from adapter.cli import cluster_options
+from adapter.cli.cluster_options import KubeconfigOptions
 from adapter.config.option_fields import Command
 from adapter.errors import InputError
 from adapter.telemetry.metrics import Monitoring
@@ -59,7 +59,7 @@ def write(path: Path, url: str) -> Path:
 async def ask(*arguments: str) -> None:
     options, _ = COMMAND.parse(arguments)
     clock = FakeClock()
-    async with kubeconfig.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
+    async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
         await client.get("/version")
 
 

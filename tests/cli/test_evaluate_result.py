@@ -5,7 +5,7 @@ import pytest
 
 from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
-from adapter.cli.evaluate import result
+from adapter.cli import evaluate
 
 _TEXT: dict[str, Any] = {
     "name": "busy",
@@ -38,7 +38,7 @@ def _read(**changes: object) -> EvaluateDocument:
 def test_a_result() -> None:
     read = _read()
 
-    shown = json.loads(result.to_json(result.show(read, result.evaluate(read))))
+    shown = json.loads(evaluate.to_json(evaluate.show(read, evaluate.evaluate(read))))
 
     assert list(shown) == ["name", "desiredReplicas", "rescaled", "status", "events", "trace"]
     assert (shown["name"], shown["desiredReplicas"], shown["rescaled"]) == ("busy", 4, True)
@@ -85,12 +85,12 @@ def test_a_result() -> None:
         "text": "3.5 / 1 = 3.5, up to 4",
         "numbers": {"measured": 3500, "target": 1000, "product": 3.5, "replicas": 4},
     }
-    assert json.loads(json.dumps(result.to_plain(result.show(read, result.evaluate(read))))) == shown
+    assert json.loads(json.dumps(evaluate.to_plain(evaluate.show(read, evaluate.evaluate(read))))) == shown
 
 
 def test_nothing_that_needs_no_writing() -> None:
     first = _read(metrics={"external": [{"metricName": "queue", "value": "2"}]})
-    written = result.evaluate(first).status
+    written = evaluate.evaluate(first).status
     status = {
         "currentReplicas": 2,
         "desiredReplicas": 2,
@@ -111,7 +111,7 @@ def test_nothing_that_needs_no_writing() -> None:
         name=None,
     )
 
-    shown = json.loads(result.to_json(result.show(again, result.evaluate(again))))
+    shown = json.loads(evaluate.to_json(evaluate.show(again, evaluate.evaluate(again))))
 
     assert shown["status"] is None
     assert "name" not in shown
@@ -120,7 +120,7 @@ def test_nothing_that_needs_no_writing() -> None:
 def test_zero_replicas_are_left_out() -> None:
     read = _read(scale={"spec": {"replicas": 0}, "status": {"selector": "app=web"}})
 
-    shown = json.loads(result.to_json(result.show(read, result.evaluate(read))))
+    shown = json.loads(evaluate.to_json(evaluate.show(read, evaluate.evaluate(read))))
 
     assert shown["status"]["desiredReplicas"] == 0
     assert shown["status"]["currentMetrics"] == []
@@ -136,7 +136,7 @@ def test_empty_parts_of_a_selector_and_a_condition_are_left_out() -> None:
     hpa["status"] = {"conditions": [{"type": "Other", "status": "True"}]}
     read = _read(hpa=hpa)
 
-    status = json.loads(result.to_json(result.show(read, result.evaluate(read))))["status"]
+    status = json.loads(evaluate.to_json(evaluate.show(read, evaluate.evaluate(read))))["status"]
 
     assert status["currentMetrics"][0]["external"]["metric"] == {
         "name": "queue",
@@ -146,14 +146,14 @@ def test_empty_parts_of_a_selector_and_a_condition_are_left_out() -> None:
 
     hpa["spec"]["metrics"][0]["external"]["metric"]["selector"] = {"matchExpressions": []}
     read = _read(hpa=hpa)
-    status = json.loads(result.to_json(result.show(read, result.evaluate(read))))["status"]
+    status = json.loads(evaluate.to_json(evaluate.show(read, evaluate.evaluate(read))))["status"]
     assert status["currentMetrics"][0]["external"]["metric"] == {"name": "queue", "selector": {}}
 
 
 def test_an_error() -> None:
     read = _read(metrics={})
 
-    shown = json.loads(result.to_json(result.show(read, result.evaluate(read))))
+    shown = json.loads(evaluate.to_json(evaluate.show(read, evaluate.evaluate(read))))
 
     assert shown["error"].startswith(
         "failed to compute desired number of replicas based on listed metrics for "
@@ -255,4 +255,4 @@ def test_an_error() -> None:
 def test_explains(changes: dict[str, object], lines: list[str]) -> None:
     read = _read(**changes)
 
-    assert result.explain(read, result.evaluate(read)).splitlines() == lines
+    assert evaluate.explain(read, evaluate.evaluate(read)).splitlines() == lines

@@ -1,19 +1,21 @@
-"""The options of verbs that ask a cluster as kubectl does, and the connection that they describe."""
+"""Options of verbs that ask a cluster as kubectl does or name Fastpath's Service, and the connection."""
 
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from adapter.config import checks
 from adapter.config.option_fields import CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
+from adapter.model import apiservices
+from adapter.model.apiservices import ServiceReference
 
 if TYPE_CHECKING:
     from adapter.kubernetes.client import KubernetesClient
@@ -47,14 +49,13 @@ class KubeconfigOptions(CommandOptions):
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         yield from super().faults(given)
         if "impersonate" in given and not (self.impersonate.isprintable() and self.impersonate.strip()):
             yield Fault("--as", "", "expected the name of a user")
 
 
 def find_file(options: KubeconfigOptions) -> Path | None:
-    """Return the file given, or the one that kubectl would take; None leaves the pod's service account."""
+    """Return the file given, or else the one that kubectl takes; None means the pod's service account."""
     if options.kubeconfig:
         return Path(options.kubeconfig)
     listed = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
@@ -62,13 +63,56 @@ def find_file(options: KubeconfigOptions) -> Path | None:
         raise InputError([Fault("$KUBECONFIG", "", "names several files: expected one, or --kubeconfig")])
     if listed:
         return Path(listed[0])
-    usual = Path("~/.kube/config").expanduser()
-    return usual if usual.exists() else None
+    default = Path("~/.kube/config").expanduser()
+    return default if default.exists() else None
+
+
+NAMESPACE = "fastpath"
+SERVICE = "fastpath"
+SECRET = "fastpath-serving"  # noqa: S105 - the name of a Secret, not one
+AUTHORITIES = "fastpath-serving-ca"
+"""The name of the ConfigMap with the certificate authorities of the serving certificate."""
+
+DEFAULT_GROUPS = "custom.metrics.k8s.io"
+
+_service = partial(option, group="Service", metavar="name", check=checks.label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions(CommandOptions):
+    """Where Fastpath runs."""
+
+    namespace: str = _service(FlagType.TEXT, NAMESPACE, "Namespace of Fastpath.")
+    service: str = _service(FlagType.TEXT, SERVICE, "Name of Fastpath's Service.")
+
+    @property
+    def reference(self) -> ServiceReference:
+        """The Service as APIServices name it."""
+        return ServiceReference(self.namespace, self.service)
+
+
+def _known_groups(groups: tuple[str, ...]) -> str:
+    known = bool(groups) and all(group in apiservices.VERSIONS for group in groups)
+    return "" if known else f"expected one or more of {', '.join(apiservices.VERSIONS)}"
+
+
+GROUPS = partial(option, FlagType.LIST, group="Service", metavar="groups", check=_known_groups)
+"""The option for API groups, for its default and its help."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsOptions(ServiceOptions):
+    """Where Fastpath runs, and the API groups that are meant. A subclass gives `groups` its help."""
+
+    groups: tuple[str, ...] = ()
+
+    def resolved(self) -> Self:
+        return replace(super().resolved(), groups=tuple(dict.fromkeys(self.groups)))
 
 
 @asynccontextmanager
 async def connect(
-    options: KubeconfigOptions, clock: "Clock", faults: "ProblemLog", *, request_timeout: float = 30.0
+    options: KubeconfigOptions, clock: "Clock", problems: "ProblemLog", *, request_timeout: float = 30.0
 ) -> AsyncIterator["KubernetesClient"]:
     """Return the client of the cluster, for requests of `request_timeout` seconds each.
 
@@ -82,7 +126,7 @@ async def connect(
             [Fault("--context", options.context, "expected a kubeconfig: set KUBECONFIG or --kubeconfig")]
         )
     configuration = await credentials.load_configuration(
-        file, clock, faults, flag="--kubeconfig", context=options.context or None
+        file, clock, problems, flag="--kubeconfig", context=options.context or None
     )
     opened = await client.connect(
         configuration,

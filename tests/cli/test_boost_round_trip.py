@@ -8,19 +8,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.cli.boost import json_patch, round_trip
-from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
+from adapter.cli import boost_patch, boost_round_trip
+from adapter.cli.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 
 
-def _edit(text: str, *operations: PatchOperation) -> round_trip.Edited:
+def _edit(text: str, *operations: PatchOperation) -> boost_round_trip.Edited:
     document = documents.read_part(0, text, "a.yaml")
     assert isinstance(document, YAMLDocument)
-    edited = round_trip.edit(text, document, operations)
+    edited = boost_round_trip.edit(text, document, operations)
     again = documents.read_part(0, edited.text, "a.yaml")
     assert isinstance(again, YAMLDocument)
-    assert again.value == json_patch.apply(document.value, operations)
+    assert again.value == boost_patch.apply(document.value, operations)
     return edited
 
 

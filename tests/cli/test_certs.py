@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from adapter.cli import main
-from adapter.cli.deploy import certs
+from adapter.cli import certs, main
 from adapter.errors import InputError
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support import rendered
