@@ -7,7 +7,7 @@ from typing import Any
 
 from adapter.cli import boost, certs, convert, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
-from adapter.cli.doctor import options as doctoroptions
+from adapter.cli.doctor import command as doctor
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
@@ -36,7 +36,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     options.SERVE,
     options.SCALE,
     checkoptions.COMMAND,
-    doctoroptions.COMMAND,
+    doctor.COMMAND,
     explain.COMMAND,
     evaluate.COMMAND,
     boost.COMMAND,

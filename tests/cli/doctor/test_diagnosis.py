@@ -1,4 +1,4 @@
-"""`fastpath doctor`: what follows from what was read, and how it is told. Reading: `test_doctor_read`."""
+"""`fastpath doctor`: what follows from what was read, and how it is printed. Reading: `test_cluster`."""
 
 from typing import Any
 
@@ -7,14 +7,15 @@ import pytest
 
 from adapter.autoscaler.decide.behavior import Policy, Rules
 from adapter.cli import main
-from adapter.cli.doctor import diagnosis as finding
-from adapter.cli.doctor import report, shared
-from adapter.cli.doctor.codec import HPA
-from adapter.cli.doctor.diagnosis import Examination
-from adapter.cli.doctor.facts import (
+from adapter.cli.doctor import autoscaler_hops, report
+from adapter.cli.doctor.api_objects import HPA
+from adapter.cli.doctor.command import COMMAND
+from adapter.cli.doctor.diagnosis import Examination, examine
+from adapter.cli.doctor.model import (
     AnswerFacts,
     BoostFacts,
     Facts,
+    Hop,
     Leader,
     MetricFacts,
     Period,
@@ -23,11 +24,11 @@ from adapter.cli.doctor.facts import (
     Serving,
     SourceFacts,
     Starts,
+    State,
     TargetFacts,
     Unread,
+    seconds,
 )
-from adapter.cli.doctor.options import COMMAND
-from adapter.cli.doctor.stage import Hop, State, seconds
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.floor import Demotion, Floor
@@ -122,7 +123,7 @@ def times(found: Examination, name: str) -> tuple[float, float]:
 
 
 def test_the_plain_way_adds_up() -> None:
-    found = finding.examine(facts())
+    found = examine(facts())
     assert times(found, "scrape") == (7.5, 15.0)
     assert times(found, "window") == (30.0, 60.0)
     assert times(found, "metrics API") == (0.04, 0.04)
@@ -138,7 +139,7 @@ def test_the_plain_way_adds_up() -> None:
 
 
 def test_a_boosted_one_waits_for_no_period() -> None:
-    found = finding.examine(boosted())
+    found = examine(boosted())
     assert times(found, "decision") == (0.5, 1.0)
     assert hop(found, "boost").text == "the handshake is right and answers; no raise is held"
     assert found.change == "scrape the series of rules[0] every 5 s (saves 5 s)"
@@ -146,7 +147,7 @@ def test_a_boosted_one_waits_for_no_period() -> None:
 
 def test_what_boost_and_scrape_make_of_the_way() -> None:
     direct = load(source=SOURCE._replace(scraped=Scraped(1.0, 5.0)))
-    plain, fast = finding.examine(facts(direct)), finding.examine(boosted(direct))
+    plain, fast = examine(facts(direct)), examine(boosted(direct))
     assert times(plain, "window") == (30.0, 60.0)
     assert (times(fast, "scrape"), times(fast, "window")) == ((0.5, 1.0), (2.5, 5.0))
     assert plain.change.endswith("(saves 42 s)"), "7 of the period, 34.5 of scrape and window"
@@ -154,28 +155,28 @@ def test_what_boost_and_scrape_make_of_the_way() -> None:
 
 
 def test_a_rule_that_pods_could_answer_themselves() -> None:
-    found = finding.examine(boosted(load(source=SOURCE._replace(scrapable=True))))
+    found = examine(boosted(load(source=SOURCE._replace(scrapable=True))))
     assert found.change == "have Fastpath read the pods itself: scrape: {port: NAME} on rules[0] (saves 34 s)"
 
 
 def test_metrics_server_is_not_beaten_by_boost() -> None:
     server = Serving("metrics.k8s.io", "metrics-server")
     cpu = MetricFacts("cpu", spec_of(CPU), server, AnswerFacts(4, 0.02, window=15.0, age=8.0))
-    found = finding.examine(boosted(cpu))
+    found = examine(boosted(cpu))
     assert times(found, "scrape") == (7.5, 15.0)
     assert times(found, "window") == (7.5, 15.0)
     assert times(found, "decision") == (7.5, 15.0)
     assert hop(found, "scrape").text == (
         "metrics-server has a new value about every 15 s, which boost cannot beat; the values are 8 s old"
     )
-    alone = finding.examine(facts(cpu))
+    alone = examine(facts(cpu))
     assert "boost it" not in alone.change
 
 
 def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None:
     ours = Serving("metrics.k8s.io", "Fastpath", ours=True)
     cpu = MetricFacts("cpu", spec_of(CPU), ours, AnswerFacts(4, 0.02, window=180.0))
-    found = finding.examine(boosted(cpu))
+    found = examine(boosted(cpu))
     assert (hop(found, "scrape").took, times(found, "window")) == (None, (90.0, 180.0))
     assert times(found, "decision") == (0.5, 1.0)
 
@@ -226,7 +227,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
     ],
 )
 def test_sources(changes: dict[str, Any], name: str, state: State, text: str, advice: str) -> None:
-    found = finding.examine(facts(load(source=SOURCE._replace(**changes))))
+    found = examine(facts(load(source=SOURCE._replace(**changes))))
     assert hop(found, name).state is state
     assert text in hop(found, name).text
     assert found.change == advice
@@ -235,7 +236,7 @@ def test_sources(changes: dict[str, Any], name: str, state: State, text: str, ad
 def test_what_is_not_known_is_said_and_makes_the_total_a_lower_bound() -> None:
     series = Unread("give --prometheus-url")
     recorded = load(source=SOURCE._replace(lookback=None, series=series))
-    found = finding.examine(facts(recorded, target=Unread("forbidden")))
+    found = examine(facts(recorded, target=Unread("forbidden")))
     assert [each.name for each in found.hops() if each.state is State.UNKNOWN] == [
         "scrape",
         "window",
@@ -249,38 +250,38 @@ def test_what_is_not_known_is_said_and_makes_the_total_a_lower_bound() -> None:
 
 
 def test_young_series_and_an_unread_rule_are_no_guess() -> None:
-    young = finding.examine(facts(load(source=SOURCE._replace(series=SeriesFacts(True, None, 2.0)))))
+    young = examine(facts(load(source=SOURCE._replace(series=SeriesFacts(True, None, 2.0)))))
     assert hop(young, "scrape").took is None
     assert times(young, "window") == (30.0, 60.0)
-    unread = finding.examine(facts(load(source=Unread("the rules cannot be read"))))
+    unread = examine(facts(load(source=Unread("the rules cannot be read"))))
     assert hop(unread, "scrape") == Hop("scrape", State.UNKNOWN, "the rules cannot be read")
     assert hop(unread, "window").took is None
 
 
 def test_an_engine_that_hides_the_newest_may_hide_all_there_is() -> None:
-    found = finding.examine(facts(load(source=SOURCE._replace(series=SeriesFacts(False))), delay=30.0))
+    found = examine(facts(load(source=SOURCE._replace(series=SeriesFacts(False))), delay=30.0))
     assert found.diagnosis.startswith(
         "Prometheus has no sample now, and queries do not see the last 30 s, of what rules[0] reads: "
     )
 
 
 def test_an_engine_that_hides_the_newest() -> None:
-    found = finding.examine(facts(delay=30.0))
+    found = examine(facts(delay=30.0))
     assert times(found, "engine") == (30.0, 30.0)
     assert found.change == (
         "give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset (saves 30 s)"
     )
     for delay in (0.0, 0.3, Unread("give --prometheus-url")):
-        assert not [each for each in finding.examine(facts(delay=delay)).hops() if each.name == "engine"]
+        assert not [each for each in examine(facts(delay=delay)).hops() if each.name == "engine"]
     direct = boosted(load(source=SOURCE._replace(scraped=Scraped(1.0, 5.0))))._replace(delay=30.0)
-    assert not [each for each in finding.examine(direct).hops() if each.name == "engine"]
+    assert not [each for each in examine(direct).hops() if each.name == "engine"]
 
 
 def test_the_latest_sample_waits_for_no_window() -> None:
-    found = finding.examine(facts(load(source=SOURCE._replace(lookback=0.0))))
+    found = examine(facts(load(source=SOURCE._replace(lookback=0.0))))
     assert times(found, "window") == (0.0, 0.0)
     direct = SOURCE._replace(lookback=0.0, scraped=Scraped(1.0, 5.0))
-    assert times(finding.examine(boosted(load(source=direct))), "window") == (0.0, 0.0)
+    assert times(examine(boosted(load(source=direct))), "window") == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -348,12 +349,12 @@ def test_the_latest_sample_waits_for_no_window() -> None:
     ],
 )
 def test_the_api(changes: dict[str, Any], state: State, text: str) -> None:
-    found = finding.examine(facts(load(**changes)))
+    found = examine(facts(load(**changes)))
     assert (hop(found, "metrics API").state, hop(found, "metrics API").text) == (state, text)
 
 
 def test_boost_without_knowing_who_serves() -> None:
-    found = finding.examine(boosted(load(serving=Unread("forbidden"))))
+    found = examine(boosted(load(serving=Unread("forbidden"))))
     assert hop(found, "decision").took is None
 
 
@@ -366,7 +367,7 @@ GONE = AnswerFacts(0, 1.0, error="503 ServiceUnavailable", status=503)
 def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, GONE)
     cpu = MetricFacts("cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), GOOD)
-    found = finding.examine(boosted(load(answer=GONE), cpu, floor=floor))
+    found = examine(boosted(load(answer=GONE), cpu, floor=floor))
     assert found.state is State.FAULT
     assert found.diagnosis == (
         "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (503 ServiceUnavailable)"
@@ -377,17 +378,17 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     )
     [load_hops, _] = found.chains
     assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
-    alone = finding.examine(boosted(load(answer=GONE), floor=floor))
+    alone = examine(boosted(load(answer=GONE), floor=floor))
     assert "neither grows nor shrinks" in alone.diagnosis
 
 
 def test_the_handshake_stays_when_the_annotation_goes() -> None:
     document = hpa(LOAD, HANDSHAKE)
     plain = model.read_annotations(None)
-    quiet = finding.examine(boosted(wishes=plain)._replace(hpa=document))
+    quiet = examine(boosted(wishes=plain)._replace(hpa=document))
     assert hop(quiet, "boost").state is State.WARNING
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, GONE)
-    stuck = finding.examine(boosted(wishes=plain, floor=floor)._replace(hpa=document))
+    stuck = examine(boosted(wishes=plain, floor=floor)._replace(hpa=document))
     assert "cannot shrink" in stuck.diagnosis
 
 
@@ -467,7 +468,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
     ],
 )
 def test_boosting(changes: dict[str, Any], state: State, text: str) -> None:
-    found = finding.examine(boosted(**changes))
+    found = examine(boosted(**changes))
     assert (hop(found, "boost").state, hop(found, "boost").text) == (state, text)
     by_fastpath = times(found, "decision") == (0.5, 1.0)
     assert by_fastpath == (state in {State.OK, State.UNKNOWN})
@@ -475,18 +476,18 @@ def test_boosting(changes: dict[str, Any], state: State, text: str) -> None:
 
 def test_beside_another_autoscaler_nothing_is_raised() -> None:
     """Nor where the autoscaler finds its selector ambiguous: times of a boosted one would be wrong."""
-    assert times(finding.examine(boosted()._replace(rivals=("other",))), "decision") == (7.5, 15.0)
+    assert times(examine(boosted()._replace(rivals=("other",))), "decision") == (7.5, 15.0)
     ambiguous = _with(
         ScalingActive=("False", "AmbiguousSelector", "pods by selector app=web are controlled by multiple")
     )
     document = hpa(LOAD, HANDSHAKE, mode="boost", conditions=ambiguous)
-    assert times(finding.examine(boosted()._replace(hpa=document)), "decision") == (7.5, 15.0)
+    assert times(examine(boosted()._replace(hpa=document)), "decision") == (7.5, 15.0)
 
 
 def test_an_external_api_of_another_adapter() -> None:
     keda = Serving("external.metrics.k8s.io", "KEDA")
     floor = MetricFacts("f", spec_of(HANDSHAKE), keda, AnswerFacts(0, 0.1, error="404", status=404))
-    found = finding.examine(boosted(floor=floor))
+    found = examine(boosted(floor=floor))
     assert "served by KEDA, not by Fastpath" in found.diagnosis
     assert found.change == "take the other handshake: fastpath boost --handshake object HPA.yaml"
 
@@ -495,13 +496,13 @@ def test_a_custom_api_of_another_adapter() -> None:
     other = Serving("custom.metrics.k8s.io", "prometheus-adapter")
     itself = model.handshake("web", model.OBJECT)
     floor = MetricFacts("f", itself, other, AnswerFacts(0, 0.1, error="404", status=404))
-    found = finding.examine(boosted(floor=floor))
+    found = examine(boosted(floor=floor))
     assert found.change == "take the other handshake: fastpath boost --handshake external HPA.yaml"
 
 
 def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
     wishes = model.read_annotations({"fastpath.io/mode": "boost", "fastpath.io/hold": "2h"})
-    found = finding.examine(boosted(wishes=wishes))
+    found = examine(boosted(wishes=wishes))
     assert "fastpath.io/hold" in found.diagnosis
     assert found.change == "fix the annotation"
 
@@ -509,7 +510,7 @@ def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
 def test_advice_is_no_boost() -> None:
     advised = hpa(LOAD, mode="advise")
     wishes = model.read_annotations(advised.metadata.annotations)
-    found = finding.examine(boosted(wishes=wishes, floor=None)._replace(hpa=advised))
+    found = examine(boosted(wishes=wishes, floor=None)._replace(hpa=advised))
     assert hop(found, "boost").text == "advised: Fastpath says what it would do and writes nothing"
     assert times(found, "decision") == (7.5, 15.0)
 
@@ -547,7 +548,7 @@ def test_without_the_right_to_read_metrics_the_controllers_message_is_shown(
     assert document.status is not None
     status = msgspec.structs.replace(document.status, current_metrics=current)
     document = msgspec.structs.replace(document, status=status)
-    found = finding.examine(boosted(load(answer=forbidden), floor=floor)._replace(hpa=document))
+    found = examine(boosted(load(answer=forbidden), floor=floor)._replace(hpa=document))
     assert hop(found, name).text == text
     wanted = {"": State.FAULT, "Pods": State.UNKNOWN}[statuses[0] if statuses else "Pods"]
     assert hop(found, "metrics API").state is wanted
@@ -615,7 +616,7 @@ def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
     ],
 )
 def test_the_autoscaler(changes: dict[str, Any], state: State, diagnosis: str, change: str) -> None:
-    found = finding.examine(facts(**changes))
+    found = examine(facts(**changes))
     assert hop(found, "autoscaler").state is state
     assert (found.diagnosis, found.change) == (diagnosis, change)
 
@@ -625,15 +626,15 @@ def test_the_cause_comes_before_what_the_controller_makes_of_it() -> None:
         conditions=_with(ScalingActive=("False", "FailedGetPodsMetric", "unable to get metric load"))
     )
     gone = load(answer=AnswerFacts(0, 0.1, error="404: not found", status=404))
-    assert finding.examine(facts(gone, hpa=failing)).diagnosis == "Fastpath has no value: 404: not found"
+    assert examine(facts(gone, hpa=failing)).diagnosis == "Fastpath has no value: 404: not found"
 
 
 def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
-    new = finding.examine(facts(hpa=hpa(conditions=None)))
+    new = examine(facts(hpa=hpa(conditions=None)))
     assert hop(new, "autoscaler").text == "the HPA controller has not looked at it yet"
-    owned = finding.examine(facts(owner="KEDA's ScaledObject web"))
+    owned = examine(facts(owner="KEDA's ScaledObject web"))
     assert hop(owned, "autoscaler").text.endswith("KEDA's ScaledObject web owns it and takes edits back")
-    held = finding.examine(facts(hpa=hpa(conditions=_with(ScalingLimited=("True", "ScaleUpLimit", "slow")))))
+    held = examine(facts(hpa=hpa(conditions=_with(ScalingLimited=("True", "ScaleUpLimit", "slow")))))
     assert hop(held, "autoscaler").state is State.WARNING
 
 
@@ -662,16 +663,16 @@ def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
     ],
 )
 def test_behavior(up: dict[str, Any], state: State, took: float, text: str) -> None:
-    found = finding.examine(facts(hpa=hpa(behavior={"scaleUp": up})))
+    found = examine(facts(hpa=hpa(behavior={"scaleUp": up})))
     assert (hop(found, "behavior").state, hop(found, "behavior").text) == (state, text)
     assert times(found, "behavior") == (took, took)
 
 
 def test_growth_that_is_switched_off_or_has_no_room() -> None:
-    off = finding.examine(facts(hpa=hpa(behavior={"scaleUp": {"selectPolicy": "Disabled"}})))
+    off = examine(facts(hpa=hpa(behavior={"scaleUp": {"selectPolicy": "Disabled"}})))
     assert off.diagnosis == "spec.behavior.scaleUp.selectPolicy is Disabled: it never grows"
     slow = {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}
-    full = finding.examine(facts(hpa=hpa(behavior=slow, most=4)))
+    full = examine(facts(hpa=hpa(behavior=slow, most=4)))
     assert times(full, "behavior") == (0, 0)
 
 
@@ -687,7 +688,7 @@ def test_growth_that_is_switched_off_or_has_no_room() -> None:
     ],
 )
 def test_growth(policies: list[Policy], current: int, goal: int, took: int) -> None:
-    assert shared.growth_seconds(Rules(0, "Max", tuple(policies)), current, goal) == took
+    assert autoscaler_hops.growth_seconds(Rules(0, "Max", tuple(policies)), current, goal) == took
 
 
 # -- how it is told
@@ -695,7 +696,7 @@ def test_growth(policies: list[Policy], current: int, goal: int, took: int) -> N
 
 
 def test_one_autoscaler_is_shown_hop_by_hop() -> None:
-    assert report.render(finding.examine(facts())) == (
+    assert report.render(examine(facts())) == (
         "shop/web scales Deployment web: 4 replicas, 2 to 20; not boosted\n"
         "\n"
         "hop            usually  at most\n"
@@ -717,7 +718,7 @@ def test_one_autoscaler_is_shown_hop_by_hop() -> None:
 def test_nothing_known_is_no_nought() -> None:
     unread = Unread("forbidden")
     blind = boosted(MetricFacts("load", spec_of(LOAD), unread, unread, unread))._replace(target=unread)
-    text = report.render(finding.examine(blind))
+    text = report.render(examine(blind))
     [total] = [line for line in text.splitlines() if line.startswith("in all")]
     assert total.split() == ["in", "all", "?", "?"]
     assert text.endswith("change:    none, by what could be read\n")
@@ -725,7 +726,7 @@ def test_nothing_known_is_no_nought() -> None:
 
 def test_a_fault_without_advice_has_no_change() -> None:
     failing = hpa(conditions=_with(AbleToScale=("False", "FailedGetScale", "x" * 300)))
-    text = report.render(finding.examine(facts(hpa=failing)))
+    text = report.render(examine(facts(hpa=failing)))
     assert "change:" not in text
     lines = text.splitlines()
     assert lines[-1] == f"diagnosis: AbleToScale is False (FailedGetScale): {'x' * 300}"
@@ -736,7 +737,7 @@ def test_many_metrics_have_a_total_each() -> None:
     cpu = MetricFacts(
         "cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), AnswerFacts(4, 0.0, window=15.0)
     )
-    text = report.render(finding.examine(facts(load(), cpu)))
+    text = report.render(examine(facts(load(), cpu)))
     lines = text.splitlines()
     assert lines.count("load") == 1
     assert lines.count("cpu") == 1
@@ -744,8 +745,8 @@ def test_many_metrics_have_a_total_each() -> None:
 
 
 def test_a_table_has_the_slowest_first() -> None:
-    slow = finding.examine(facts(load(source=SOURCE._replace(lookback=600.0))))
-    fast = finding.examine(boosted())
+    slow = examine(facts(load(source=SOURCE._replace(lookback=600.0))))
+    fast = examine(boosted())
     quick = hpa(LOAD, HANDSHAKE, mode="boost")
     named = msgspec.structs.replace(quick, metadata=msgspec.structs.replace(quick.metadata, name="api"))
     lines = report.render_table([fast._replace(facts=fast.facts._replace(hpa=named)), slow]).splitlines()
@@ -754,7 +755,7 @@ def test_a_table_has_the_slowest_first() -> None:
 
 
 def test_json_has_null_for_what_is_not_known() -> None:
-    found = report.document(finding.examine(facts(target=Unread("forbidden"))))
+    found = report.document(examine(facts(target=Unread("forbidden"))))
     assert found["after"][-1] == {
         "hop": "pod start",
         "state": "unknown",

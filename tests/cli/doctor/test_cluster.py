@@ -15,9 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter.cli import main
-from adapter.cli.doctor.cluster import option_of
-from adapter.cli.doctor.codec import PodDocument
-from adapter.cli.doctor.read import starts_of
+from adapter.cli.doctor.api_objects import PodDocument
+from adapter.cli.doctor.cluster import option_of, starts_of
 from adapter.cli.doctor.sources import selectors_of
 from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
 from adapter.model.autoscaling.hpa import decode_scalar

@@ -1,7 +1,6 @@
-"""The hops that all metrics of an autoscaler share.
+"""The hops that all metrics of an autoscaler share: boost, the autoscaler itself, its behavior, its pods.
 
-Boosting, the autoscaler itself, how fast it may grow, how long pods start. Pure: `facts` in, `hop` values
-out.
+Pure: facts in, hops out.
 """
 
 import msgspec
@@ -9,8 +8,19 @@ import msgspec
 from adapter.autoscaler.decide import autoscaler, behavior, history
 from adapter.autoscaler.decide.behavior import Rules
 from adapter.autoscaler.decide.observation import Settings
-from adapter.cli.doctor.facts import BoostFacts, Facts, Leader, MetricFacts, Unread
-from adapter.cli.doctor.stage import NOTHING, Hop, Improvement, State, Took, seconds
+from adapter.cli.doctor.model import (
+    NOTHING,
+    BoostFacts,
+    Facts,
+    Hop,
+    Improvement,
+    Leader,
+    MetricFacts,
+    State,
+    Took,
+    Unread,
+    seconds,
+)
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
 from adapter.model.autoscaling.defaults import with_defaults
@@ -19,44 +29,33 @@ from adapter.model.autoscaling.hpa import Condition
 from adapter.model.timestamps import SECOND, write_instant
 
 BOOSTING, FLOOR = "boost", "floor"
-"""The name of the hop about boosting; a floor that cannot be read concerns the HPA itself."""
+"""The names of the hop about boosting; a floor that cannot be read concerns the HPA itself."""
 
 _LATE = 60.0
-"""A Lease that was to be renewed so many seconds ago has no holder; clocks differ by less."""
+"""A Lease has no holder if its renewal is overdue by so many seconds; clocks differ by less."""
 
 _LONGEST_GROWTH = 3600
 
 _REQUEST = "missing request for"
-"""Of the controller's message, where utilization is of a request that is not there."""
+"""Part of the controller's message if utilization is of a request that is not there."""
 
 _REMOVE = "take the handshake out with fastpath boost --remove"
+
+# -- boosting ------------------------------------------------------------------------------------------------
 
 
 def is_boosted(facts: Facts) -> bool:
     """Tell whether Fastpath raises an autoscaler at the moment, as far as can be seen."""
     hop = boost_hop(facts)
-    if hop is None or facts.mode != BOOST or facts.rivals or facts.fast_rivals or _is_ambiguous(facts):
+    if hop is None or facts.mode != BOOST or facts.rivals or facts.fast_rivals:
+        return False
+    if any(each.reason == "AmbiguousSelector" for each in facts.conditions):
         return False
     return hop.state in {State.OK, State.UNKNOWN}
 
 
-def _is_ambiguous(facts: Facts) -> bool:
-    status = facts.hpa.status
-    return any(
-        each.reason == "AmbiguousSelector"
-        for each in (status.conditions if status is not None else None) or ()
-    )
-
-
-# -- boosting ------------------------------------------------------------------------------------------------
-# -----------------
-
-
 def boost_hop(facts: Facts) -> Hop | None:
-    """Return how it stands with annotation, handshake and floor.
-
-    None for an autoscaler without any of them.
-    """
+    """Return the state of annotation, handshake and floor, None for an autoscaler without any of them."""
     boost = facts.boost
     if boost is None:
         return None
@@ -64,61 +63,59 @@ def boost_hop(facts: Facts) -> Hop | None:
         return fault
     wishes = boost.wishes
     if wishes.faults:
-        return _hop(State.FAULT, wishes.faults[0], Improvement("fix the annotation"))
+        return _hop(State.FAULT, wishes.faults[0], "fix the annotation")
     if not wishes.mode:
         text = f"spec.metrics has {METRIC} and no annotation asks for boosting: its floor is always 0"
-        return _hop(
-            State.WARNING, text, Improvement(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
-        )
+        annotate = Improvement(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
+        return _hop(State.WARNING, text)._replace(change=annotate)
     if wishes.mode == BOOST and boost.owner:
-        apart = Improvement(f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}")
-        return _hop(State.FAULT, f"it is only advised: {model.owned_by(boost.owner)}", apart)
+        text = f"it is only advised: {model.owned_by(boost.owner)}"
+        change = f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}"
+        return _hop(State.FAULT, text, change)
     if wishes.mode == BOOST and not boost.handshake.holds:
-        again = Improvement("write annotation and handshake again: fastpath boost HPA.yaml")
-        return _hop(State.FAULT, f"it is only advised: {boost.handshake.fault}", again)
+        text = f"it is only advised: {boost.handshake.fault}"
+        return _hop(State.FAULT, text, "write annotation and handshake again: fastpath boost HPA.yaml")
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
     meta = facts.hpa.metadata
     if vacant := vacancy(meta.namespace, meta.name, boost.leaders):
         text = f"nothing decides for it: {vacant}"
-        return _hop(State.FAULT, text, Improvement("run Fastpath with --scaler (or fastpath scale)"))
-    return _held(facts, boost)
+        return _hop(State.FAULT, text, "run Fastpath with --scaler (or fastpath scale)")
+    return _working(facts, boost)
 
 
-def _hop(state: State, text: str, change: Improvement | None = None) -> Hop:
-    return Hop(BOOSTING, state, text, change=change, timed=False)
+def _hop(state: State, text: str, change: str = "", name: str = BOOSTING) -> Hop:
+    return Hop(name, state, text, change=Improvement(change) if change else None, timed=False)
 
 
 def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
-    """Return what it means that the floor cannot be read: the controller keeps what there is."""
+    """Return the fault if the floor cannot be read: the HPA controller keeps the replicas there are."""
     floor = boost.floor
     if floor is None or isinstance(floor.answer, Unread) or (not floor.answer.error and floor.answer.number):
         return None
     answer, serving = floor.answer, floor.serving
+    forbidden = answer.status == 403
     why = answer.error or "it answers without a value"
-    if answer.status == 403 and facts.has_value(floor.spec) is False:
-        return _stopped(facts, "the HPA has no value of it")
-    if isinstance(serving, Unread):
-        if answer.status == 403:
+    if forbidden and facts.has_value(floor.spec) is False:
+        why = "the HPA has no value of it"
+    elif isinstance(serving, Unread):
+        if forbidden:
             return None
-    elif serving.owner and not serving.ours:
+    elif not serving.owner:
+        why = f"no APIService is registered for {serving.group}"
+    elif not serving.ours:
         text = (
             f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
         )
         way = EXTERNAL if floor.spec.type == "Object" else OBJECT
-        other = Improvement(f"take the other handshake: fastpath boost --handshake {way} HPA.yaml")
-        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other)._replace(name=FLOOR)
-    elif answer.status == 403 and serving.owner and not serving.fault:
+        other = f"take the other handshake: fastpath boost --handshake {way} HPA.yaml"
+        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other, FLOOR)
+    elif serving.fault:
+        why = serving.fault
+    elif forbidden:
         return None
-    else:
-        why = (serving.fault or why) if serving.owner else f"no APIService is registered for {serving.group}"
-    return _stopped(facts, why)
-
-
-def _stopped(facts: Facts, why: str) -> Hop:
     text = f"Fastpath is stopped or unreachable: {_stuck(facts)} ({why})"
-    again = Improvement(f"have Fastpath run and answer again, or {_REMOVE}")
-    return _hop(State.FAULT, text, again)._replace(name=FLOOR)
+    return _hop(State.FAULT, text, f"have Fastpath run and answer again, or {_REMOVE}", FLOOR)
 
 
 def _stuck(facts: Facts) -> str:
@@ -135,7 +132,7 @@ def _fails(facts: Facts, metric: MetricFacts) -> bool:
 
 
 def vacancy(namespace: str, name: str, leaders: tuple[Leader, ...]) -> str:
-    """Return why no scaler decides an autoscaler, "" where a Lease of its shard is held.
+    """Return why no scaler decides an autoscaler, "" if a Lease of its shard has a holder.
 
     Leases of another number of shards may have stayed behind.
     """
@@ -146,32 +143,25 @@ def vacancy(namespace: str, name: str, leaders: tuple[Leader, ...]) -> str:
 
 
 def _unheld(leader: Leader) -> str:
-    """Return why a Lease has no holder, "" where it has."""
+    """Return why a Lease has no holder, "" if it has."""
     if not leader.holder:
         return f"the Lease {leader.lease} has no holder"
     if leader.renewed is not None and leader.renewed > leader.duration + _LATE:
-        return (
-            f"{leader.holder} renewed the Lease {leader.lease} {seconds(leader.renewed)} ago for the last "
-            "time"
-        )
+        ago = seconds(leader.renewed)
+        return f"{leader.holder} renewed the Lease {leader.lease} {ago} ago for the last time"
     return ""
 
 
-def _held(facts: Facts, boost: BoostFacts) -> Hop:
+def _working(facts: Facts, boost: BoostFacts) -> Hop:
+    """Return the hop of an autoscaler with which nothing is wrong."""
     entry = boost.entry
     if facts.mode == ADVISE:
         return _hop(State.OK, "advised: Fastpath says what it would do and writes nothing")
-    if (
-        entry is not None
-        and not isinstance(entry, Unread)
-        and entry.demoted
-        and entry.demoted.until > facts.now
-    ):
-        until = write_instant(entry.demoted.until)
-        text = f"only advised until {until}: {entry.demoted.by or 'another writer'} took raises back"
-        return _hop(
-            State.WARNING, text, Improvement("see that nothing else writes the replicas of the target")
-        )
+    demoted = None if entry is None or isinstance(entry, Unread) else entry.demoted
+    if demoted and demoted.until > facts.now:
+        until = write_instant(demoted.until)
+        text = f"only advised until {until}: {demoted.by or 'another writer'} took raises back"
+        return _hop(State.WARNING, text, "see that nothing else writes the replicas of the target")
     floor = boost.floor
     if floor is None or isinstance(floor.answer, Unread) or floor.answer.error:
         return _hop(State.UNKNOWN, "the handshake is right; you may not read the floor")
@@ -179,83 +169,61 @@ def _held(facts: Facts, boost: BoostFacts) -> Hop:
     return _hop(State.OK, f"the handshake is right and answers; {held}")
 
 
-# -- the autoscaler itself
-# ----------------------------------------------------------------------------------------------------
+# -- the autoscaler itself -----------------------------------------------------------------------------------
 
 
 def autoscaler_hop(facts: Facts) -> Hop:
-    """Return what the controller says of the autoscaler, and who else scales the target."""
-    status, spec = facts.hpa.status, facts.hpa.spec
+    """Return what the HPA controller says of the autoscaler, and what else scales the target."""
+    meta, spec = facts.hpa.metadata, facts.hpa.spec
+    target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
     if facts.fast_rivals:
-        return _contested(facts)
+        named = ", ".join(f"{KIND} {each}" for each in facts.fast_rivals)
+        text = f"{named} scales {target} too, and does nothing because of this HPA"
+        others = f"kubectl -n {meta.namespace} delete fpa {' '.join(facts.fast_rivals)}"
+        change = f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, or {others}"
+        return _said(State.FAULT, text, change)
     if facts.rivals:
-        target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
         text = f"{', '.join(facts.rivals)} scales {target} too"
-        return _said(State.FAULT, text, Improvement(f"leave one autoscaler on {target}"))
-    found = {each.type: each for each in (status.conditions if status is not None else None) or ()}
-    if not found:
+        return _said(State.FAULT, text, f"leave one autoscaler on {target}")
+    if not facts.conditions:
         return _said(State.WARNING, "the HPA controller has not looked at it yet")
-    active, able = found.get("ScalingActive", _NONE), found.get("AbleToScale", _NONE)
-    limited = found.get("ScalingLimited", _NONE)
+    found = {each.type: each for each in facts.conditions}
+    able, active, limited = (
+        found.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
+    )
     if active.reason == "ScalingDisabled":
         text = "the target is scaled to zero, and so the HPA is off"
-        return _said(State.FAULT, text, Improvement("give the target at least one replica"))
+        return _said(State.FAULT, text, "give the target at least one replica")
     for each in (able, active):
         if each.status == "False":
-            request = (
-                Improvement("give the containers of the pods a request for it")
-                if _REQUEST in each.message
-                else None
-            )
-            return _said(State.FAULT, f"{each.type} is False ({each.reason}): {each.message}", request)
+            change = "give the containers of the pods a request for it" if _REQUEST in each.message else ""
+            return _said(State.FAULT, f"{each.type} is False ({each.reason}): {each.message}", change)
     owner = f"; {facts.owner} owns it and takes edits back" if facts.owner else ""
     if limited.status == "True" and limited.reason == "TooManyReplicas":
         text = f"it wants more than its maximum of {spec.max_replicas}{owner}"
-        return _said(State.WARNING, text, Improvement(f"raise spec.maxReplicas, now {spec.max_replicas}"))
+        return _said(State.WARNING, text, f"raise spec.maxReplicas, now {spec.max_replicas}")
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
         return _said(State.WARNING, f"its policies hold it back now: {limited.message}{owner}")
     return _said(State.OK, f"the HPA controller is content with it{owner}")
 
 
-def _contested(facts: Facts) -> Hop:
-    """Return the hop for an HPA whose target FastPathAutoscalers scale as well: only the HPA scales it."""
-    meta, reference = facts.hpa.metadata, facts.hpa.spec.scale_target_ref
-    named = ", ".join(f"{KIND} {each}" for each in facts.fast_rivals)
-    text = f"{named} scales {reference.kind} {reference.name} too, and does nothing because of this HPA"
-    fast = " ".join(facts.fast_rivals)
-    return _said(
-        State.FAULT,
-        text,
-        Improvement(
-            f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, "
-            f"or kubectl -n {meta.namespace} delete fpa {fast}"
-        ),
-    )
+def _said(state: State, text: str, change: str = "") -> Hop:
+    return _hop(state, text, change, "autoscaler")
 
 
-_NONE = Condition()
-
-
-def _said(state: State, text: str, change: Improvement | None = None) -> Hop:
-    return Hop("autoscaler", state, text, change=change, timed=False)
-
-
-# -- from a count to pods
-# -----------------------------------------------------------------------------------------------------
+# -- from a number of replicas to ready pods -----------------------------------------------------------------
 
 
 def behavior_hop(facts: Facts) -> Hop:
-    """Return how long stabilization and policies hold up a doubling."""
+    """Return how long stabilization and policies delay a doubling."""
     spec = msgspec.structs.replace(with_defaults(facts.hpa.spec), metrics=())
-    ready = autoscaler.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings())
-    rules = ready.up
+    rules = autoscaler.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings()).up
     if rules is None:
         return Hop("behavior", State.OK, "may double at once", NOTHING)
     if rules.select == "Disabled":
         text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never grows"
-        return Hop(
-            "behavior", State.FAULT, text, change=Improvement("take selectPolicy: Disabled out of scaleUp")
-        )
+        change = Improvement("take selectPolicy: Disabled out of scaleUp")
+        return Hop("behavior", State.FAULT, text, change=change)
     current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
     goal = max(min(2 * current, spec.max_replicas), current)
     window, growth = rules.window / SECOND, growth_seconds(rules, current, goal)
@@ -269,11 +237,9 @@ def behavior_hop(facts: Facts) -> Hop:
         text = f"growth waits for {seconds(window)} of agreement (scaleUp.stabilizationWindowSeconds)"
         return Hop("behavior", State.WARNING, text, took, change)
     if growth:
-        change = Improvement(
-            "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once", growth
-        )
+        advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
         text = f"its policies let it go from {current} to {goal} in {seconds(growth)}"
-        return Hop("behavior", State.WARNING, text, took, change)
+        return Hop("behavior", State.WARNING, text, took, Improvement(advice, growth))
     return Hop("behavior", State.OK, "may double at once", took)
 
 
@@ -299,6 +265,5 @@ def pods_hop(facts: Facts) -> Hop:
     if starts is None:
         return Hop("pod start", State.UNKNOWN, "no ready pod without a restart to tell it by")
     counted = f"{starts.number} pod" if starts.number == 1 else f"{starts.number} pods"
-    return Hop(
-        "pod start", State.OK, f"from creation to ready, {counted}", Took(starts.median, starts.longest)
-    )
+    took = Took(starts.median, starts.longest)
+    return Hop("pod start", State.OK, f"from creation to ready, {counted}", took)
