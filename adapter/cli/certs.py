@@ -64,9 +64,8 @@ class CertsOptions(GroupsOptions):
     previous: str = option(
         FlagType.TEXT,
         "",
-        "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle "
-        "then holds them "
-        "too, so that it can be applied before the certificate changes.",
+        "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle then "
+        "holds them too, so that it can be applied before the certificate changes.",
         group="Certificate",
         metavar="file",
         check=checks.is_given,
@@ -74,9 +73,8 @@ class CertsOptions(GroupsOptions):
     out_dir: str = option(
         FlagType.TEXT,
         "",
-        "Folder to write into, as a kustomize component; a new one, or one without these files. Without "
-        "it all goes to "
-        "standard output.",
+        "Folder to write into, as a kustomize component; a new one, or one without these files. Without it "
+        "all goes to standard output.",
         group="Certificate",
         metavar="folder",
         check=checks.is_given,

@@ -67,9 +67,8 @@ class ExplainOptions(KubeconfigOptions):
     tls_server_name: str = option(
         FlagType.TEXT,
         "",
-        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without "
-        "it the host of "
-        "--server.",
+        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the "
+        "host of --server.",
         group="Server",
         metavar="name",
     )

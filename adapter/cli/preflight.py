@@ -28,9 +28,8 @@ class PreflightOptions(KubeconfigOptions, GroupsOptions):
 
     groups: tuple[str, ...] = GROUPS(
         "",
-        f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are "
-        "shown; those that "
-        f"are registered to Fastpath count, and {DEFAULT_GROUPS}.",
+        f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are shown; "
+        f"those that are registered to Fastpath count, and {DEFAULT_GROUPS}.",
     )
 
 

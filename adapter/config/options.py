@@ -36,8 +36,7 @@ class RulesOptions(CommandOptions):
         FlagType.ARRAY,
         "",
         "Rules file, or a folder whose *.yaml, *.yml and *.json files are joined in the order of their "
-        "names. "
-        "Can be repeated. Required.",
+        "names. Can be repeated. Required.",
         metavar="path",
         check=checks.rules_paths,
     )
@@ -67,9 +66,8 @@ class RulesOptions(CommandOptions):
     metrics_ttl: float = _rules(
         FlagType.DURATION,
         "1s",
-        "How long an answer of Prometheus is used for further requests. An answer that takes longer "
-        "than half of it "
-        "is used for twice the time it took. A rule's ttl wins.",
+        "How long an answer of Prometheus is used for further requests. An answer that takes longer than "
+        "half of it is used for twice the time it took. A rule's ttl wins.",
         check=checks.not_negative,
     )
     metrics_max_answer_age: float = _rules(
@@ -88,10 +86,9 @@ class RulesOptions(CommandOptions):
     scrape_pod_cidrs: tuple[str, ...] = _rules(
         FlagType.LIST,
         "",
-        "The networks of the pods: no other address is scraped. Without it every address may be "
-        "scraped, except "
-        "loopback, link-local and metadata addresses; loopback is scraped only if a loopback network is "
-        "named here.",
+        "The networks of the pods: no other address is scraped. Without it every address may be scraped, "
+        "except loopback, link-local and metadata addresses; loopback is scraped only if a loopback network "
+        "is named here.",
         metavar="cidrs",
         check=checks.pod_cidrs,
     )
@@ -159,9 +156,8 @@ class PrometheusOptions(CommandOptions):
     prometheus_max_answer_bytes: int = _prometheus(
         FlagType.SIZE,
         "64MiB",
-        "Maximum memory for one answer of Prometheus, and for all answers together that are being read; "
-        "a larger "
-        "answer is a failed query.",
+        "Maximum memory for one answer of Prometheus, and for all answers together that are being read; a "
+        "larger answer is a failed query.",
     )
     prometheus_token_file: str = _prometheus(
         FlagType.TEXT,
@@ -178,9 +174,8 @@ class PrometheusOptions(CommandOptions):
     prometheus_ca_file: str = _prometheus(
         FlagType.TEXT,
         "",
-        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins "
-        "over both "
-        "prometheus-auth flags and switches proxies off. Read again when it changes.",
+        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins over "
+        "both prometheus-auth flags and switches proxies off. Read again when it changes.",
         metavar="file",
     )
     prometheus_client_tls_cert_file: str = _prometheus(
@@ -233,8 +228,7 @@ class PrometheusOptions(CommandOptions):
         if any(client) and not (all(client) and self.prometheus_ca_file):
             yield (
                 "the client certificate for Prometheus is not used: it needs "
-                "--prometheus-client-tls-cert-file, "
-                "--prometheus-client-tls-key-file and --prometheus-ca-file"
+                "--prometheus-client-tls-cert-file, --prometheus-client-tls-key-file and --prometheus-ca-file"
             )
         if self.prometheus_ca_file and (self.prometheus_auth_incluster or self.prometheus_auth_config):
             yield "--prometheus-ca-file wins: the credentials of the prometheus-auth flags are not used"
@@ -275,8 +269,7 @@ class ServingOptions(CommandOptions):
         FlagType.LIST,
         "",
         "API groups that are served even while no rule needs them: custom.metrics.k8s.io, "
-        "external.metrics.k8s.io, "
-        "metrics.k8s.io.",
+        "external.metrics.k8s.io, metrics.k8s.io.",
         metavar="groups",
         check=checks.served_groups,
     )
@@ -360,8 +353,7 @@ class ProcessOptions(CommandOptions):
         FlagType.TEXT,
         "",
         "Log each request as a line of JSON: stdout, stderr, or a file, which is opened again for each "
-        "write. Tokens "
-        "and headers are never logged.",
+        "write. Tokens and headers are never logged.",
         metavar="destination",
     )
     verbosity: int = _process(

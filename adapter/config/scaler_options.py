@@ -29,9 +29,8 @@ class ScalerOptions(CommandOptions):
     autoscalers: str = _scaler(
         FlagType.TEXT,
         "",
-        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers "
-        "to run in place "
-        "of the FastPathAutoscalers of the cluster; read again when they change.",
+        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers to "
+        "run in place of the FastPathAutoscalers of the cluster; read again when they change.",
         metavar="path",
     )
     scaler: bool = _scaler(
@@ -42,16 +41,14 @@ class ScalerOptions(CommandOptions):
     serve_floors: bool = _scaler(
         FlagType.BOOL,
         "false",
-        "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that "
-        "does not scale; "
-        "with --scaler it is served anyway.",
+        "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that does not "
+        "scale; with --scaler it is served anyway.",
     )
     prometheus_max_queries_per_second: float = _scaler(
         FlagType.FLOAT,
         "20",
-        "Maximum number of queries a second that the scaler sends; beyond it queries wait, each "
-        "namespace with an "
-        "equal share.",
+        "Maximum number of queries a second that the scaler sends; beyond it queries wait, each namespace "
+        "with an equal share.",
         metavar="number",
         check=checks.positive,
     )
@@ -59,8 +56,7 @@ class ScalerOptions(CommandOptions):
         FlagType.DURATION,
         "15s",
         "Time between two requests for a metric that another adapter serves. How often it decides, each "
-        "autoscaler "
-        "says itself.",
+        "autoscaler says itself.",
         check=checks.above_zero,
     )
     horizontal_pod_autoscaler_tolerance: float = _scaler(
@@ -100,19 +96,17 @@ class ScalerOptions(CommandOptions):
     health_probe_bind_address: str = _scaler(
         FlagType.TEXT,
         "",
-        "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as "
-        ":8081; empty or 0 "
-        "for nowhere.",
+        "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as :8081; "
+        "empty or 0 for nowhere.",
         metavar="address",
         check=checks.bind_address,
     )
     metrics_bind_address: str = _scaler(
         FlagType.TEXT,
         "",
-        "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; "
-        "empty or 0 for "
-        "nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both on "
-        "--secure-port.",
+        "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; empty "
+        "or 0 for nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both "
+        "on --secure-port.",
         metavar="address",
         check=checks.bind_address,
     )
@@ -162,9 +156,8 @@ class ScalerOptions(CommandOptions):
     shard: str = _scaler(
         FlagType.TEXT,
         "1/1",
-        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before any "
-        "of another "
-        "starts.",
+        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before any of "
+        "another starts.",
         metavar="i/n",
         check=checks.shard,
     )

@@ -49,9 +49,8 @@ class SecurityOptions(CommandOptions):
     anonymous_auth: bool = _security(
         FlagType.BOOL,
         "true",
-        "Take callers without credentials for system:anonymous, whose rights the API server knows; else "
-        "they get only "
-        "the paths that need no authorization.",
+        "Take callers without credentials for system:anonymous, whose rights the API server knows; else they "
+        "get only the paths that need no authorization.",
     )
     client_ca_file: str = _security(
         FlagType.TEXT,
@@ -64,8 +63,7 @@ class SecurityOptions(CommandOptions):
         FlagType.TEXT,
         "",
         "Certificate authorities of front proxies, which may act for other users, instead of the "
-        "ConfigMap's; read "
-        "again when it changes.",
+        "ConfigMap's; read again when it changes.",
         metavar="file",
     )
     requestheader_allowed_names: tuple[str, ...] = _security(
