@@ -20,13 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from adapter.cli import command_line
-from adapter.cli.cluster_options import (
-    AUTHORITIES,
-    DEFAULT_GROUPS,
-    GROUPS,
-    SECRET,
-    GroupsOptions,
-)
+from adapter.cli.cluster_options import AUTHORITIES, DEFAULT_GROUPS, GROUPS, SECRET, GroupsOptions
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
 from adapter.config.option_fields import Command, option, renamed

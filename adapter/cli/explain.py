@@ -113,7 +113,6 @@ class ExplainOptions(KubeconfigOptions):
         return namespace, name
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         yield from super().faults(given)
         given_name = " ".join(self.autoscalers)
         if len(self.autoscalers) != 1 or not _NAME.fullmatch(given_name):

@@ -38,8 +38,7 @@ _VERBS = {
     ),
     "certs": _Verb("make the serving Secret and the caBundle of the APIServices", "certs"),
     "preflight": _Verb(
-        "show which server has the metrics APIs of a cluster, before the manifests are applied",
-        "preflight",
+        "show which server has the metrics APIs of a cluster, before the manifests are applied", "preflight"
     ),
     "demo": _Verb("run everything in one process on an embedded cluster, live in the terminal", "demo"),
 }

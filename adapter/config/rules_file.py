@@ -166,8 +166,7 @@ _FILTER = Shape(
 )
 _OVERRIDE = Shape("an override", {"group": Leaf.TEXT, "resource": Leaf.TEXT}, instead=_override_instead)
 _RESOURCES = Shape(
-    "resources",
-    {"template": Leaf.TEXT, "overrides": MapOf(_OVERRIDE), "namespaced": Leaf.BOOLEAN},
+    "resources", {"template": Leaf.TEXT, "overrides": MapOf(_OVERRIDE), "namespaced": Leaf.BOOLEAN}
 )
 _NAME = Shape(
     "name",

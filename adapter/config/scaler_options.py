@@ -5,6 +5,8 @@ kube-controller-manager or the Kubernetes controllers have keep their names and 
 the HPA controller cannot be read from a cluster.
 """
 
+import ipaddress
+import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -19,7 +21,34 @@ from adapter.model.durations import format_go_duration
 
 _scaler = partial(option, group="Scaler")
 
+_LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _JITTER = 1.2  # client-go's: a retry comes up to this factor late
+
+
+def _lease_duration(seconds: float) -> str:
+    """Check a lease duration; the Lease object has whole seconds."""
+    return "" if seconds >= 1 and seconds == int(seconds) else "expected whole seconds, at least 1s"
+
+
+def _resource_lock(kind: str) -> str:
+    """Check the kind of object that the leader locks."""
+    return "" if kind == "leases" else "expected leases; other kinds of locks are gone from Kubernetes"
+
+
+def _lease_name(name: str) -> str:
+    """Check the name of a Lease, which a shard's number is appended to."""
+    good = len(name) <= 240 and _LEASE_NAME.fullmatch(name)
+    return "" if good else "expected the name of a Lease: lower case letters, digits, - and ."
+
+
+def _local_address(text: str) -> str:
+    """Check an address of this machine only: it is served without authentication."""
+    host, _, port = text.rpartition(":")
+    try:
+        good = not text or (ipaddress.ip_address(host.strip("[]")).is_loopback and 0 <= int(port) <= 65535)
+    except ValueError:
+        good = False
+    return "" if good else "expected a loopback address and a port such as 127.0.0.1:10254"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +63,7 @@ class ScalerOptions(CommandOptions):
         metavar="path",
     )
     scaler: bool = _scaler(
-        FlagType.BOOL,
-        "false",
-        "Run the scaler in this process; `fastpath scale` runs it alone.",
+        FlagType.BOOL, "false", "Run the scaler in this process; `fastpath scale` runs it alone."
     )
     serve_floors: bool = _scaler(
         FlagType.BOOL,
@@ -91,7 +118,7 @@ class ScalerOptions(CommandOptions):
         "127.0.0.1:10254",
         "Loopback address where the scaler shows health, self-metrics and journal; empty for nowhere.",
         metavar="address",
-        check=checks.local_address,
+        check=_local_address,
     )
     health_probe_bind_address: str = _scaler(
         FlagType.TEXT,
@@ -120,12 +147,10 @@ class ScalerOptions(CommandOptions):
         FlagType.DURATION,
         "15s",
         "How long other processes wait after the last renewal they saw before they take over; whole seconds.",
-        check=checks.lease_duration,
+        check=_lease_duration,
     )
     leader_elect_renew_deadline: float = _scaler(
-        FlagType.DURATION,
-        "10s",
-        "How long a leader continues without a renewal; below the lease duration.",
+        FlagType.DURATION, "10s", "How long a leader continues without a renewal; below the lease duration."
     )
     leader_elect_retry_period: float = _scaler(
         FlagType.DURATION,
@@ -138,20 +163,17 @@ class ScalerOptions(CommandOptions):
         "leases",
         "Kind of object that is locked: leases and nothing else.",
         metavar="kind",
-        check=checks.resource_lock,
+        check=_resource_lock,
     )
     leader_elect_resource_name: str = _scaler(
         FlagType.TEXT,
         "fastpath-scaler",
         "Name of the Lease; the name of a shard's Lease ends with -i-of-n.",
         metavar="name",
-        check=checks.lease_name,
+        check=_lease_name,
     )
     leader_elect_resource_namespace: str = _scaler(
-        FlagType.TEXT,
-        "",
-        "Namespace of the Lease; without it that of the pod.",
-        metavar="namespace",
+        FlagType.TEXT, "", "Namespace of the Lease; without it that of the pod.", metavar="namespace"
     )
     shard: str = _scaler(
         FlagType.TEXT,
@@ -175,7 +197,7 @@ class ScalerOptions(CommandOptions):
         yield from super().faults(given)
         lease, deadline = self.leader_elect_lease_duration, self.leader_elect_renew_deadline
         retry = self.leader_elect_retry_period
-        if checks.lease_duration(lease) or retry <= 0:
+        if _lease_duration(lease) or retry <= 0:
             return
         if lease <= deadline:
             least = format_go_duration(deadline)

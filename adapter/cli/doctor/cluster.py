@@ -13,14 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from adapter.cli.doctor.api_objects import (
-    HPA,
-    ConfigMap,
-    ItemList,
-    LeaseDocument,
-    PodDocument,
-    Service,
-)
+from adapter.cli.doctor.api_objects import HPA, ConfigMap, ItemList, LeaseDocument, PodDocument, Service
 from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Serving, Starts, TargetFacts, Unread
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations

@@ -9,17 +9,7 @@ import math
 from typing import NamedTuple
 
 from adapter.cli.doctor import autoscaler_hops, metric_hops
-from adapter.cli.doctor.model import (
-    Chain,
-    Facts,
-    Hop,
-    Leader,
-    State,
-    Total,
-    Unread,
-    seconds,
-    total,
-)
+from adapter.cli.doctor.model import Chain, Facts, Hop, Leader, State, Total, Unread, seconds, total
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
 
