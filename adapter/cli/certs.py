@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ _LABELS = {"app.kubernetes.io/name": "fastpath", "app.kubernetes.io/part-of": "f
 
 MAX_DAYS = 3650
 
+_certificate = partial(option, group="Certificate")
+
 
 @dataclass(frozen=True, kw_only=True)
 class CertsOptions(GroupsOptions):
@@ -48,28 +51,25 @@ class CertsOptions(GroupsOptions):
     groups: tuple[str, ...] = GROUPS(
         DEFAULT_GROUPS, f"API groups that are registered: {', '.join(apiservices.VERSIONS)}."
     )
-    days: int = option(
+    days: int = _certificate(
         FlagType.INT,
         "365",
         "How many days certificate and authority are valid.",
-        group="Certificate",
         check=lambda days: "" if 1 <= days <= MAX_DAYS else f"expected 1 to {MAX_DAYS}",
     )
-    previous: str = option(
+    previous: str = _certificate(
         FlagType.TEXT,
         "",
         "File with the certificate authorities in force now (ca.crt of the Secret in use): the caBundle then "
         "holds them too, so that it can be applied before the certificate changes.",
-        group="Certificate",
         metavar="file",
         check=checks.is_given,
     )
-    out_dir: str = option(
+    out_dir: str = _certificate(
         FlagType.TEXT,
         "",
         "Folder to write into, as a kustomize component; a new one, or one without these files. Without it "
         "all goes to standard output.",
-        group="Certificate",
         metavar="folder",
         check=checks.is_given,
     )

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,62 +41,47 @@ _NAME = re.compile(r"[^/]+/[^/]+")
 _READY = b"Forwarding from 127.0.0.1:"
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
+_server = partial(option, group="Server")
+_server_file = partial(_server, FlagType.TEXT, "", metavar="file")
+_lease = partial(option, group="Lease")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions(KubeconfigOptions):
     """The autoscaler, and the process whose journal is read."""
 
     autoscalers: tuple[str, ...] = arguments()
-    server: str = option(
+    server: str = _server(
         FlagType.TEXT,
         "",
         "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
         "its Pod.",
-        group="Server",
         metavar="url",
     )
-    token_file: str = option(
-        FlagType.TEXT, "", "File with a bearer token for --server.", group="Server", metavar="file"
-    )
-    ca_file: str = option(
-        FlagType.TEXT,
-        "",
-        "Certificate authorities for the certificate of --server.",
-        group="Server",
-        metavar="file",
-    )
-    tls_server_name: str = option(
+    token_file: str = _server_file("File with a bearer token for --server.")
+    ca_file: str = _server_file("Certificate authorities for the certificate of --server.")
+    tls_server_name: str = _server(
         FlagType.TEXT,
         "",
         "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the "
         "host of --server.",
-        group="Server",
         metavar="name",
     )
-    namespace: str = option(
-        FlagType.TEXT,
-        NAMESPACE,
-        "Namespace of Fastpath: of the Lease and of the Pod.",
-        group="Lease",
-        metavar="name",
+    namespace: str = _lease(
+        FlagType.TEXT, NAMESPACE, "Namespace of Fastpath: of the Lease and of the Pod.", metavar="name"
     )
-    lease_name: str = option(
-        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", group="Lease", metavar="name"
+    lease_name: str = _lease(
+        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", metavar="name"
     )
-    shard: str = option(
+    shard: str = _lease(
         FlagType.TEXT,
         "1/1",
         "Shard of the scaler, the i-th of n; each shard has its own Lease.",
-        group="Lease",
         metavar="i/n",
         check=checks.shard,
     )
-    port: int = option(
-        FlagType.INT,
-        "10254",
-        "Local port of the Pod where it shows its journal.",
-        group="Lease",
-        check=checks.port_number,
+    port: int = _lease(
+        FlagType.INT, "10254", "Local port of the Pod where it shows its journal.", check=checks.port_number
     )
     last: int = option(
         FlagType.INT,

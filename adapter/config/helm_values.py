@@ -1,12 +1,9 @@
-"""Chart values: the rules section of the prometheus-adapter Helm chart, turned into what the chart renders.
+"""Values of the prometheus-adapter Helm chart: their section `rules`, as the rules file the chart renders.
 
-It recognises values, adds the chart's six default rules and joins the sections as the chart does. The other
-values become flags and manifests elsewhere.
-
-The result is what Helm would write into the ConfigMap, so values are read as by Helm: a null deletes a
-default, a section counts by the truth of Go's templates, mapping keys are sorted, booleans and integers get
-their plain spelling, and a fraction stays as written. Faults carry the paths of the values file
-(``rules.custom[2].name``).
+The result is what Helm would write into the ConfigMap: the chart's six default rules are added, a null
+deletes a default, a section counts by the truth of Go's templates, mapping keys are sorted, booleans and
+integers get their plain spelling, and a fraction stays as written. Faults carry the paths of the values file
+(``rules.custom[2].name``). The other values are ignored.
 """
 
 import re
@@ -22,48 +19,15 @@ from adapter.config.yaml import reader
 
 SECTIONS = ("default", "custom", "external", "resource", "existing")
 
-CHART_KEYS = frozenset(
-    {
-        *(
-            "affinity",
-            "certManager",
-            "commonLabels",
-            "customAnnotations",
-            "customLabels",
-            "deploymentAnnotations",
-        ),
-        *(
-            "dnsConfig",
-            "dnsPolicy",
-            "env",
-            "extraArguments",
-            "extraContainers",
-            "extraManifests",
-            "extraVolumeMounts",
-        ),
-        *(
-            "extraVolumes",
-            "fullnameOverride",
-            "hostNetwork",
-            "image",
-            "listenPort",
-            "livenessProbe",
-            "logLevel",
-        ),
-        *("metricsRelistInterval", "nameOverride", "namespaceOverride", "nodeSelector", "podAnnotations"),
-        *(
-            "podDisruptionBudget",
-            "podLabels",
-            "podSecurityContext",
-            "priorityClassName",
-            "prometheus",
-            "psp",
-            "rbac",
-        ),
-        *("readinessProbe", "replicas", "resources", "revisionHistoryLimit", "securityContext", "service"),
-        *("serviceAccount", "startupProbe", "strategy", "tls", "tolerations", "topologySpreadConstraints"),
-    }
-)
+_CHART_KEYS = """
+affinity certManager commonLabels customAnnotations customLabels deploymentAnnotations dnsConfig dnsPolicy
+env extraArguments extraContainers extraManifests extraVolumeMounts extraVolumes fullnameOverride
+hostNetwork image listenPort livenessProbe logLevel metricsRelistInterval nameOverride namespaceOverride
+nodeSelector podAnnotations podDisruptionBudget podLabels podSecurityContext priorityClassName prometheus
+psp rbac readinessProbe replicas resources revisionHistoryLimit securityContext service serviceAccount
+startupProbe strategy tls tolerations topologySpreadConstraints
+"""
+CHART_KEYS = frozenset(_CHART_KEYS.split())
 """The chart's top-level values other than `rules`, over the versions that are in use."""
 
 _SUBCHART = "prometheus-adapter"
@@ -134,10 +98,9 @@ def render_config(text: str, source: str = "") -> str:
     """
     sections = _Values(text, source).sections()
     entries: list[tuple[yaml.Node, yaml.Node]] = []
-    if sections.rules:
-        entries.append((_node("rules"), _sequence([node for _, node in sections.rules])))
-    if sections.external_rules:
-        entries.append((_node("externalRules"), _sequence([node for _, node in sections.external_rules])))
+    for key, rules in (("rules", sections.rules), ("externalRules", sections.external_rules)):
+        if rules:
+            entries.append((_node(key), _sequence([node for _, node in rules])))
     if sections.resource_rules:
         entries.append((_node("resourceRules"), sections.resource_rules[1]))
     if not entries:
@@ -158,21 +121,13 @@ class _Values:
         top = _as_helm_reads(root, "", source, noted) if root is not None else None
         located = _locate(top) if top is not None else None
         if located is None:
-            expected = (
-                "expected the chart's values: "
-                "a mapping `rules` of default, custom, external, resource, existing"
-            )
-            raise errors.InputError(
-                [errors.Fault("", "", expected, source, reader.line_of(top) if top else 0)]
-            )
+            expected = f"expected the chart's values: a mapping `rules` of {', '.join(SECTIONS)}"
+            line = reader.line_of(top) if top else 0
+            raise errors.InputError([errors.Fault("", "", expected, source, line)])
         self.path, parent, section = located
         if section is not None and not isinstance(section, yaml.MappingNode):
-            expected = (
-                "expected a mapping of default, custom, external, resource, existing: "
-                "the chart fails without it"
-            )
+            expected = f"expected a mapping of {', '.join(SECTIONS)}: the chart fails without it"
             raise errors.InputError([self._fault(self.path, section, expected)])
-        self.line = reader.line_of(section) if section is not None else 0
         self.given = _entries(section) if section is not None else {}
         self.faults += [fault for fault in noted if _within(fault.path, self.path)]
         self._look_around(parent)
@@ -180,16 +135,11 @@ class _Values:
 
     def sections(self) -> Sections:
         """Return what the chart renders: default and custom rules, and the other rules if not empty."""
-        rules = self._default()
-        rules += self._list("custom")
         resource = self.given.get("resource")
-        return Sections(
-            rules,
-            self._list("external"),
-            (reader.join(self.path, "resource"), resource)
-            if resource is not None and _truth(resource)
-            else None,
-        )
+        resource_rules = None
+        if resource is not None and _truth(resource):
+            resource_rules = reader.join(self.path, "resource"), resource
+        return Sections([*self._default(), *self._list("custom")], self._list("external"), resource_rules)
 
     def _default(self) -> list[tuple[str, yaml.Node]]:
         switch = self.given.get("default")
@@ -216,8 +166,8 @@ class _Values:
                 self.faults.append(self._fault(place, node, f"the chart does not read this key: {advice}"))
             elif key == "existing" and _truth(node):
                 expected = (
-                    "the chart uses the rules of this ConfigMap and nothing of this file: "
-                    "give its content instead"
+                    "the chart uses the rules of this ConfigMap and nothing of this file: give its content "
+                    "instead"
                 )
                 fatal.append(self._fault(place, node, expected))
             elif key in {"custom", "external"} and _truth(node) and not isinstance(node, yaml.SequenceNode):
@@ -320,13 +270,9 @@ def _collect(
                 if isinstance(mapping, yaml.MappingNode):
                     _collect(mapping, path, source, noted, entries)
                 else:
-                    expected, line = (
-                        "expected a mapping or a list of mappings to merge",
-                        reader.line_of(mapping),
-                    )
-                    noted.append(
-                        errors.Fault(reader.join(path, "<<"), reader.shown(mapping), expected, source, line)
-                    )
+                    place, shown = reader.join(path, "<<"), reader.shown(mapping)
+                    expected = "expected a mapping or a list of mappings to merge"
+                    noted.append(errors.Fault(place, shown, expected, source, reader.line_of(mapping)))
             continue
         spelled = _respelled(key)
         text = str(spelled.value)

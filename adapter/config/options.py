@@ -23,6 +23,7 @@ from adapter.model import durations
 
 _rules = partial(option, group="Rules and discovery")
 _prometheus = partial(option, group="Prometheus")
+_prometheus_file = partial(_prometheus, FlagType.TEXT, "", metavar="file")
 _process = partial(option, group="Process")
 
 
@@ -153,47 +154,29 @@ class PrometheusOptions(CommandOptions):
         "Maximum memory for one answer of Prometheus, and for all answers together that are being read; a "
         "larger answer is a failed query.",
     )
-    prometheus_token_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
-        "File with a bearer token for Prometheus; read again when it changes.",
-        metavar="file",
+    prometheus_token_file: str = _prometheus_file(
+        "File with a bearer token for Prometheus; read again when it changes."
     )
-    prometheus_basic_auth_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
-        "File with user:password on one line for Prometheus; read again when it changes.",
-        metavar="file",
+    prometheus_basic_auth_file: str = _prometheus_file(
+        "File with user:password on one line for Prometheus; read again when it changes."
     )
-    prometheus_ca_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
+    prometheus_ca_file: str = _prometheus_file(
         "The only certificate authorities trusted for Prometheus; without it those of the system. Wins over "
-        "both prometheus-auth flags and switches proxies off. Read again when it changes.",
-        metavar="file",
+        "both prometheus-auth flags and switches proxies off. Read again when it changes."
     )
-    prometheus_client_tls_cert_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
+    prometheus_client_tls_cert_file: str = _prometheus_file(
         "Client certificate for Prometheus; needs its key and --prometheus-ca-file. Read again when it "
-        "changes.",
-        metavar="file",
+        "changes."
     )
-    prometheus_client_tls_key_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
-        "Key of the client certificate for Prometheus; read again when it changes.",
-        metavar="file",
+    prometheus_client_tls_key_file: str = _prometheus_file(
+        "Key of the client certificate for Prometheus; read again when it changes."
     )
     prometheus_auth_incluster: bool = _prometheus(
         FlagType.BOOL, "false", "Authenticate to Prometheus with the pod's service account."
     )
-    prometheus_auth_config: str = _prometheus(
-        FlagType.TEXT,
-        "",
+    prometheus_auth_config: str = _prometheus_file(
         "Kubeconfig with the credentials for Prometheus; the files that it names are read again when "
-        "they change.",
-        metavar="file",
+        "they change."
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:

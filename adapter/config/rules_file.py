@@ -17,7 +17,7 @@ import yaml
 
 from adapter import errors
 from adapter.config import scrape_keys
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.config.scrape_keys import Bounds, ScrapeConfig
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Scalar, Shape
 from adapter.model import durations
@@ -229,22 +229,12 @@ VOCABULARY: Mapping[str, str] = {
 """Where each key of the format belongs, for keys under another parent."""
 
 
-class _Bounds(NamedTuple):
-    """Least and greatest value of a duration, in seconds."""
-
-    least: float
-    greatest: float
-
-
-BOUNDS: Mapping[str, _Bounds] = {
-    "ttl": _Bounds(0.01, 300),
-    "maxAge": _Bounds(0.1, 3600),
-    "maxSampleAge": _Bounds(0.1, 86_400),
+BOUNDS: Mapping[str, Bounds] = {
+    "ttl": Bounds(0.01, 300),
+    "maxAge": Bounds(0.1, 3600),
+    "maxSampleAge": Bounds(0.1, 86_400),
 }
-"""Limits of our own durations.
-
-Kubernetes asks every 15 s, Prometheus looks back 5 min; a day covers daily jobs.
-"""
+"""Limits of our own durations. Kubernetes asks every 15 s, Prometheus looks back 5 min, jobs may be daily."""
 
 
 def parse_rules(text: str, source: str) -> Parsed:

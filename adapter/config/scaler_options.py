@@ -20,6 +20,8 @@ from adapter.errors import Fault
 from adapter.model.durations import format_go_duration
 
 _scaler = partial(option, group="Scaler")
+_switch = partial(_scaler, FlagType.BOOL)
+_bind_address = partial(_scaler, FlagType.TEXT, "", metavar="address", check=checks.bind_address)
 
 _LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _JITTER = 1.2  # client-go's: a retry comes up to this factor late
@@ -62,11 +64,8 @@ class ScalerOptions(CommandOptions):
         "run in place of the FastPathAutoscalers of the cluster; read again when they change.",
         metavar="path",
     )
-    scaler: bool = _scaler(
-        FlagType.BOOL, "false", "Run the scaler in this process; `fastpath scale` runs it alone."
-    )
-    serve_floors: bool = _scaler(
-        FlagType.BOOL,
+    scaler: bool = _switch("false", "Run the scaler in this process; `fastpath scale` runs it alone.")
+    serve_floors: bool = _switch(
         "false",
         "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that does not "
         "scale; with --scaler it is served anyway.",
@@ -120,25 +119,16 @@ class ScalerOptions(CommandOptions):
         metavar="address",
         check=_local_address,
     )
-    health_probe_bind_address: str = _scaler(
-        FlagType.TEXT,
-        "",
+    health_probe_bind_address: str = _bind_address(
         "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as :8081; "
-        "empty or 0 for nowhere.",
-        metavar="address",
-        check=checks.bind_address,
+        "empty or 0 for nowhere."
     )
-    metrics_bind_address: str = _scaler(
-        FlagType.TEXT,
-        "",
+    metrics_bind_address: str = _bind_address(
         "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; empty "
         "or 0 for nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both "
-        "on --secure-port.",
-        metavar="address",
-        check=checks.bind_address,
+        "on --secure-port."
     )
-    leader_elect: bool = _scaler(
-        FlagType.BOOL,
+    leader_elect: bool = _switch(
         "true",
         "Scale only while holding the Lease. Without it nothing keeps two processes from scaling the "
         "same objects.",

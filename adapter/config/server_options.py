@@ -18,7 +18,12 @@ from adapter.config.yaml import reader
 from adapter.errors import Fault
 
 _serving = partial(option, group="Serving")
+_serving_file = partial(_serving, FlagType.TEXT, "", metavar="file")
+_serving_switch = partial(_serving, FlagType.BOOL, "false")
 _security = partial(option, group="Authentication and authorization")
+_security_file = partial(_security, FlagType.TEXT, "", metavar="file")
+_security_switch = partial(_security, FlagType.BOOL, "false")
+_ttl = partial(_security, FlagType.DURATION, "10s", check=checks.not_negative)
 
 _ONLY = "Only with --requestheader-client-ca-file; else the ConfigMap says it."
 _FALLBACK = "Without it the pod's service account, else --lister-kubeconfig."
@@ -133,10 +138,8 @@ class ServingOptions(CommandOptions):
         "Folder for the self-signed serving pair that is made when none is given.",
         metavar="folder",
     )
-    tls_cert_file: str = _serving(
-        FlagType.TEXT, "", "Serving certificate with its chain; read again when it changes.", metavar="file"
-    )
-    tls_private_key_file: str = _serving(FlagType.TEXT, "", "Key of the serving certificate.", metavar="file")
+    tls_cert_file: str = _serving_file("Serving certificate with its chain; read again when it changes.")
+    tls_private_key_file: str = _serving_file("Key of the serving certificate.")
     tls_cipher_suites: tuple[str, ...] = _serving(
         FlagType.LIST,
         "",
@@ -157,13 +160,9 @@ class ServingOptions(CommandOptions):
         "Further serving pair for the names it carries or that follow it. Can be repeated.",
         name="tls-sni-cert-key",
     )
-    permit_port_sharing: bool = _serving(
-        FlagType.BOOL, "false", "Let several processes listen on the port (SO_REUSEPORT)."
-    )
-    permit_address_sharing: bool = _serving(
-        FlagType.BOOL,
-        "false",
-        "Take the port while old connections linger (SO_REUSEADDR). It is always set, as by Go.",
+    permit_port_sharing: bool = _serving_switch("Let several processes listen on the port (SO_REUSEPORT).")
+    permit_address_sharing: bool = _serving_switch(
+        "Take the port while old connections linger (SO_REUSEADDR). It is always set, as by Go."
     )
     shutdown_delay: float = _serving(
         FlagType.DURATION,
@@ -188,32 +187,25 @@ class ServingOptions(CommandOptions):
             yield Fault("--tls-cipher-suites", f'"{",".join(suites)}"', expected)
 
 
+_headers = partial(_security, FlagType.LIST, metavar="headers", check=_header_names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SecurityOptions(CommandOptions):
     """Who may call, and how callers prove who they are."""
 
-    authentication_kubeconfig: str = _security(
-        FlagType.TEXT,
-        "",
-        f"Kubeconfig for token reviews and the look-up of certificate authorities. {_FALLBACK}",
-        metavar="file",
+    authentication_kubeconfig: str = _security_file(
+        f"Kubeconfig for token reviews and the look-up of certificate authorities. {_FALLBACK}"
     )
-    authentication_skip_lookup: bool = _security(
-        FlagType.BOOL,
-        "false",
+    authentication_skip_lookup: bool = _security_switch(
         "Do not read the ConfigMap kube-system/extension-apiserver-authentication: only the files given "
-        "are trusted.",
+        "are trusted."
     )
-    authentication_tolerate_lookup_failure: bool = _security(
-        FlagType.BOOL,
-        "false",
-        "Be ready although that ConfigMap cannot be read; until it can, only bearer tokens authenticate.",
+    authentication_tolerate_lookup_failure: bool = _security_switch(
+        "Be ready although that ConfigMap cannot be read; until it can, only bearer tokens authenticate."
     )
-    authentication_token_webhook_cache_ttl: float = _security(
-        FlagType.DURATION,
-        "10s",
-        "How long the answer of a token review is cached; 0 asks each time.",
-        check=checks.not_negative,
+    authentication_token_webhook_cache_ttl: float = _ttl(
+        "How long the answer of a token review is cached; 0 asks each time."
     )
     anonymous_auth: bool = _security(
         FlagType.BOOL,
@@ -221,19 +213,13 @@ class SecurityOptions(CommandOptions):
         "Take callers without credentials for system:anonymous, whose rights the API server knows; else they "
         "get only the paths that need no authorization.",
     )
-    client_ca_file: str = _security(
-        FlagType.TEXT,
-        "",
+    client_ca_file: str = _security_file(
         "Certificate authorities of client certificates, instead of the ConfigMap's; read again when it "
-        "changes.",
-        metavar="file",
+        "changes."
     )
-    requestheader_client_ca_file: str = _security(
-        FlagType.TEXT,
-        "",
+    requestheader_client_ca_file: str = _security_file(
         "Certificate authorities of front proxies, which may act for other users, instead of the "
-        "ConfigMap's; read again when it changes.",
-        metavar="file",
+        "ConfigMap's; read again when it changes."
     )
     requestheader_allowed_names: tuple[str, ...] = _security(
         FlagType.LIST,
@@ -241,26 +227,16 @@ class SecurityOptions(CommandOptions):
         f"Common names that a front proxy's certificate may have; without them any. {_ONLY}",
         metavar="names",
     )
-    requestheader_username_headers: tuple[str, ...] = _security(
-        FlagType.LIST,
+    requestheader_username_headers: tuple[str, ...] = _headers(
         "x-remote-user",
         f"Headers in which a front proxy names the user; the first with a value counts. {_ONLY}",
-        metavar="headers",
-        check=_header_names,
     )
-    requestheader_uid_headers: tuple[str, ...] = _security(
-        FlagType.LIST,
+    requestheader_uid_headers: tuple[str, ...] = _headers(
         "",
         f"Headers with the user's uid, such as x-remote-uid; without them no such header is trusted. {_ONLY}",
-        metavar="headers",
-        check=_header_names,
     )
-    requestheader_group_headers: tuple[str, ...] = _security(
-        FlagType.LIST,
-        "x-remote-group",
-        f"Headers with the user's groups, one for each. {_ONLY}",
-        metavar="headers",
-        check=_header_names,
+    requestheader_group_headers: tuple[str, ...] = _headers(
+        "x-remote-group", f"Headers with the user's groups, one for each. {_ONLY}"
     )
     requestheader_extra_headers_prefix: tuple[str, ...] = _security(
         FlagType.LIST,
@@ -269,9 +245,7 @@ class SecurityOptions(CommandOptions):
         metavar="prefixes",
         check=_header_names,
     )
-    authorization_kubeconfig: str = _security(
-        FlagType.TEXT, "", f"Kubeconfig for access reviews. {_FALLBACK}", metavar="file"
-    )
+    authorization_kubeconfig: str = _security_file(f"Kubeconfig for access reviews. {_FALLBACK}")
     authorization_always_allow_paths: tuple[str, ...] = _security(
         FlagType.LIST,
         "/healthz,/readyz,/livez",
@@ -279,14 +253,11 @@ class SecurityOptions(CommandOptions):
         metavar="paths",
         check=_open_paths,
     )
-    authorization_webhook_cache_authorized_ttl: float = _security(
-        FlagType.DURATION,
-        "10s",
-        "How long a permission is cached; 0 asks each time.",
-        check=checks.not_negative,
+    authorization_webhook_cache_authorized_ttl: float = _ttl(
+        "How long a permission is cached; 0 asks each time."
     )
-    authorization_webhook_cache_unauthorized_ttl: float = _security(
-        FlagType.DURATION, "10s", "How long a refusal is cached; 0 asks each time.", check=checks.not_negative
+    authorization_webhook_cache_unauthorized_ttl: float = _ttl(
+        "How long a refusal is cached; 0 asks each time."
     )
 
     def notices(self, given: AbstractSet[str]) -> Iterator[str]:
