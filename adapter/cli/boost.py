@@ -27,8 +27,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 
 @dataclass(frozen=True, kw_only=True)
 class BoostOptions(CommandOptions):
-    """What the HorizontalPodAutoscalers of a manifest become."""
-
     files: tuple[str, ...] = arguments()
     advise: bool = option(
         FlagType.BOOL,

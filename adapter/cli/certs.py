@@ -46,8 +46,6 @@ _certificate = partial(option, group="Certificate")
 
 @dataclass(frozen=True, kw_only=True)
 class CertsOptions(GroupsOptions):
-    """What to make, and how long it is valid."""
-
     groups: tuple[str, ...] = GROUPS(
         DEFAULT_GROUPS, f"API groups that are registered: {', '.join(apiservices.VERSIONS)}."
     )

@@ -80,14 +80,11 @@ _service = partial(option, group="Service", metavar="name", check=checks.label)
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions(CommandOptions):
-    """Where Fastpath runs."""
-
     namespace: str = _service(FlagType.TEXT, NAMESPACE, "Namespace of Fastpath.")
     service: str = _service(FlagType.TEXT, SERVICE, "Name of Fastpath's Service.")
 
     @property
     def reference(self) -> ServiceReference:
-        """The Service as APIServices name it."""
         return ServiceReference(self.namespace, self.service)
 
 

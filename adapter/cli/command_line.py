@@ -34,7 +34,6 @@ def read(command: Command[T], argv: Sequence[str]) -> T | None:
 
 
 def print_help(command: Command[T], argv: Sequence[str]) -> bool:
-    """Print the help if a command line asks for it."""
     text = command.help_for(argv)
     if text is not None:
         print(text, end="")
@@ -56,7 +55,6 @@ def output(*formats: str, help_: str) -> str:
 
 
 def to_json(document: object) -> str:
-    """Return a document as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
@@ -68,7 +66,6 @@ class SourceText(NamedTuple):
 
 
 def name_of(file: str) -> str:
-    """Return the name of a file in messages."""
     return "standard input" if file == STDIN else file
 
 

@@ -24,8 +24,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(CommandOptions):
-    """What to convert."""
-
     files: tuple[str, ...] = arguments()
     back: bool = option(
         FlagType.BOOL, "false", "Print the HorizontalPodAutoscaler for each FastPathAutoscaler."

@@ -15,8 +15,6 @@ from adapter.errors import RunError
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions(CommandOptions):
-    """How long the demo runs, and where the adapter listens."""
-
     length: float = option(
         FlagType.DURATION,
         "0s",

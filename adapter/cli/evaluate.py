@@ -28,8 +28,6 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(CommandOptions):
-    """What to evaluate, and how to print it."""
-
     files: tuple[str, ...] = arguments()
     jsonl: bool = option(
         FlagType.BOOL, "false", "Read one JSON document a line, and write one result a line.", group="Input"
@@ -220,7 +218,6 @@ def to_json(shown: dict[str, Any]) -> bytes:
 
 
 def to_plain(shown: dict[str, Any]) -> Any:
-    """Return a result as mappings, lists and scalars."""
     return msgspec.to_builtins(shown, enc_hook=encode_scalar)
 
 

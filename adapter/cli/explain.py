@@ -94,7 +94,6 @@ class ExplainOptions(KubeconfigOptions):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name of the autoscaler."""
         namespace, _, name = self.autoscalers[0].partition("/")
         return namespace, name
 
@@ -204,7 +203,6 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
 
 
 async def _find_leader(options: ExplainOptions) -> str:
-    """Return the name of the Pod that holds the Lease."""
     clock = SystemClock()
     faults = ProblemLog(Monitoring(command_line.version()), clock)
     name = shards.parse_shard(options.shard).lease_name(options.lease_name)

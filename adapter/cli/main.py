@@ -47,7 +47,6 @@ _HELP = frozenset({"-h", "--help", "help"})
 
 
 def usage() -> str:
-    """Return the text of `fastpath --help`."""
     verbs = "\n".join(f"  {name:<11}{verb.about}" for name, verb in _VERBS.items())
     return f"""\
 Usage: fastpath VERB [arguments] [flags]
@@ -61,7 +60,6 @@ Exit status: 0 when it is done, 1 when a run failed, 2 when the command line or 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit status."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if len(argv) > 1 and argv[0] in _HELP:
         argv = [argv[1], "--help"]

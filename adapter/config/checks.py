@@ -16,17 +16,14 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def above_zero(seconds: float) -> str:
-    """Check a duration."""
     return "" if seconds > 0 else "expected a duration above 0"
 
 
 def positive(number: float) -> str:
-    """Check a number."""
     return "" if number > 0 else "expected a number above 0"
 
 
 def not_negative(number: float) -> str:
-    """Check a number or a duration."""
     return "" if number >= 0 else "expected 0 or more"
 
 
@@ -37,23 +34,19 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def is_given(text: str) -> str:
-    """Check a path."""
     return "" if text else "expected a path"
 
 
 def rules_paths(paths: tuple[str, ...]) -> str:
-    """Check the paths of rules files."""
     return "" if all(paths) else "expected the path of a rules file, or of a folder of them"
 
 
 def label(name: str) -> str:
-    """Check the name of a namespace or a Service."""
     good = _LABEL.fullmatch(name)
     return "" if good else "expected a name of lower-case letters, digits and dashes, at most 63"
 
 
 def is_url(text: str) -> bool:
-    """Tell whether a text is an http or https URL."""
     try:
         parts = urlsplit(text)
         # urlsplit drops line breaks in silence, so look at what was written
@@ -64,12 +57,10 @@ def is_url(text: str) -> bool:
 
 
 def prometheus_url(url: str) -> str:
-    """Check the base URL of Prometheus."""
     return "" if is_url(url) else "expected a URL such as http://prometheus.monitoring.svc:9090"
 
 
 def pod_cidrs(cidrs: tuple[str, ...]) -> str:
-    """Check the networks of the pods."""
     try:
         pod_networks.parse_networks(cidrs)
     except ValueError as error:
@@ -78,7 +69,6 @@ def pod_cidrs(cidrs: tuple[str, ...]) -> str:
 
 
 def shard(text: str) -> str:
-    """Check a shard such as 2/3."""
     try:
         shards.parse_shard(text)
     except ValueError as error:
@@ -118,5 +108,4 @@ def bind_address(text: str) -> str:
 
 
 def port_number(number: Any) -> str:
-    """Check a port to connect to."""
     return "" if 1 <= number <= 65535 else "expected a port from 1 to 65535"

@@ -226,7 +226,6 @@ def _fault(flag: Flag, text: str, expected: str) -> errors.Fault:
 
 
 def written(flag: Flag, value: object) -> str:
-    """Return a value as on a command line."""
     if flag.type is FlagType.DURATION and isinstance(value, float):
         return durations.format_go_duration(value)
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

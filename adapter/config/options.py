@@ -91,7 +91,6 @@ class RulesOptions(CommandOptions):
 
     @property
     def look_back(self) -> float:
-        """Seconds that discovery looks back, never 0."""
         return self.metrics_max_age or self.metrics_relist_interval
 
     def notices(self, given: AbstractSet[str]) -> Iterator[str]:
@@ -215,8 +214,6 @@ class PrometheusOptions(CommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(CommandOptions):
-    """The connection to the API server."""
-
     lister_kubeconfig: str = option(
         FlagType.TEXT,
         "",
@@ -229,8 +226,6 @@ class ClusterOptions(CommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessOptions(CommandOptions):
-    """Logs."""
-
     access_log: str = _process(
         FlagType.TEXT,
         "",

@@ -92,8 +92,6 @@ class RuleConfig:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRuleConfig:
-    """The queries of one resource metric (cpu or memory)."""
-
     container_query: str = ""
     node_query: str = ""
     resources: ResourcesConfig = ResourcesConfig()

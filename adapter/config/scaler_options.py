@@ -33,7 +33,6 @@ def _lease_duration(seconds: float) -> str:
 
 
 def _resource_lock(kind: str) -> str:
-    """Check the kind of object that the leader locks."""
     return "" if kind == "leases" else "expected leases; other kinds of locks are gone from Kubernetes"
 
 
@@ -55,8 +54,6 @@ def _local_address(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalerOptions(CommandOptions):
-    """Decisions, addresses and leader election of the scaler."""
-
     autoscalers: str = _scaler(
         FlagType.TEXT,
         "",

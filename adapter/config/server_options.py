@@ -89,7 +89,6 @@ def _header_names(names: tuple[str, ...]) -> str:
 
 
 def _served_groups(groups: tuple[str, ...]) -> str:
-    """Check API groups to serve."""
     for group in groups:
         if group not in SERVABLE_GROUPS:
             near = difflib.get_close_matches(group, SERVABLE_GROUPS, n=1, cutoff=0.3)

@@ -10,8 +10,6 @@ T = TypeVar("T")
 
 
 class ItemList(Struct, Generic[T], frozen=True):
-    """A list of objects."""
-
     items: tuple[T, ...] = ()
 
 

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import statistics
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -55,13 +55,6 @@ GROUPS = {
 """The API that answers each type of metric."""
 
 _T = TypeVar("_T")
-
-
-class Workload(NamedTuple):
-    """The target of an autoscaler: its facts, and the names of its ready pods."""
-
-    target: TargetFacts | Unread
-    pods: tuple[str, ...] = ()
 
 
 class LiveCluster:
@@ -127,27 +120,27 @@ class LiveCluster:
             if error.status == 404:
                 raise RunError(f"there is no namespace {namespace}") from error
 
-    async def workload(self, namespace: str, reference: CrossVersionObjectReference) -> Workload:
+    async def target(self, namespace: str, reference: CrossVersionObjectReference) -> TargetFacts | Unread:
         """Return the Scale of a target, and its pods."""
         try:
             resource = await self._resource(reference.kind, reference.api_version)
             if resource is None:
-                return Workload(Unread(f"the cluster has no kind {reference.kind}"))
+                return Unread(f"the cluster has no kind {reference.kind}")
             root = f"apis/{resource.group}" if resource.group else "api"
             place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}"
             scale = await self._fetch(f"{place}/{reference.name}/scale", Scale)
         except KubernetesError as error:
-            return Workload(Unread(_why(error)))
+            return Unread(_why(error))
         target = TargetFacts(scale.spec.replicas, scale.status.selector)
         if not target.selector:
-            return Workload(target)
+            return target
         try:
             pods = await self._fetch_pods(namespace, target.selector)
         except KubernetesError:
-            return Workload(target)
+            return target
         ready = [pod for pod in pods if pod.ready is not None]
-        facts = target._replace(ready=len(ready), starts=starts_of(ready))
-        return Workload(facts, tuple(pod.metadata.name for pod in ready))
+        names = tuple(pod.metadata.name for pod in ready)
+        return target._replace(ready=names, starts=starts_of(ready))
 
     async def _resource(self, kind: str, api_version: str) -> APIResource | None:
         group = api_version.rpartition("/")[0]

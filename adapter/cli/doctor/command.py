@@ -19,9 +19,9 @@ from adapter.cli.check import inputs, servers
 from adapter.cli.cluster_options import KubeconfigOptions, ServiceOptions
 from adapter.cli.doctor import diagnosis, report
 from adapter.cli.doctor.api_objects import HPA
-from adapter.cli.doctor.cluster import GROUPS, LiveCluster, Workload
+from adapter.cli.doctor.cluster import GROUPS, LiveCluster
 from adapter.cli.doctor.diagnosis import Examination, FastExamination
-from adapter.cli.doctor.model import BoostFacts, Facts, MetricFacts, State, Unread
+from adapter.cli.doctor.model import BoostFacts, Facts, MetricFacts, State, TargetFacts, Unread
 from adapter.cli.doctor.sources import SourceReader
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
@@ -45,8 +45,6 @@ _prometheus = partial(option, group="Prometheus")
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
-    """The autoscalers to examine, and where to look."""
-
     place: tuple[str, ...] = arguments()
     lease_name: str = option(
         FlagType.TEXT,
@@ -244,34 +242,34 @@ class Doctor:
     ) -> Examination:
         async with self._free:
             meta, spec = hpa.metadata, hpa.spec
-            workload = await self._cluster.workload(meta.namespace, spec.scale_target_ref)
+            target = await self._cluster.target(meta.namespace, spec.scale_target_ref)
             own = model.without_handshake(spec.metrics) or ()
-            metrics = await asyncio.gather(*(self._metric(hpa, each, workload) for each in own))
+            metrics = await asyncio.gather(*(self._metric(hpa, each, target) for each in own))
             period = await self._cluster.period()
             if self._period:
                 period = period._replace(seconds=self._period, says="as you said")
             facts = Facts(
                 hpa,
-                workload.target,
+                target,
                 tuple(metrics),
                 period,
                 await self._sources.delay(),
                 round(self._clock.wall() * SECOND),
-                await self._boost(hpa, workload),
+                await self._boost(hpa, target),
                 _same_target(hpa, hpas),
                 _owner(hpa),
                 _same_target(hpa, fpas),
             )
             return diagnosis.examine(facts)
 
-    async def _metric(self, hpa: HPA, metric: MetricSpec, workload: Workload) -> MetricFacts:
+    async def _metric(self, hpa: HPA, metric: MetricSpec, target: TargetFacts | Unread) -> MetricFacts:
         namespace = hpa.metadata.namespace
         serving = await self._cluster.serving(GROUPS[metric.type])
-        source = await self._sources.source(namespace, metric, workload.pods)
-        answer = await self._cluster.answer(namespace, metric, workload.target)
+        source = await self._sources.source(namespace, metric, target)
+        answer = await self._cluster.answer(namespace, metric, target)
         return MetricFacts(_label(metric), metric, serving, answer, source)
 
-    async def _boost(self, hpa: HPA, workload: Workload) -> BoostFacts | None:
+    async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
         wishes = model.read_annotations(meta.annotations)
         handshakes = [each for each in spec.metrics or () if model.is_handshake(each)]
@@ -281,7 +279,7 @@ class Doctor:
         if handshakes and handshakes[0].type in {"External", "Object"}:
             metric = handshakes[0]
             serving = await self._cluster.serving(GROUPS[metric.type])
-            answer = await self._cluster.answer(meta.namespace, metric, workload.target)
+            answer = await self._cluster.answer(meta.namespace, metric, target)
             floor = MetricFacts(model.METRIC, metric, serving, answer)
         entry = await self._cluster.entry(meta.uid)
         handshake = model.check_handshake(meta.name, spec)
@@ -293,7 +291,6 @@ class Doctor:
 def _same_target(
     autoscaler: HPA | FastPathAutoscaler, others: Sequence[HPA] | Sequence[FastPathAutoscaler]
 ) -> tuple[str, ...]:
-    """Return the names of other autoscalers of the same target."""
     return tuple(
         each.metadata.name
         for each in others

@@ -101,8 +101,6 @@ def _best_change(hops: tuple[Hop, ...]) -> str:
 
 
 class FastExamination(NamedTuple):
-    """A FastPathAutoscaler examined."""
-
     fpa: FastPathAutoscaler
     state: State
     diagnosis: str

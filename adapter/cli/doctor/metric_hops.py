@@ -69,8 +69,8 @@ def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop
         yield Hop("window", State.UNKNOWN, "not known without the rule")
     elif source.scraped is not None and boosted:
         direct = source.scraped
-        text = f"Fastpath reads the pods every {seconds(direct.interval)} ({source.rule})"
-        yield Hop("scrape", State.OK, text, evenly(direct.interval))
+        text = f"Fastpath reads the pods every {seconds(direct.access.interval)} ({source.rule})"
+        yield Hop("scrape", State.OK, text, evenly(direct.access.interval))
         if source.lookback == 0:
             yield Hop("window", State.OK, "the latest sample", NOTHING)
         else:
@@ -175,10 +175,7 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
             return Hop(_API, State.FAULT, text, change=Improvement(advice))
     server = "the metrics API" if isinstance(serving, Unread) else serving.owner
     if answer.error:
-        spec = metric.spec
-        named = spec.pods or spec.object or spec.external
-        name = named.metric.name if named is not None else metric.label
-        advice = f"fastpath check RULES --prometheus-url URL --why {name} says where it ends"
+        advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} says where it ends"
         return Hop(_API, State.FAULT, f"{server} has no value: {answer.error}", change=Improvement(advice))
     if not answer.number:
         change = Improvement("see that the pods run and show the metric")
@@ -188,7 +185,7 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
     text = f"{server} answered in {seconds(answer.seconds)}"
     if reused > TICK:
         text += f" and uses an answer again for {seconds(reused)}"
-    ready = 0 if isinstance(facts.target, Unread) else facts.target.ready
+    ready = 0 if isinstance(facts.target, Unread) else len(facts.target.ready)
     state = State.WARNING if answer.seconds > _SLOW_ANSWER else State.OK
     if metric.spec.type in {"Pods", "Resource", "ContainerResource"} and answer.number < ready:
         text += f", for {answer.number} of {ready} ready pods"
@@ -229,7 +226,7 @@ def _boost_change(facts: Facts, metric: MetricFacts) -> Improvement | None:
     source = metric.source
     if isinstance(source, SourceFacts) and source.scraped and isinstance(source.series, SeriesFacts):
         before = ((source.series.interval or 0.0) + (source.lookback or 0.0)) / 2
-        direct = source.scraped.interval + (source.scraped.window if source.lookback else 0.0)
+        direct = source.scraped.access.interval + (source.scraped.window if source.lookback else 0.0)
         saves += max(before - direct / 2, 0.0)
     meta = facts.hpa.metadata
     how = f"kubectl -n {meta.namespace} get hpa {meta.name} -o yaml | fastpath boost - | kubectl apply -f -"

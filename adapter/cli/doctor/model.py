@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
@@ -60,13 +61,6 @@ class SeriesFacts(NamedTuple):
     age: float | None = None
 
 
-class Scraped(NamedTuple):
-    """How Fastpath scrapes the pods of a rule: how often, and over which window its rates are."""
-
-    interval: float
-    window: float
-
-
 class SourceFacts(NamedTuple):
     """The rule and the query of a metric.
 
@@ -78,7 +72,7 @@ class SourceFacts(NamedTuple):
     query: str
     lookback: float | None
     series: SeriesFacts | Unread
-    scraped: Scraped | None = None
+    scraped: ScrapeConfig | None = None
     scrapable: bool = False
     reused: float = 0.0
 
@@ -102,11 +96,11 @@ class Starts(NamedTuple):
 
 
 class TargetFacts(NamedTuple):
-    """The Scale of the target, and its pods."""
+    """The Scale of the target, and its ready pods by name."""
 
     replicas: int
     selector: str
-    ready: int = 0
+    ready: tuple[str, ...] = ()
     starts: Starts | None = None
 
 

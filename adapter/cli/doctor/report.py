@@ -13,7 +13,6 @@ _LINE = 150
 
 
 def render(found: Examination | FastExamination) -> str:
-    """Return what was found about one autoscaler, for people."""
     change = found.change
     if isinstance(found, FastExamination):
         lines = _fast_lines(found)

@@ -10,7 +10,7 @@ import promql_parser as promql
 from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.check.wanted import Wanted, build_query, locate
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster
-from adapter.cli.doctor.model import Scraped, SeriesFacts, SourceFacts, Unread
+from adapter.cli.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import (
@@ -61,7 +61,7 @@ class SourceReader:
         self._clock = clock
 
     async def source(
-        self, namespace: str, metric: MetricSpec, pods: Sequence[str]
+        self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
     ) -> SourceFacts | Unread | None:
         """Return the source of a metric, None for one that no rule of custom or external metrics makes."""
         if metric.type not in {"Pods", "Object", "External"}:
@@ -71,6 +71,7 @@ class SourceReader:
         if isinstance(known, Unread):
             return known
         try:
+            pods = () if isinstance(target, Unread) else target.ready[:_PODS]
             made = await self._query_of(known, namespace, metric, pods)
         except (NamingError, TemplateError, UnsupportedSelectorError, ValueError) as error:
             return Unread(f"the query of the metric cannot be made: {error}")
@@ -78,13 +79,12 @@ class SourceReader:
             return made
         rule, query = made
         of_pods = metric.type == "Pods"
-        pod_query = rule.config.scrape if of_pods else None
         return SourceFacts(
             rule.path,
             query,
             lookback.lookback_of(query),
             await self._series(query),
-            None if pod_query is None else Scraped(pod_query.access.interval, pod_query.window),
+            rule.config.scrape if of_pods else None,
             of_pods and _is_scrapable(rule),
             rule.config.ttl or 0.0,
         )
@@ -145,7 +145,7 @@ class SourceReader:
         if metric.pods is None:
             return entry.rule, query.render(wanted.namespace, [wanted.name])
         if pods:
-            return entry.rule, query.render(namespace, pods[:_PODS])
+            return entry.rule, query.render(namespace, pods)
         within = [Matcher(query.namespace_label, "=", namespace)] if query.namespace_label else []
         return entry.rule, query.render_with([*within, matchers.present(query.object_label)])
 

@@ -51,8 +51,6 @@ class Shape:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list whose entries have one shape."""
-
     item: Shape
 
 

@@ -19,7 +19,6 @@ from adapter.cli.doctor.model import (
     Leader,
     MetricFacts,
     Period,
-    Scraped,
     SeriesFacts,
     Serving,
     SourceFacts,
@@ -29,6 +28,7 @@ from adapter.cli.doctor.model import (
     Unread,
     seconds,
 )
+from adapter.config.scrape_keys import Access, ScrapeConfig
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.floor import Demotion, Floor
@@ -94,7 +94,7 @@ def load(**changes: Any) -> MetricFacts:
 
 
 def facts(*metrics: MetricFacts, **changes: Any) -> Facts:
-    target = TargetFacts(4, "app=web", 4, Starts(12.0, 20.0, 4))
+    target = TargetFacts(4, "app=web", ("a", "b", "c", "d"), Starts(12.0, 20.0, 4))
     return Facts(hpa(), target, metrics or (load(),), PERIOD, 0.0, NOW)._replace(**changes)
 
 
@@ -146,7 +146,7 @@ def test_a_boosted_one_waits_for_no_period() -> None:
 
 
 def test_what_boost_and_scrape_make_of_the_way() -> None:
-    direct = load(source=SOURCE._replace(scraped=Scraped(1.0, 5.0)))
+    direct = load(source=SOURCE._replace(scraped=ScrapeConfig(Access("8080"), 5.0)))
     plain, fast = examine(facts(direct)), examine(boosted(direct))
     assert times(plain, "window") == (30.0, 60.0)
     assert (times(fast, "scrape"), times(fast, "window")) == ((0.5, 1.0), (2.5, 5.0))
@@ -273,14 +273,16 @@ def test_an_engine_that_hides_the_newest() -> None:
     )
     for delay in (0.0, 0.3, Unread("give --prometheus-url")):
         assert not [each for each in examine(facts(delay=delay)).hops() if each.name == "engine"]
-    direct = boosted(load(source=SOURCE._replace(scraped=Scraped(1.0, 5.0))))._replace(delay=30.0)
+    direct = boosted(load(source=SOURCE._replace(scraped=ScrapeConfig(Access("8080"), 5.0))))._replace(
+        delay=30.0
+    )
     assert not [each for each in examine(direct).hops() if each.name == "engine"]
 
 
 def test_the_latest_sample_waits_for_no_window() -> None:
     found = examine(facts(load(source=SOURCE._replace(lookback=0.0))))
     assert times(found, "window") == (0.0, 0.0)
-    direct = SOURCE._replace(lookback=0.0, scraped=Scraped(1.0, 5.0))
+    direct = SOURCE._replace(lookback=0.0, scraped=ScrapeConfig(Access("8080"), 5.0))
     assert times(examine(boosted(load(source=direct))), "window") == (0.0, 0.0)
 
 
