@@ -307,7 +307,9 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
         return []
     lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
     if boost["demotedUntil"]:
-        lines.append(f"  only advised until {boost['demotedUntil']}: {boost['demotedBy']} reverted a raise")
+        lines.append(
+            f"  advised and not boosted until {boost['demotedUntil']}: {boost['demotedBy']} reverted a raise"
+        )
     if floor := boost["floor"]:
         shown = (
             f"in the HPA's status since {floor['shown']}" if floor["shown"] else "not in the HPA's status yet"

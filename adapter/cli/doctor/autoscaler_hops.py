@@ -69,11 +69,11 @@ def boost_hop(facts: Facts) -> Hop | None:
         annotate = Improvement(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
         return _hop(State.WARNING, text)._replace(change=annotate)
     if wishes.mode == BOOST and boost.owner:
-        text = f"it is only advised: {model.owned_by(boost.owner)}"
+        text = f"it is advised and not boosted: {model.owned_by(boost.owner)}"
         change = f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}"
         return _hop(State.FAULT, text, change)
     if wishes.mode == BOOST and not boost.handshake.holds:
-        text = f"it is only advised: {boost.handshake.fault}"
+        text = f"it is advised and not boosted: {boost.handshake.fault}"
         return _hop(State.FAULT, text, "write annotation and handshake again: fastpath boost HPA.yaml")
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
@@ -115,7 +115,7 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
     elif forbidden:
         return None
     text = f"Fastpath is stopped or unreachable: {_stuck(facts)} ({why})"
-    return _hop(State.FAULT, text, f"have Fastpath run and answer again, or {_REMOVE}", FLOOR)
+    return _hop(State.FAULT, text, f"start Fastpath or make it reachable again, or {_REMOVE}", FLOOR)
 
 
 def _stuck(facts: Facts) -> str:
@@ -156,12 +156,12 @@ def _working(facts: Facts, boost: BoostFacts) -> Hop:
     """Return the hop of an autoscaler with which nothing is wrong."""
     entry = boost.entry
     if facts.mode == ADVISE:
-        return _hop(State.OK, "advised: Fastpath says what it would do and writes nothing")
+        return _hop(State.OK, "advise mode: Fastpath reports what it would do and writes nothing")
     demoted = None if entry is None or isinstance(entry, Unread) else entry.demoted
     if demoted and demoted.until > facts.now:
         until = write_instant(demoted.until)
-        text = f"only advised until {until}: {demoted.by or 'another writer'} took raises back"
-        return _hop(State.WARNING, text, "see that nothing else writes the replicas of the target")
+        text = f"advised and not boosted until {until}: {demoted.by or 'another writer'} reverted raises"
+        return _hop(State.WARNING, text, "make sure that nothing else writes the replicas of the target")
     floor = boost.floor
     if floor is None or isinstance(floor.answer, Unread) or floor.answer.error:
         return _hop(State.UNKNOWN, "the handshake is right; you may not read the floor")
@@ -198,13 +198,13 @@ def autoscaler_hop(facts: Facts) -> Hop:
         if each.status == "False":
             change = "give the containers of the pods a request for it" if _REQUEST in each.message else ""
             return _said(State.FAULT, f"{each.type} is False ({each.reason}): {each.message}", change)
-    owner = f"; {facts.owner} owns it and takes edits back" if facts.owner else ""
+    owner = f"; {facts.owner} owns it and reverts edits" if facts.owner else ""
     if limited.status == "True" and limited.reason == "TooManyReplicas":
         text = f"it wants more than its maximum of {spec.max_replicas}{owner}"
         return _said(State.WARNING, text, f"raise spec.maxReplicas, now {spec.max_replicas}")
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
         return _said(State.WARNING, f"its policies hold it back now: {limited.message}{owner}")
-    return _said(State.OK, f"the HPA controller is content with it{owner}")
+    return _said(State.OK, f"the HPA controller reports no problem{owner}")
 
 
 def _said(state: State, text: str, change: str = "") -> Hop:
@@ -234,11 +234,11 @@ def behavior_hop(facts: Facts) -> Hop:
     took = Took(window + growth, window + growth)
     if window >= growth and window:
         change = Improvement("take scaleUp.stabilizationWindowSeconds out of spec.behavior", window)
-        text = f"growth waits for {seconds(window)} of agreement (scaleUp.stabilizationWindowSeconds)"
+        text = f"growth waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
         return Hop("behavior", State.WARNING, text, took, change)
     if growth:
         advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
-        text = f"its policies let it go from {current} to {goal} in {seconds(growth)}"
+        text = f"its policies let it grow from {current} to {goal} in {seconds(growth)}"
         return Hop("behavior", State.WARNING, text, took, Improvement(advice, growth))
     return Hop("behavior", State.OK, "may double at once", took)
 
@@ -263,7 +263,7 @@ def pods_hop(facts: Facts) -> Hop:
         return Hop("pod start", State.UNKNOWN, f"the pods are not known: {facts.target.why}")
     starts = facts.target.starts
     if starts is None:
-        return Hop("pod start", State.UNKNOWN, "no ready pod without a restart to tell it by")
+        return Hop("pod start", State.UNKNOWN, "no ready pod without a restart to measure")
     counted = f"{starts.number} pod" if starts.number == 1 else f"{starts.number} pods"
     took = Took(starts.median, starts.longest)
     return Hop("pod start", State.OK, f"from creation to ready, {counted}", took)

@@ -178,7 +178,7 @@ class LiveCluster:
             custom = await self._metrics.described(place, name, selector)
             return AnswerFacts(len(custom), total=sum(float(each.value.approximate()) for each in custom))
         if isinstance(target, Unread):
-            return Unread(f"whose pods are asked about is not known: {target.why}")
+            return Unread(f"the pods of the target are not known: {target.why}")
         if metric.pods is not None:
             name, selector = _identified(metric.pods.metric)
             return AnswerFacts(len(await self._metrics.pods(namespace, name, target.selector, selector)))

@@ -247,7 +247,9 @@ class Doctor:
             metrics = await asyncio.gather(*(self._metric(hpa, each, target) for each in own))
             period = await self._cluster.period()
             if self._period:
-                period = period._replace(seconds=self._period, says="as you said")
+                period = period._replace(
+                    seconds=self._period, says="from --horizontal-pod-autoscaler-sync-period"
+                )
             facts = Facts(
                 hpa,
                 target,

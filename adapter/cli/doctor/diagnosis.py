@@ -131,7 +131,7 @@ def examine_fast(
     meta, spec = fpa.metadata, fpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
     if rivals:
-        text = f"{', '.join(rivals)} scales {target} too: Fastpath does nothing while that is so"
+        text = f"{', '.join(rivals)} scales {target} too: Fastpath does not scale it meanwhile"
         return FastExamination(fpa, State.FAULT, text, f"leave one autoscaler on {target}")
     vacant = (
         "" if isinstance(leaders, Unread) else autoscaler_hops.vacancy(meta.namespace, meta.name, leaders)

@@ -69,7 +69,7 @@ def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop
         yield Hop("window", State.UNKNOWN, "not known without the rule")
     elif source.scraped is not None and boosted:
         direct = source.scraped
-        text = f"Fastpath reads the pods every {seconds(direct.access.interval)} ({source.rule})"
+        text = f"Fastpath scrapes the pods every {seconds(direct.access.interval)} ({source.rule})"
         yield Hop("scrape", State.OK, text, evenly(direct.access.interval))
         if source.lookback == 0:
             yield Hop("window", State.OK, "the latest sample", NOTHING)
@@ -90,7 +90,7 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
     owner = "the server" if isinstance(metric.serving, Unread) else metric.serving.owner or "the server"
     answer = metric.answer
     if isinstance(answer, Unread) or not answer.window:
-        text = f"{owner} does not say how old its values are, nor over what they are taken"
+        text = f"{owner} does not say how old its values are or what window they cover"
         yield Hop("scrape", State.UNKNOWN, text)
         return
     if _is_ours(metric):
@@ -99,7 +99,7 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
         age = "" if answer.age is None else f"; the values are {seconds(max(answer.age, 0.0))} old"
         text = f"{owner} has a new value about every {seconds(answer.window)}, which boost cannot beat{age}"
         yield Hop("scrape", State.OK, text, evenly(answer.window))
-    yield Hop("window", State.OK, f"a value is over {seconds(answer.window)}", evenly(answer.window))
+    yield Hop("window", State.OK, f"a value covers {seconds(answer.window)}", evenly(answer.window))
 
 
 def _scrape(source: SourceFacts, hidden: float, *, boosted: bool) -> Hop:
@@ -109,14 +109,16 @@ def _scrape(source: SourceFacts, hidden: float, *, boosted: bool) -> Hop:
     if not series.found:
         now = f"now, and queries do not see the last {seconds(hidden)}," if hidden else "now"
         text = f"Prometheus has no sample {now} of what {source.rule} reads: {source.query}"
-        return Hop("scrape", State.FAULT, text, change=Improvement("see that its targets are up and scraped"))
+        return Hop(
+            "scrape", State.FAULT, text, change=Improvement("check that its targets are up and scraped")
+        )
     age = "" if series.age is None else f"; the newest sample is {seconds(max(series.age, 0.0))} old"
     if series.interval is None:
         text = f"the series are too young to tell how often they are scraped{age}"
         return Hop("scrape", State.UNKNOWN, text)
     text, took = f"a sample every {seconds(series.interval)}{age}", evenly(series.interval)
     if series.age is not None and series.age > (_STALE_SCRAPES + 1) * series.interval:
-        missed = Improvement("see why the scrapes of its targets fail", series.age - series.interval)
+        missed = Improvement("check why scrapes of its targets fail", series.age - series.interval)
         return Hop("scrape", State.WARNING, text, took, missed)
     state = State.WARNING if series.interval > _SLOW_SCRAPE * 1.1 else State.OK
     return Hop("scrape", state, text, took, _scrape_change(source, series.interval, boosted=boosted))
@@ -125,7 +127,7 @@ def _scrape(source: SourceFacts, hidden: float, *, boosted: bool) -> Hop:
 def _scrape_change(source: SourceFacts, interval: float, *, boosted: bool) -> Improvement | None:
     if boosted and source.scrapable:
         now = (interval + (source.lookback or 0.0)) / 2
-        text = f"have Fastpath read the pods itself: scrape: {{port: NAME}} on {source.rule}"
+        text = f"let Fastpath scrape the pods itself: scrape: {{port: NAME}} on {source.rule}"
         return Improvement(text, now - (_DIRECT.usual if source.lookback else TICK / 2))
     if interval > _BRISK_SCRAPE:
         text = f"scrape the series of {source.rule} every {seconds(_BRISK_SCRAPE)}"
@@ -175,10 +177,10 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
             return Hop(_API, State.FAULT, text, change=Improvement(advice))
     server = "the metrics API" if isinstance(serving, Unread) else serving.owner
     if answer.error:
-        advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} says where it ends"
+        advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it gets lost"
         return Hop(_API, State.FAULT, f"{server} has no value: {answer.error}", change=Improvement(advice))
     if not answer.number:
-        change = Improvement("see that the pods run and show the metric")
+        change = Improvement("check that the pods run and expose the metric")
         return Hop(_API, State.FAULT, f"{server} answers without a value", change=change)
     reused = metric.source.reused if isinstance(metric.source, SourceFacts) else 0.0
     took = Took(answer.seconds + reused / 2, answer.seconds + reused)
@@ -197,7 +199,7 @@ def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:
     """Return what the HPA controller says of a metric that the user may not read."""
     has_value = facts.has_value(metric.spec)
     if has_value is False:
-        change = Improvement("see the events of the HPA: kubectl describe hpa")
+        change = Improvement("look at the events of the HPA: kubectl describe hpa")
         text = "the HPA has no value, and you may not read the metric"
         return Hop(_API, State.FAULT, text, change=change)
     said = "the HPA has a value, but " if has_value else ""
@@ -211,7 +213,7 @@ def _decision(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Hop:
     if boosted and isinstance(metric.serving, Unread):
         return Hop("decision", State.UNKNOWN, f"the server of the metric is unknown: {metric.serving.why}")
     if boosted:
-        text = f"Fastpath asks others for a metric every {seconds(ASKED_EVERY)}, by default"
+        text = f"Fastpath reads metrics of other servers every {seconds(ASKED_EVERY)} by default"
         return Hop("decision", State.OK, text, evenly(ASKED_EVERY))
     period = facts.period.seconds
     text = f"the HPA decides every {seconds(period)} ({facts.period.says})"

@@ -19,7 +19,7 @@ def render(found: Examination | FastExamination) -> str:
     else:
         lines = _lines(found)
         if not change and found.state is not State.FAULT:
-            change = "none that would save a second" if found.slowest.whole else "none, by what could be read"
+            change = "no change would save a second" if found.slowest.whole else "none in what could be read"
     lines += ["", f"diagnosis: {found.diagnosis}", *([f"change:    {change}"] if change else [])]
     return "\n".join(lines) + "\n"
 

@@ -466,7 +466,10 @@ async def test_the_period_of_the_controller(
     said = (await run("shop/web", "-o", "json", "--horizontal-pod-autoscaler-sync-period=30s")).hops()[
         "decision"
     ]
-    assert (said["mostSeconds"], "as you said" in said["finding"]) == (30.0, True)
+    assert (said["mostSeconds"], "from --horizontal-pod-autoscaler-sync-period" in said["finding"]) == (
+        30.0,
+        True,
+    )
 
 
 # -- boosting ------------------------------------------------------------------------------------------------
@@ -534,7 +537,7 @@ async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: encode_floor(entry)}}
     )
     assert (
-        "kustomize-controller took raises back"
+        "kustomize-controller reverted raises"
         in (await run("shop/web", "-o", "json")).hops()["boost"]["finding"]
     )
 
@@ -591,7 +594,7 @@ async def test_an_owner_keeps_an_autoscaler_from_being_boosted(
     hops = (await run("shop/web", "-o", "json")).hops()
     assert (
         hops["boost"]["finding"]
-        == "it is only advised: it belongs to the ScaledObject web, which writes its spec"
+        == "it is advised and not boosted: it belongs to the ScaledObject web, which writes its spec"
     )
     assert hops["decision"]["finding"].startswith("the HPA decides every 15 s")
 
@@ -708,7 +711,7 @@ async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
     found = json.loads(fast.out)
     assert (fast.status, found["kind"], found["state"]) == (1, "FastPathAutoscaler", "fault")
     assert found["diagnosis"] == (
-        "HorizontalPodAutoscaler web scales Deployment web too: Fastpath does nothing while that is so"
+        "HorizontalPodAutoscaler web scales Deployment web too: Fastpath does not scale it meanwhile"
     )
     assert found["change"] == "leave one autoscaler on Deployment web"
 

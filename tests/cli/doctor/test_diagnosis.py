@@ -156,7 +156,9 @@ def test_what_boost_and_scrape_make_of_the_way() -> None:
 
 def test_a_rule_that_pods_could_answer_themselves() -> None:
     found = examine(boosted(load(source=SOURCE._replace(scrapable=True))))
-    assert found.change == "have Fastpath read the pods itself: scrape: {port: NAME} on rules[0] (saves 34 s)"
+    assert (
+        found.change == "let Fastpath scrape the pods itself: scrape: {port: NAME} on rules[0] (saves 34 s)"
+    )
 
 
 def test_metrics_server_is_not_beaten_by_boost() -> None:
@@ -213,7 +215,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             "scrape",
             State.WARNING,
             "the newest sample is 95 s old",
-            "see why the scrapes of its targets fail (saves 80 s)",
+            "check why scrapes of its targets fail (saves 80 s)",
             id="stale samples",
         ),
         pytest.param(
@@ -221,7 +223,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             "scrape",
             State.FAULT,
             "no sample now of what rules[0] reads",
-            "see that its targets are up and scraped",
+            "check that its targets are up and scraped",
             id="no series",
         ),
     ],
@@ -376,7 +378,7 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     )
     assert (
         found.change
-        == "have Fastpath run and answer again, or take the handshake out with fastpath boost --remove"
+        == "start Fastpath or make it reachable again, or take the handshake out with fastpath boost --remove"
     )
     [load_hops, _] = found.chains
     assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
@@ -400,7 +402,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
         pytest.param(
             {"handshake": model.Handshake(False, "it is wrong")},
             State.FAULT,
-            "it is only advised: it is wrong",
+            "it is advised and not boosted: it is wrong",
             id="handshake",
         ),
         pytest.param(
@@ -412,7 +414,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
         pytest.param(
             {"owner": "the ScaledObject web"},
             State.FAULT,
-            "it is only advised: it belongs to the ScaledObject web, which writes its spec",
+            "it is advised and not boosted: it belongs to the ScaledObject web, which writes its spec",
             id="owner",
         ),
         pytest.param(
@@ -439,7 +441,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
         pytest.param(
             {"entry": Floor(demoted=Demotion(FineInstant(NOW + 60 * SECOND), "argocd"))},
             State.WARNING,
-            "only advised until 1970-01-12T13:47:40Z: argocd took raises back",
+            "advised and not boosted until 1970-01-12T13:47:40Z: argocd reverted raises",
             id="demoted",
         ),
         pytest.param(
@@ -513,7 +515,7 @@ def test_advice_is_no_boost() -> None:
     advised = hpa(LOAD, mode="advise")
     wishes = model.read_annotations(advised.metadata.annotations)
     found = examine(boosted(wishes=wishes, floor=None)._replace(hpa=advised))
-    assert hop(found, "boost").text == "advised: Fastpath says what it would do and writes nothing"
+    assert hop(found, "boost").text == "advise mode: Fastpath reports what it would do and writes nothing"
     assert times(found, "decision") == (7.5, 15.0)
 
 
@@ -635,7 +637,7 @@ def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
     new = examine(facts(hpa=hpa(conditions=None)))
     assert hop(new, "autoscaler").text == "the HPA controller has not looked at it yet"
     owned = examine(facts(owner="KEDA's ScaledObject web"))
-    assert hop(owned, "autoscaler").text.endswith("KEDA's ScaledObject web owns it and takes edits back")
+    assert hop(owned, "autoscaler").text.endswith("KEDA's ScaledObject web owns it and reverts edits")
     held = examine(facts(hpa=hpa(conditions=_with(ScalingLimited=("True", "ScaleUpLimit", "slow")))))
     assert hop(held, "autoscaler").state is State.WARNING
 
@@ -648,13 +650,13 @@ def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
             {"stabilizationWindowSeconds": 60},
             State.WARNING,
             60,
-            "growth waits for 60 s of agreement (scaleUp.stabilizationWindowSeconds)",
+            "growth waits for 60 s of stabilization (scaleUp.stabilizationWindowSeconds)",
         ),
         (
             {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]},
             State.WARNING,
             180,
-            "its policies let it go from 4 to 8 in 3 m",
+            "its policies let it grow from 4 to 8 in 3 m",
         ),
         (
             {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1800}]},
@@ -702,7 +704,7 @@ def test_one_autoscaler_is_shown_hop_by_hop() -> None:
         "shop/web scales Deployment web: 4 replicas, 2 to 20; not boosted\n"
         "\n"
         "hop            usually  at most\n"
-        "  autoscaler                     ok  the HPA controller is content with it\n"
+        "  autoscaler                     ok  the HPA controller reports no problem\n"
         "  scrape         7.5 s     15 s  ok  a sample every 15 s; the newest sample is 4 s old\n"
         "  window          30 s     60 s  ok  rules[0] looks back over 60 s\n"
         "  metrics API    40 ms    40 ms  ok  Fastpath answered in 40 ms\n"
@@ -723,7 +725,7 @@ def test_nothing_known_is_no_nought() -> None:
     text = report.render(examine(blind))
     [total] = [line for line in text.splitlines() if line.startswith("in all")]
     assert total.split() == ["in", "all", "?", "?"]
-    assert text.endswith("change:    none, by what could be read\n")
+    assert text.endswith("change:    none in what could be read\n")
 
 
 def test_a_fault_without_advice_has_no_change() -> None:
