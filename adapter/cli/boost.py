@@ -36,15 +36,15 @@ class BoostOptions(CommandOptions):
     remove: bool = option(
         FlagType.BOOL,
         "false",
-        "Remove annotation and metric. Metrics that were written out stay, and so does the version: they "
-        "mean the same.",
+        "Remove the annotation and the metric. A default metric that was written out stays, and so does "
+        "autoscaling/v2: both mean the same as before.",
     )
     handshake: str = option(
         FlagType.TEXT,
         "",
-        f"The further metric: {EXTERNAL}, or {OBJECT} for one of the autoscaler itself, for clusters whose "
-        "external metrics another server has and for names over 63 characters. Without it "
-        f"{EXTERNAL}; a further metric that is already right stays.",
+        f"Type of the added metric: {EXTERNAL}, or {OBJECT}, a metric of the autoscaler itself, for clusters "
+        "where another server has the external metrics and for names over 63 characters. Without it "
+        f"{EXTERNAL}; a metric that was added before stays as it is.",
         metavar="type",
         check=checks.one_of(OBJECT, EXTERNAL),
     )
@@ -63,7 +63,7 @@ class BoostOptions(CommandOptions):
             yield Fault("--remove", "", "expected not to be given with --advise")
         if self.handshake and (self.remove or self.advise):
             flag = "--remove" if self.remove else "--advise"
-            yield Fault("--handshake", self.handshake, f"with {flag} there is no handshake")
+            yield Fault("--handshake", self.handshake, f"expected not to be given with {flag}")
 
 
 COMMAND = Command(
@@ -108,11 +108,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 _REWRITTEN = (
-    "its document is written as a whole, without comments: the change reaches into an alias or a merge key"
+    "its document is rewritten as a whole, without comments: the change reaches into an alias or a merge key"
 )
 _NO_ANNOTATIONS = (
-    "the document has no annotations, and its patch takes away those that an object of the cluster may have: "
-    "make the patch for one of what `kubectl get hpa NAME -o yaml` prints"
+    "the document has no annotations, so its patch would replace those of the object in the cluster: make "
+    "the patch from the output of `kubectl get hpa NAME -o yaml`"
 )
 
 

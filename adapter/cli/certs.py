@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
     if not options.out_dir:
         sys.stdout.write(f"{secret}---\n{config_map}")
         print(
-            "Have the API server trust the certificate, before a running Fastpath serves it:", file=sys.stderr
+            "Make the API server trust the certificate before a running Fastpath serves it:", file=sys.stderr
         )
         for name in apiservices.names_of(options.groups):
             print(f"kubectl patch apiservice {name} --type=merge -p '{build_patch(bundle)}'", file=sys.stderr)
@@ -130,9 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"wrote {', '.join(files)} into {options.out_dir}; secret.yaml holds the private key")
     if options.previous:
         old = Path(options.previous).parent
-        print(
-            "Put the folder in the place of the old one, then apply the authorities before the certificate:"
-        )
+        print("Replace the old folder with this one, then apply the authorities before the certificate:")
         print(f"kubectl apply -f {old / CONFIG_MAP_FILE}")
         print(f"kubectl apply -k . -l {_REGISTRATION}")
         print("kubectl apply -k .")

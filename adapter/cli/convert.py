@@ -101,7 +101,7 @@ def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool
 def _named(tree: object) -> str:
     """Return what a document is, as far as it says."""
     if not isinstance(tree, dict):
-        return "what is no object"
+        return "not an object"
     meta = tree.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return " ".join(str(part) for part in (tree.get("kind") or "an object without kind", name) if part)

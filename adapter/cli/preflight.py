@@ -29,7 +29,7 @@ class PreflightOptions(KubeconfigOptions, GroupsOptions):
     groups: tuple[str, ...] = GROUPS(
         "",
         f"API groups that Fastpath is to serve: {', '.join(apiservices.VERSIONS)}. Without it all are shown; "
-        f"those that are registered to Fastpath count, and {DEFAULT_GROUPS}.",
+        f"the exit status is about {DEFAULT_GROUPS} and those registered to Fastpath.",
     )
 
 

@@ -57,13 +57,13 @@ class RulesOptions(CommandOptions):
     discovery_max_bytes: int = _rules(
         FlagType.SIZE,
         "256MiB",
-        "Largest list of series that one rule may cause; a larger one voids that rule's discovery.",
+        "Maximum size of the list of series of one rule; if it is larger, the discovery of that rule fails.",
     )
     metrics_ttl: float = _rules(
         FlagType.DURATION,
         "1s",
-        "How long an answer of Prometheus is used for further requests. An answer that takes longer than "
-        "half of it is used for twice the time it took. A rule's ttl wins.",
+        "How long an answer of Prometheus is cached. An answer that took longer than half of that is cached "
+        "for twice the time it took. A rule's ttl wins.",
         check=checks.not_negative,
     )
     metrics_max_answer_age: float = _rules(

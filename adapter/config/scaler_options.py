@@ -33,7 +33,7 @@ def _lease_duration(seconds: float) -> str:
 
 
 def _resource_lock(kind: str) -> str:
-    return "" if kind == "leases" else "expected leases; other kinds of locks are gone from Kubernetes"
+    return "" if kind == "leases" else "expected leases: Kubernetes has removed other kinds of locks"
 
 
 def _lease_name(name: str) -> str:
@@ -78,8 +78,8 @@ class ScalerOptions(CommandOptions):
     horizontal_pod_autoscaler_sync_period: float = _scaler(
         FlagType.DURATION,
         "15s",
-        "Time between two requests for a metric that another adapter serves. How often it decides, each "
-        "autoscaler says itself.",
+        "Time between two requests for a metric that another adapter serves. How often the scaler decides is "
+        "set in each autoscaler.",
         check=checks.above_zero,
     )
     horizontal_pod_autoscaler_tolerance: float = _scaler(
@@ -93,8 +93,7 @@ class ScalerOptions(CommandOptions):
     horizontal_pod_autoscaler_downscale_stabilization: float = _scaler(
         FlagType.DURATION,
         "5m0s",
-        "How long the highest recommendation holds for an autoscaler that does not say; cut to whole "
-        "seconds.",
+        "Scale-down stabilization window of autoscalers that do not set one; cut to whole seconds.",
         check=checks.not_negative,
     )
     horizontal_pod_autoscaler_cpu_initialization_period: float = _scaler(
@@ -148,7 +147,7 @@ class ScalerOptions(CommandOptions):
     leader_elect_resource_lock: str = _scaler(
         FlagType.TEXT,
         "leases",
-        "Kind of object that is locked: leases and nothing else.",
+        "Kind of object that is locked: only leases.",
         metavar="kind",
         check=_resource_lock,
     )
@@ -165,15 +164,15 @@ class ScalerOptions(CommandOptions):
     shard: str = _scaler(
         FlagType.TEXT,
         "1/1",
-        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before any of "
-        "another starts.",
+        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before you start "
+        "any of another.",
         metavar="i/n",
         check=checks.shard,
     )
     kube_api_write_qps: float = _scaler(
         FlagType.FLOAT,
         "50",
-        "Maximum number of writes a second, without those of the lease: Scales before statuses before "
+        "Maximum number of writes a second, not counting the lease. Scales come first, then statuses, then "
         "events.",
         metavar="number",
         check=checks.positive,

@@ -147,7 +147,10 @@ def read(fields: Fields, decoder: Decoder) -> ScrapeConfig | None:
             _refuse(fields, "window", decoder, "expected at least two intervals: a rate needs two scrapes")
         if timeout > interval:
             _refuse(
-                fields, "timeout", decoder, "expected at most the interval: a pod is asked once at a time"
+                fields,
+                "timeout",
+                decoder,
+                "expected at most the interval: a pod is scraped by one request at a time",
             )
     access = Access(
         _port(fields, decoder),

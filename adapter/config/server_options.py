@@ -25,7 +25,7 @@ _security_file = partial(_security, FlagType.TEXT, "", metavar="file")
 _security_switch = partial(_security, FlagType.BOOL, "false")
 _ttl = partial(_security, FlagType.DURATION, "10s", check=checks.not_negative)
 
-_ONLY = "Only with --requestheader-client-ca-file; else the ConfigMap says it."
+_ONLY = "Only with --requestheader-client-ca-file; else the ConfigMap counts."
 _FALLBACK = "Without it the pod's service account, else --lister-kubeconfig."
 
 SERVABLE_GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io")
@@ -104,7 +104,7 @@ def _cipher_suites(names: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(unknown[0], _OPENSSL_NAMES, n=1)
     example = "expected Go's names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
     advice = f"did you mean {near[0]}?" if near else example
-    return f"{reader.shown_text(unknown[0])} is no cipher suite, {advice}"
+    return f"{reader.shown_text(unknown[0])} is not a cipher suite, {advice}"
 
 
 def _tls_version(version: str) -> str:
@@ -120,7 +120,7 @@ class ServingOptions(CommandOptions):
     bind_address: str = _serving(
         FlagType.ADDRESS,
         "0.0.0.0",  # noqa: S104 - prometheus-adapter's default; every caller is authenticated
-        "IP address to listen on; 0.0.0.0 and :: stand for all of the machine.",
+        "IP address to listen on; 0.0.0.0 and :: stand for all addresses of the machine.",
     )
     secure_port: int = _serving(FlagType.PORT, "443", "Port to serve HTTPS on; 0 takes any free one.")
     serve_groups: tuple[str, ...] = _serving(
@@ -156,7 +156,7 @@ class ServingOptions(CommandOptions):
     tls_sni_cert_keys: tuple[NamedPair, ...] = _serving(
         FlagType.CERTIFICATES,
         "",
-        "Further serving pair for the names it carries or that follow it. Can be repeated.",
+        "Additional serving certificate for the names in it, or for those after the colon. Can be repeated.",
         name="tls-sni-cert-key",
     )
     permit_port_sharing: bool = _serving_switch("Let several processes listen on the port (SO_REUSEPORT).")
@@ -209,8 +209,8 @@ class SecurityOptions(CommandOptions):
     anonymous_auth: bool = _security(
         FlagType.BOOL,
         "true",
-        "Take callers without credentials for system:anonymous, whose rights the API server knows; else they "
-        "get only the paths that need no authorization.",
+        "Treat callers without credentials as system:anonymous, whose permissions the API server decides; "
+        "else they get only the paths that need no authorization.",
     )
     client_ca_file: str = _security_file(
         "Certificate authorities of client certificates, instead of the ConfigMap's; read again when it "
@@ -240,7 +240,7 @@ class SecurityOptions(CommandOptions):
     requestheader_extra_headers_prefix: tuple[str, ...] = _security(
         FlagType.LIST,
         "x-remote-extra-",
-        f"Beginnings of headers with more about the user. {_ONLY}",
+        f"Prefixes of headers with extra attributes of the user. {_ONLY}",
         metavar="prefixes",
         check=_header_names,
     )
@@ -268,6 +268,6 @@ class SecurityOptions(CommandOptions):
         ]
         if details and not self.requestheader_client_ca_file:
             yield (
-                "without --requestheader-client-ca-file the cluster's ConfigMap says what these flags say: "
+                "without --requestheader-client-ca-file the cluster's ConfigMap replaces these flags: "
                 f"{', '.join(details)}"
             )

@@ -208,12 +208,12 @@ async def test_kubectl_makes_the_same_of_the_patch(
         (
             ["--remove", "--handshake", "object"],
             b"",
-            "--handshake: object: with --remove there is no handshake",
+            "--handshake: object: expected not to be given with --remove",
         ),
         (
             ["--advise", "--handshake=external"],
             b"",
-            "--handshake: external: with --advise there is no handshake",
+            "--handshake: external: expected not to be given with --advise",
         ),
     ],
 )

@@ -143,7 +143,7 @@ def test_an_alias_is_written_out() -> None:
     made = boost.change(text, "shop.yaml", BOOST)
     assert len(made.notes) == 1
     assert made.notes[0].startswith(
-        "shop.yaml:9: HorizontalPodAutoscaler web: its document is written as a whole"
+        "shop.yaml:9: HorizontalPodAutoscaler web: its document is rewritten as a whole"
     )
     first = list(yaml.safe_load_all(made.text))[2]["metadata"]
     assert (first["annotations"], first["labels"]) == ({"c": "d", "fastpath.io/mode": "boost"}, {"c": "d"})

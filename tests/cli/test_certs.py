@@ -134,7 +134,7 @@ def test_one_patch_for_each_registration(capsys: pytest.CaptureFixture[str]) -> 
     captured = capsys.readouterr()
     secret, _ = yaml.safe_load_all(captured.out)
     first, *commands = (shlex.split(line) for line in captured.err.splitlines())
-    assert first[0] == "Have"
+    assert first[0] == "Make"
     assert [words[:4] for words in commands] == [
         ["kubectl", "patch", "apiservice", "v1beta1.custom.metrics.k8s.io"],
         ["kubectl", "patch", "apiservice", "v1beta2.custom.metrics.k8s.io"],

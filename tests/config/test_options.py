@@ -423,14 +423,14 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
             ["--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25"],
             (
                 '--tls-cipher-suites: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25": '
-                '"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is no '
+                '"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is not a '
                 "cipher suite, did you mean TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256?"
             ),
         ),
         (
             ["--tls-cipher-suites=x"],
             (
-                '--tls-cipher-suites: "x": "x" is no cipher suite, expected Go\'s names such as '
+                '--tls-cipher-suites: "x": "x" is not a cipher suite, expected Go\'s names such as '
                 "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
             ),
         ),
@@ -571,7 +571,7 @@ def test_what_the_config_map_says_is_not_said_by_flags() -> None:
         "--requestheader-allowed-names=a", "--client-ca-file=g", "--requestheader-uid-headers=X-Remote-Uid"
     )
     assert found == (
-        "without --requestheader-client-ca-file the cluster's ConfigMap says what these flags say: "
+        "without --requestheader-client-ca-file the cluster's ConfigMap replaces these flags: "
         "--requestheader-allowed-names, --requestheader-uid-headers"
     )
     assert notices("--requestheader-client-ca-file=f", "--requestheader-allowed-names=a") == ()
