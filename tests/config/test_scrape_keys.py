@@ -139,8 +139,8 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
         pytest.param(
             "{port: a, timeout: 2s}",
-            'rules[0].scrape.timeout: "2s": expected at most the interval: a pod is scraped by one request at '
-            "a time",
+            'rules[0].scrape.timeout: "2s": expected at most the interval: a pod is scraped by one request '
+            "at a time",
             id="timeout",
         ),
         pytest.param(

@@ -5,10 +5,11 @@ What several autoscalers share (servers, rules, leaders, periods) is read once. 
 """
 
 import asyncio
+import functools
 import itertools
 import statistics
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -55,6 +56,24 @@ GROUPS = {
 """The API that answers each type of metric."""
 
 _T = TypeVar("_T")
+_Self = TypeVar("_Self")
+_P = ParamSpec("_P")
+
+
+def once(
+    read: Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
+    """Make a method read once for each set of arguments: further calls await the result of the first."""
+
+    @functools.wraps(read)
+    async def shared(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        tasks: dict[object, asyncio.Task[_T]] = vars(self).setdefault("_reads", {})
+        key = (read.__name__, args)
+        if key not in tasks:
+            tasks[key] = asyncio.create_task(read(self, *args, **kwargs))
+        return await tasks[key]
+
+    return shared
 
 
 class LiveCluster:
@@ -68,15 +87,6 @@ class LiveCluster:
         self._service = service
         self._lease_name = lease_name
         self._metrics = MetricsAPI(client)
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
-
-    async def once(self, key: str, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
-        """Return the result of the first `read` with this key."""
-        task = self._tasks.get(key)
-        if task is None:
-            task = self._tasks[key] = asyncio.create_task(read(), name=key)
-        found: _T = await task
-        return found
 
     async def _fetch(self, path: str, form: type[_T]) -> _T:
         """Return what is at a path. KubernetesError."""
@@ -190,21 +200,17 @@ class LiveCluster:
 
     # -- what autoscalers share ------------------------------------------------------------------------------
 
+    @once
     async def catalogue(self) -> Catalogue:
         """Return the kinds of the cluster; the built-in ones if they cannot be read."""
-        return await self.once("catalogue", self._read_catalogue)
-
-    async def _read_catalogue(self) -> Catalogue:
         try:
             return await fetch_catalogue(self._client)
         except KubernetesError:
             return BUILTIN
 
+    @once
     async def serving(self, group: str) -> Serving | Unread:
         """Return the server of an API group."""
-        return await self.once(f"serving {group}", lambda: self._read_serving(group))
-
-    async def _read_serving(self, group: str) -> Serving | Unread:
         try:
             found = await self._registration(group)
         except KubernetesError as error:
@@ -219,6 +225,7 @@ class LiveCluster:
             fault = found.reason or "no condition Available yet"
         return Serving(group, "Fastpath" if ours else judged.state.partition(" (")[0], ours, fault)
 
+    @once
     async def _registration(self, group: str) -> Registration | None:
         """Return the newest APIService of a group. KubernetesError."""
         for version in reversed(apiservices.VERSIONS[group]):
@@ -227,11 +234,9 @@ class LiveCluster:
                 return found
         return None
 
+    @once
     async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
         """Return name and text of the rules files of the server behind an API."""
-        return await self.once(f"rules {group}", lambda: self._read_rules(group))
-
-    async def _read_rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
         try:
             found = await self._registration(group)
             if found is None or found.service is None:
@@ -259,11 +264,9 @@ class LiveCluster:
             return Unread(f"the rules cannot be read, give them with --config: {_why(error)}")
         return tuple(texts)
 
+    @once
     async def period(self) -> Period:
         """Return how often the HPA controller decides, as its Pod says, else Kubernetes' default."""
-        return await self.once("period", self._read_period)
-
-    async def _read_period(self) -> Period:
         try:
             pods = await self._fetch_pods("kube-system", "component=kube-controller-manager")
         except KubernetesError:
@@ -275,11 +278,9 @@ class LiveCluster:
                 return Period(_DEFAULT_PERIOD, f"the default, as Pod {pod.metadata.name} says nothing else")
         return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
 
+    @once
     async def leaders(self) -> tuple[Leader, ...] | Unread:
         """Return the Leases of Fastpath's scaler."""
-        return await self.once("leaders", self._read_leaders)
-
-    async def _read_leaders(self) -> tuple[Leader, ...] | Unread:
         namespace = self._service.namespace
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         try:
@@ -300,10 +301,11 @@ class LiveCluster:
 
     async def entry(self, uid: str) -> Floor | Unread | None:
         """Return the floor that Fastpath has published for an autoscaler, None for none."""
-        entries = await self.once("entries", self._read_entries)
+        entries = await self._entries()
         return entries if isinstance(entries, Unread) else entries.get(uid)
 
-    async def _read_entries(self) -> dict[str, Floor] | Unread:
+    @once
+    async def _entries(self) -> dict[str, Floor] | Unread:
         selector = quote(f"{floor.LABEL}=true")
         path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
         entries: dict[str, Floor] = {}

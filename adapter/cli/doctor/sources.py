@@ -9,7 +9,7 @@ import promql_parser as promql
 
 from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.check.wanted import Wanted, build_query, locate
-from adapter.cli.doctor.cluster import GROUPS, LiveCluster
+from adapter.cli.doctor.cluster import GROUPS, LiveCluster, once
 from adapter.cli.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
@@ -66,8 +66,7 @@ class SourceReader:
         """Return the source of a metric, None for one that no rule of custom or external metrics makes."""
         if metric.type not in {"Pods", "Object", "External"}:
             return None
-        group = GROUPS[metric.type]
-        known = await self._cluster.once(f"registry {group}", lambda: self._read_rules(group))
+        known = await self._registry(GROUPS[metric.type])
         if isinstance(known, Unread):
             return known
         try:
@@ -91,7 +90,8 @@ class SourceReader:
 
     # -- rules -----------------------------------------------------------------------------------------------
 
-    async def _read_rules(self, group: str) -> Registry | Unread:
+    @once
+    async def _registry(self, group: str) -> Registry | Unread:
         parsed = self._given
         if parsed is None:
             texts = await self._cluster.rules(group)
@@ -151,13 +151,11 @@ class SourceReader:
 
     # -- Prometheus ------------------------------------------------------------------------------------------
 
+    @once
     async def delay(self) -> float | Unread:
         """Return how many seconds of the newest past the engine hides: how far its now is behind ours."""
         if self._prometheus is None:
             return Unread("give --prometheus-url")
-        return await self._cluster.once("delay", self._read_delay)
-
-    async def _read_delay(self) -> float | Unread:
         now = self._clock.wall()
         try:
             seen = await self._one("time()", now)
