@@ -1,7 +1,6 @@
-"""`fastpath preflight`.
+"""`fastpath preflight`: which server has the metrics APIs of a cluster, before the manifests are applied.
 
-Which server has the metrics APIs of a cluster now, and whether the manifests may be applied. It changes
-nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
+It changes nothing in the cluster. `model.apiservices` judges which server an APIService belongs to.
 """
 
 import asyncio
@@ -54,14 +53,14 @@ _READS = {
     "external.metrics.k8s.io": ResourceAttributes("list", "external.metrics.k8s.io", "*"),
     "metrics.k8s.io": ResourceAttributes("list", "metrics.k8s.io", "pods"),
 }
-"""What the controller asks of each group."""
+"""What the HPA controller reads of each group."""
 
 READERS = {
     "custom.metrics.k8s.io": "fastpath-custom-metrics-reader",
     "external.metrics.k8s.io": "fastpath-external-metrics-reader",
     "metrics.k8s.io": "fastpath-resource-metrics-reader",
 }
-"""The shipped ClusterRole that has that right."""
+"""The shipped ClusterRole with that permission."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -76,26 +75,18 @@ def main(arguments: Sequence[str]) -> int:
 async def _run(options: PreflightOptions) -> int:
     clock = SystemClock()
     async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
-        findings = await _judge(client, options)
-        groups = options.groups or _concerned(findings)
+        findings = [
+            apiservices.judge(name, await registrations.fetch_registration(client, name), options.reference)
+            for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
+        ]
+        groups = options.groups or _default_groups(findings)
         foreign = _report_owners(findings, groups)
         await _report_rights(client, groups)
     return 1 if foreign else 0
 
 
-async def _judge(client: KubernetesClient, options: PreflightOptions) -> list[Finding]:
-    """Return whose each APIService is, of the groups given or of all."""
-    return [
-        apiservices.judge(name, await registrations.fetch_registration(client, name), options.reference)
-        for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
-    ]
-
-
-def _concerned(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the groups that count where none was given.
-
-    The one that the manifests always register, and those of ours.
-    """
+def _default_groups(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the group that the manifests always register, and those that are registered to Fastpath."""
     ours = {_group_of(finding) for finding in findings if finding.owner is Owner.OURS}
     return tuple(group for group in apiservices.VERSIONS if group == DEFAULT_GROUPS or group in ours)
 
@@ -104,27 +95,23 @@ def _group_of(finding: Finding) -> str:
     return finding.name.partition(".")[2]
 
 
-def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> int:
-    """Print whose each APIService is; return how many of `groups` belong to another server."""
+def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> bool:
+    """Print the owner of each APIService; return whether another server owns one of `groups`."""
     width = max(len(finding.name) for finding in findings)
-    foreign = 0
+    foreign = False
     for finding in findings:
         print(f"{finding.name:<{width}}  {finding.state}")
         if finding.owner is Owner.FOREIGN and _group_of(finding) in groups:
-            foreign += 1
+            foreign = True
             _complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")
     return foreign
 
 
 async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:
-    """Print which rights are missing.
-
-    None of this is a refusal: rights come with the manifests, or from another source.
-    """
+    """Print which permissions are missing; not a failure, because the manifests may add them."""
     for verb in ("create", "patch"):
-        if not await registrations.is_allowed(
-            client, ResourceAttributes(verb, "apiregistration.k8s.io", "apiservices")
-        ):
+        access = ResourceAttributes(verb, "apiregistration.k8s.io", "apiservices")
+        if not await registrations.is_allowed(client, access):
             _complain(
                 f"you may not {verb} APIServices: the user who applies the manifests must be allowed to"
             )
