@@ -1,8 +1,6 @@
-"""`fastpath certs`.
+"""`fastpath certs`: the Secret of the Deployment, the caBundle of the APIServices, a ConfigMap for scrapers.
 
-The Secret that the Deployment expects, the caBundle for the APIServices, and a ConfigMap for scrapers. Makes
-and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a
-new one.
+It contacts no cluster. The key of the new certificate authority is not kept: each renewal makes a new one.
 """
 
 import base64
@@ -89,14 +87,9 @@ apply in the order that is printed then: the new certificate is trusted before i
     deprecated=(renamed("output", "out-dir", shorthand="o"),),
 )
 
-_HEAD = "# Made by `fastpath certs` for {service}, good until {until:%Y-%m-%d}.\n"
-
 
 def main(arguments: Sequence[str]) -> int:
-    """Make certificates.
-
-    0 when they are written. InputError for a wrong command line and for files that cannot be used.
-    """
+    """Make certificates. InputError for a wrong command line and for files that cannot be used."""
     options = command_line.read(COMMAND, arguments)
     if options is None:
         return 0
@@ -109,19 +102,19 @@ def main(arguments: Sequence[str]) -> int:
     issued = issue.issue(service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
     authorities = issued.authority + previous
     bundle = base64.b64encode(authorities).decode()
-    head = _HEAD.format(service=service, until=now + valid)
-    secret = head + _dump(build_secret(service, issued))
-    config_map = head + _dump(build_config_map(service, authorities))
+    head = f"# Made by `fastpath certs` for {service}, good until {now + valid:%Y-%m-%d}.\n"
+    secret = head + _dump(_secret(service, issued))
+    config_map = head + _dump(_config_map(service, authorities))
     if not options.out_dir:
         sys.stdout.write(f"{secret}---\n{config_map}")
-        print(
-            "Make the API server trust the certificate before a running Fastpath serves it:", file=sys.stderr
-        )
+        print("Make the API server trust the certificate before Fastpath serves it:", file=sys.stderr)
+        # not server-side apply: kubectl warns at length if the APIService was applied from the client before
+        patch = json.dumps({"spec": {"caBundle": bundle}})
         for name in apiservices.names_of(options.groups):
-            print(f"kubectl patch apiservice {name} --type=merge -p '{build_patch(bundle)}'", file=sys.stderr)
+            print(f"kubectl patch apiservice {name} --type=merge -p '{patch}'", file=sys.stderr)
         return 0
     files = {
-        "kustomization.yaml": head + _dump(build_component(bundle)),
+        "kustomization.yaml": head + _dump(_component(bundle)),
         "secret.yaml": secret,
         CONFIG_MAP_FILE: config_map,
         "ca.crt": issued.authority.decode(),
@@ -137,11 +130,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def build_secret(service: ServiceReference, issued: IssuedCertificate) -> Document:
-    """Return the Secret that the Deployment mounts.
-
-    `ca.crt` is for those who verify, and for the next renewal.
-    """
+def _secret(service: ServiceReference, issued: IssuedCertificate) -> Document:
+    """Return the Secret that the Deployment mounts; `ca.crt` is for clients, and for the next renewal."""
     pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
     return {
         "apiVersion": "v1",
@@ -152,7 +142,7 @@ def build_secret(service: ServiceReference, issued: IssuedCertificate) -> Docume
     }
 
 
-def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
+def _config_map(service: ServiceReference, authorities: bytes) -> Document:
     """Return the ConfigMap with the authorities, so that scrapers need not read the Secret with the key."""
     return {
         "apiVersion": "v1",
@@ -162,20 +152,8 @@ def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
     }
 
 
-def build_patch(bundle: str) -> str:
-    """Return the merge patch that sets the caBundle of an APIService.
-
-    A patch, not server-side apply: kubectl warns at length where the APIService was applied from the client
-    before.
-    """
-    return json.dumps({"spec": {"caBundle": bundle}})
-
-
-def build_component(bundle: str) -> Document:
-    """Return the kustomization of the folder.
-
-    Adds both objects, and the bundle to each APIService there is by then.
-    """
+def _component(bundle: str) -> Document:
+    """Return the kustomize component that adds both objects, and the bundle to each APIService."""
     operation = {"op": "add", "path": "/spec/caBundle", "value": bundle}
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
@@ -190,26 +168,19 @@ def _dump(*documents: object) -> str:
 
 
 def _read_authorities(name: str, now: datetime) -> bytes:
-    """Return the authorities of a file that are still good, as PEM.
-
-    Those that ended vouch for nothing any more.
-    """
+    """Return the authorities of a file that have not expired, as PEM."""
     try:
         found = x509.load_pem_x509_certificates(Path(name).read_bytes())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it holds no certificate"
-        raise InputError(
-            [Fault("--previous", name, f"expected a PEM file of authorities: {reason}")]
-        ) from error
+        fault = Fault("--previous", name, f"expected a PEM file of authorities: {reason}")
+        raise InputError([fault]) from error
     good = [each for each in found if each.not_valid_after_utc > now]
     return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in good)
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files, for their owner alone.
-
-    None that is there is replaced, for it may be the key in use.
-    """
+    """Write the files, readable by their owner only. An existing file is kept: it may hold the key in use."""
     for name in files:
         if (folder / name).exists():
             raise InputError([Fault("--out-dir", str(folder / name), "exists: expected a new folder")])
@@ -219,6 +190,5 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
             with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(content)
     except OSError as error:
-        raise InputError(
-            [Fault("--out-dir", str(folder), f"expected a folder to write into: {error.strerror}")]
-        ) from error
+        fault = Fault("--out-dir", str(folder), f"expected a folder to write into: {error.strerror}")
+        raise InputError([fault]) from error
