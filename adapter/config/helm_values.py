@@ -126,7 +126,7 @@ class _Values:
             raise errors.InputError([errors.Fault("", "", expected, source, line)])
         self.path, parent, section = located
         if section is not None and not isinstance(section, yaml.MappingNode):
-            expected = f"expected a mapping of {', '.join(SECTIONS)}: the chart fails without it"
+            expected = f"expected a mapping of {', '.join(SECTIONS)}: the chart fails otherwise"
             raise errors.InputError([self._fault(self.path, section, expected)])
         self.given = _entries(section) if section is not None else {}
         self.faults += [fault for fault in noted if _within(fault.path, self.path)]

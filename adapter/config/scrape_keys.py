@@ -213,7 +213,7 @@ def _credentials(fields: Fields, decoder: Decoder) -> Credentials | None:
             inner,
             "tokenFile",
             decoder,
-            "our own service account token is never sent to pods: expected another file",
+            "the pod's own service account token is never sent to pods: expected another file",
         )
     namespaces = _namespaces(inner, decoder)
     return Credentials(path, namespaces)

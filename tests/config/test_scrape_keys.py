@@ -181,7 +181,7 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
             "/var/run/../run/secrets/kubernetes.io/serviceaccount/token, namespaces: [b]}}",
             "rules[0].scrape.credentials.tokenFile: "
             '"/var/run/../run/secrets/kubernetes.io/serviceaccount/token": '
-            "our own service account token is never sent to pods: expected another file",
+            "the pod's own service account token is never sent to pods: expected another file",
             id="our own token",
         ),
         pytest.param(
