@@ -123,13 +123,14 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
         pytest.param(
             "{port: a, interval: 50ms}",
-            'rules[0].scrape.interval: "50ms": expected a Go duration such as 1s or 500ms, from 100ms to '
+            'rules[0].scrape.interval: "50ms": expected a Go duration such as 500ms or 1m30s, from 100ms to '
             "1m0s",
             id="interval",
         ),
         pytest.param(
             "{port: a, window: soon}",
-            'rules[0].scrape.window: "soon": expected a Go duration such as 1s or 500ms, from 200ms to 10m0s',
+            'rules[0].scrape.window: "soon": expected a Go duration such as 500ms or 1m30s, from 200ms to '
+            "10m0s",
             id="window",
         ),
         pytest.param(
