@@ -18,7 +18,7 @@ from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import conversion
-from adapter.model.autoscaling import documents as autoscalerdocuments
+from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 
 
@@ -82,9 +82,9 @@ def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool
         if isinstance(document, InputError):
             faults += document.faults
             continue
-        for place, tree in autoscalerdocuments.documents_in(document.value):
+        for place, tree in autoscaler_documents.documents_in(document.value):
             line = f"fastpath convert: {source.name}:{document.line_of(place.rstrip('.'))}: {_named(tree)}"
-            if autoscalerdocuments.kind_of(tree) not in kinds:
+            if autoscaler_documents.kind_of(tree) not in kinds:
                 print(f"{line}: left out", file=sys.stderr)
                 continue
             assert isinstance(tree, dict)
