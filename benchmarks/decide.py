@@ -19,7 +19,7 @@ from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
-from adapter.cli.evaluate import result
+from adapter.cli import evaluate
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
@@ -109,7 +109,7 @@ def _rate(work: Callable[[], None], count: int) -> float:
 def _evaluate(lines: list[bytes]) -> None:
     for line in lines:
         read_line = document.read_json(line)
-        result.to_json(result.show(read_line, result.evaluate(read_line)))
+        evaluate.to_json(evaluate.show(read_line, evaluate.evaluate(read_line)))
 
 
 def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]:

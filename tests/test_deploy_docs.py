@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.cli.deploy import certs
+from adapter.cli import certs
 from adapter.config import rules_file
 from adapter.config.options import SERVE
 from adapter.model import apiservices

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.cli import main
 from adapter.cli.check import lint
-from adapter.config import chart, rules_file, scrape_keys
+from adapter.config import helm_values, rules_file, scrape_keys
 from adapter.config.options import SERVE
 from adapter.model import durations
 from adapter.model.autoscaling import boost as model
@@ -176,7 +176,7 @@ def test_the_template_language_is_documented() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_work_and_are_listed(path: Path) -> None:
     text = path.read_text()
-    read = chart.rules_from_chart if chart.is_chart_values(text) else rules_file.parse_rules
+    read = helm_values.rules_from_chart if helm_values.is_chart_values(text) else rules_file.parse_rules
     parsed = read(text, path.name)
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)

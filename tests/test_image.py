@@ -26,8 +26,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from adapter.cli.deploy import certs
-from adapter.config import chart
+from adapter.cli import certs
+from adapter.config import helm_values
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support import adapter as support
 from tests.support import confined, crd, rendered
@@ -377,7 +377,7 @@ async def test_it_starts_with_the_arguments_of_the_chart(
     """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir, self-signed certificate."""
     config = tmp_path / "config"
     config.mkdir()
-    (config / "config.yaml").write_text(chart.render_config(CHART_VALUES))
+    (config / "config.yaml").write_text(helm_values.render_config(CHART_VALUES))
     url, _, port = world.prometheus.url.rpartition(":")
     arguments = chart_arguments({"listenPort": unused_port, "url": url, "port": port, "logtostderr": old})
     files = {"/etc/adapter": config, "/var/run/secrets/kubernetes.io/serviceaccount": world.account}

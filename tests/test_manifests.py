@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.cli.deploy import preflight
-from adapter.cli.deploy import service as deployment
+from adapter.cli import cluster_options as deployment
+from adapter.cli import preflight
 from adapter.config import rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import apiservices, resources

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.config import chart, rules_file
+from adapter.config import helm_values, rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
@@ -521,8 +521,8 @@ FILES: Mapping[str, Expected] = {
 
 def parse(name: str) -> Parsed:
     text = (FOLDER / f"{name}.yaml").read_text()
-    assert chart.is_chart_values(text) == FILES[name].is_chart
-    return (chart.rules_from_chart if FILES[name].is_chart else rules_file.parse_rules)(text, name)
+    assert helm_values.is_chart_values(text) == FILES[name].is_chart
+    return (helm_values.rules_from_chart if FILES[name].is_chart else rules_file.parse_rules)(text, name)
 
 
 def compiled(name: str) -> Ruleset:
@@ -546,7 +546,7 @@ def test_loads(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in FILES if FILES[name].is_chart])
 def test_what_the_chart_would_write_means_the_same(name: str) -> None:
-    rendered = chart.render_config((FOLDER / f"{name}.yaml").read_text())
+    rendered = helm_values.render_config((FOLDER / f"{name}.yaml").read_text())
     ruleset, faults = compile_rules(rules_file.parse_rules(rendered, name).config, BUILTIN)
     assert faults == ()
     wanted = compiled(name)

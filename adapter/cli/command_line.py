@@ -1,15 +1,16 @@
-"""What the verbs do with their command lines: print the help, print notices, read input files."""
+"""What the verbs share: reading the command line, printing help and notices, reading input files."""
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
 from adapter.config import checks
-from adapter.config.flags import Command, CommandOptions, option
+from adapter.config.option_fields import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 
@@ -33,7 +34,6 @@ def read(command: Command[T], argv: Sequence[str]) -> T | None:
 
 
 def print_help(command: Command[T], argv: Sequence[str]) -> bool:
-    """Print the help if a command line asks for it."""
     text = command.help_for(argv)
     if text is not None:
         print(text, end="")
@@ -55,7 +55,6 @@ def output(*formats: str, help_: str) -> str:
 
 
 def to_json(document: object) -> str:
-    """Return a document as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
@@ -67,7 +66,6 @@ class SourceText(NamedTuple):
 
 
 def name_of(file: str) -> str:
-    """Return the name of a file in messages."""
     return "standard input" if file == STDIN else file
 
 
@@ -106,3 +104,11 @@ def read_source(file: str) -> SourceText:
 
 def _unreadable(file: str, error: OSError) -> InputError:
     return InputError([Fault("", "", f"expected a readable file: {error.strerror}", name_of(file))])
+
+
+def version() -> str:
+    """Return the version of the installed distribution, "unknown" if the package is not installed."""
+    try:
+        return metadata.version("fastpath-adapter")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -13,19 +13,17 @@ from typing import Any
 import yaml
 
 from adapter.cli import command_line
-from adapter.config.flags import Command, CommandOptions, arguments, option
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import conversion
-from adapter.model.autoscaling import documents as autoscalerdocuments
+from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(CommandOptions):
-    """What to convert."""
-
     files: tuple[str, ...] = arguments()
     back: bool = option(
         FlagType.BOOL, "false", "Print the HorizontalPodAutoscaler for each FastPathAutoscaler."
@@ -84,9 +82,9 @@ def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool
         if isinstance(document, InputError):
             faults += document.faults
             continue
-        for place, tree in autoscalerdocuments.documents_in(document.value):
+        for place, tree in autoscaler_documents.documents_in(document.value):
             line = f"fastpath convert: {source.name}:{document.line_of(place.rstrip('.'))}: {_named(tree)}"
-            if autoscalerdocuments.kind_of(tree) not in kinds:
+            if autoscaler_documents.kind_of(tree) not in kinds:
                 print(f"{line}: left out", file=sys.stderr)
                 continue
             assert isinstance(tree, dict)
@@ -103,7 +101,7 @@ def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool
 def _named(tree: object) -> str:
     """Return what a document is, as far as it says."""
     if not isinstance(tree, dict):
-        return "what is no object"
+        return "not an object"
     meta = tree.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return " ".join(str(part) for part in (tree.get("kind") or "an object without kind", name) if part)

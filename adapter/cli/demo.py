@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter.cli import command_line
-from adapter.cli.version import version
 from adapter.config import checks
-from adapter.config.flags import Command, CommandOptions, option
+from adapter.config.option_fields import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import RunError
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions(CommandOptions):
-    """How long the demo runs, and where the adapter listens."""
-
     length: float = option(
         FlagType.DURATION,
         "0s",
@@ -55,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     seconds = options.length or None
     try:
-        asyncio.run(run.run(version(), seconds=seconds, port=options.port, console=Console()))
+        asyncio.run(run.run(command_line.version(), seconds=seconds, port=options.port, console=Console()))
     except OSError as error:
         if error.errno != errno.EADDRINUSE or f", {options.port})" not in str(error):
             raise

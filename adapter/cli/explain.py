@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,13 +21,11 @@ import aiohttp
 import msgspec
 from aiohttp import http_exceptions
 
-from adapter.cli import command_line, kubeconfig
-from adapter.cli.deploy.service import NAMESPACE
-from adapter.cli.kubeconfig import KubeconfigOptions
-from adapter.cli.version import version
+from adapter.cli import cluster_options, command_line
+from adapter.cli.cluster_options import NAMESPACE, KubeconfigOptions
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
-from adapter.config.flags import Command, arguments, option, renamed, replaced
+from adapter.config.option_fields import Command, arguments, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes.leader import verdict
@@ -42,63 +41,47 @@ _NAME = re.compile(r"[^/]+/[^/]+")
 _READY = b"Forwarding from 127.0.0.1:"
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
+_server = partial(option, group="Server")
+_server_file = partial(_server, FlagType.TEXT, "", metavar="file")
+_lease = partial(option, group="Lease")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions(KubeconfigOptions):
     """The autoscaler, and the process whose journal is read."""
 
     autoscalers: tuple[str, ...] = arguments()
-    server: str = option(
+    server: str = _server(
         FlagType.TEXT,
         "",
         "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
         "its Pod.",
-        group="Server",
         metavar="url",
     )
-    token_file: str = option(
-        FlagType.TEXT, "", "File with a bearer token for --server.", group="Server", metavar="file"
-    )
-    ca_file: str = option(
+    token_file: str = _server_file("File with a bearer token for --server.")
+    ca_file: str = _server_file("Certificate authorities for the certificate of --server.")
+    tls_server_name: str = _server(
         FlagType.TEXT,
         "",
-        "Certificate authorities for the certificate of --server.",
-        group="Server",
-        metavar="file",
-    )
-    tls_server_name: str = option(
-        FlagType.TEXT,
-        "",
-        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without "
-        "it the host of "
-        "--server.",
-        group="Server",
+        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the "
+        "host of --server.",
         metavar="name",
     )
-    namespace: str = option(
-        FlagType.TEXT,
-        NAMESPACE,
-        "Namespace of Fastpath: of the Lease and of the Pod.",
-        group="Lease",
-        metavar="name",
+    namespace: str = _lease(
+        FlagType.TEXT, NAMESPACE, "Namespace of Fastpath: of the Lease and of the Pod.", metavar="name"
     )
-    lease_name: str = option(
-        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", group="Lease", metavar="name"
+    lease_name: str = _lease(
+        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", metavar="name"
     )
-    shard: str = option(
+    shard: str = _lease(
         FlagType.TEXT,
         "1/1",
         "Shard of the scaler, the i-th of n; each shard has its own Lease.",
-        group="Lease",
         metavar="i/n",
         check=checks.shard,
     )
-    port: int = option(
-        FlagType.INT,
-        "10254",
-        "Local port of the Pod where it shows its journal.",
-        group="Lease",
-        check=checks.port_number,
+    port: int = _lease(
+        FlagType.INT, "10254", "Local port of the Pod where it shows its journal.", check=checks.port_number
     )
     last: int = option(
         FlagType.INT,
@@ -111,12 +94,10 @@ class ExplainOptions(KubeconfigOptions):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name of the autoscaler."""
         namespace, _, name = self.autoscalers[0].partition("/")
         return namespace, name
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         yield from super().faults(given)
         given_name = " ".join(self.autoscalers)
         if len(self.autoscalers) != 1 or not _NAME.fullmatch(given_name):
@@ -196,8 +177,10 @@ def _read_token(file: str) -> str:
     """Return the bearer token in a file. InputError if it has none that a header can carry."""
     try:
         token = Path(file).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unusable("--token-file", file, f"a readable file: {_reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise _unusable("--token-file", file, "a readable file: it is not UTF-8 text") from error
+    except OSError as error:
+        raise _unusable("--token-file", file, f"a readable file: {error.strerror}") from error
     if not token.isascii() or not token.isprintable() or not token or " " in token:
         raise _unusable("--token-file", file, "a file with one bearer token")
     return token
@@ -210,11 +193,7 @@ def _trust(file: str) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise _unusable("--ca-file", file, "a file with certificates in PEM form") from error
     except OSError as error:
-        raise _unusable("--ca-file", file, f"a readable file: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else "") or "it is not UTF-8 text"
+        raise _unusable("--ca-file", file, f"a readable file: {error.strerror}") from error
 
 
 def _unusable(flag: str, value: str, expected: str) -> InputError:
@@ -222,11 +201,10 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
 
 
 async def _find_leader(options: ExplainOptions) -> str:
-    """Return the name of the Pod that holds the Lease."""
     clock = SystemClock()
-    faults = ProblemLog(Monitoring(version()), clock)
+    problems = ProblemLog(Monitoring(), clock)
     name = shards.parse_shard(options.shard).lease_name(options.lease_name)
-    async with kubeconfig.connect(options, clock, faults) as client:
+    async with cluster_options.connect(options, clock, problems) as client:
         lease = await KubernetesLeases(client, options.namespace, name).fetch(_SECONDS)
     if lease is None or not lease.record.holder:
         raise RunError(f"no leader: the Lease {options.namespace}/{name} has no holder")
@@ -241,6 +219,7 @@ async def _forwarded(options: ExplainOptions, pod: str) -> AsyncIterator[str]:
         raise RunError(
             f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server"
         )
+    failure = f"port {options.port} of Pod {pod} cannot be forwarded"
     connection = {"kubeconfig": options.kubeconfig, "context": options.context, "as": options.impersonate}
     flags = [f"--{name}={value}" for name, value in connection.items() if value]
     process = await asyncio.create_subprocess_exec(
@@ -260,13 +239,11 @@ async def _forwarded(options: ExplainOptions, pod: str) -> AsyncIterator[str]:
             line = await process.stdout.readline()
             said = (line or await process.stderr.read()).decode(errors="replace").strip()
         if not line.startswith(_READY):
-            raise RunError(
-                f"port {options.port} of Pod {pod} cannot be forwarded: {said or 'kubectl has ended'}"
-            )
+            raise RunError(f"{failure}: {said or 'kubectl has ended'}")
         port = int(line[len(_READY) :].split()[0])
         yield f"http://127.0.0.1:{port}"
     except TimeoutError as error:
-        raise RunError(f"port {options.port} of Pod {pod} cannot be forwarded: no answer in time") from error
+        raise RunError(f"{failure}: no answer in time") from error
     finally:
         if process.returncode is None:
             process.kill()  # it has nothing to tidy up, and may not heed a request
@@ -280,33 +257,24 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
 
     Of the journal it shows the newest `last` entries, all for 0.
     """
-    target = document["target"]
-    lines = [
-        (
-            f"{document['namespace']}/{document['name']} ({document['mode']}) scales {target['kind']} "
-            f"{target['name']}"
-        )
-    ]
+    target, writers = document["target"], document["writers"]
+    autoscaler = f"{document['namespace']}/{document['name']} ({document['mode']})"
+    lines = [f"{autoscaler} scales {target['kind']} {target['name']}"]
     if "error" in target:
         lines.append(f"  target: {target['error']}")
     else:
         owner = f", last set by {target['manager']}" if target["manager"] else ""
-        lines.append(
-            f"  target: {target['replicas']} replicas wanted, {target['statusReplicas']} running{owner}"
-        )
+        counts = f"{target['replicas']} replicas wanted, {target['statusReplicas']} running"
+        lines.append(f"  target: {counts}{owner}")
     lines += [
         f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
         for each in document["status"].get("conditions", [])
     ]
     lines += _boost(document.get("boost"))
-    if document["writers"]["pausedUntil"]:
-        lines.append(
-            f"  nothing is written until {document['writers']['pausedUntil']}: "
-            f"{document['writers']['pausedBy']}"
-        )
-    if document["last"] is not None:
-        lines += ["", f"last decision, {document['last']['time']}"]
-        lines += _steps(document["last"])
+    if writers["pausedUntil"]:
+        lines.append(f"  nothing is written until {writers['pausedUntil']}: {writers['pausedBy']}")
+    if decision := document["last"]:
+        lines += ["", f"last decision, {decision['time']}", *_steps(decision)]
     newest_first = document["journal"][::-1]
     for entry in newest_first[: last or None]:
         lines += ["", _headline(entry), *_steps(entry)]
@@ -327,11 +295,12 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
         return []
     lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
     if boost["demotedUntil"]:
-        lines.append(f"  only advised until {boost['demotedUntil']}: {boost['demotedBy']} reverted a raise")
+        by = f"{boost['demotedBy']} reverted a raise"
+        lines.append(f"  advised and not boosted until {boost['demotedUntil']}: {by}")
     if floor := boost["floor"]:
-        shown = (
-            f"in the HPA's status since {floor['shown']}" if floor["shown"] else "not in the HPA's status yet"
-        )
+        shown = f"in the HPA's status since {floor['shown']}"
+        if not floor["shown"]:
+            shown = "not in the HPA's status yet"
         lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
     return lines
 
@@ -353,12 +322,9 @@ def _input(given: dict[str, Any]) -> str:
     age = "age unknown" if given["ageSeconds"] is None else f"{given['ageSeconds']:g} s old"
     if "unavailable" in given:
         return f"{given['metric']}: no value: {given['unavailable']}"
-    values: list[int] = [given["value"]] if "value" in given else _listed(given["values"])
+    listed = given["values"] if "value" not in given else [given["value"]]
+    values: list[int] = list(listed.values()) if isinstance(listed, dict) else listed
     shown = ", ".join(f"{value / 1000:g}" for value in values[:_SHOWN])
     more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
     overdue = f", {given['overdue']}" if given["overdue"] else ""
     return f"{given['metric']}: {shown}{more} ({age}{overdue})"
-
-
-def _listed(values: dict[str, int] | list[int]) -> list[int]:
-    return list(values.values()) if isinstance(values, dict) else values

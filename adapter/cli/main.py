@@ -7,40 +7,38 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.cli.version import version
+from adapter.cli.command_line import version
 from adapter.errors import FastpathError, InputError
 
 
 class _Verb(NamedTuple):
-    """What a verb does, and the module whose `main` does it, which is imported only then."""
+    """What a verb does, and the function that does it. Its module is imported only when the verb runs."""
 
     about: str
     module: str
+    function: str = "main"
 
 
 _VERBS = {
     "serve": _Verb("serve the metrics APIs; takes every prometheus-adapter flag", "serve"),
-    "scale": _Verb("run the scaler of `serve --scaler` alone, without the metrics APIs", "scale"),
+    "scale": _Verb("run the scaler of `serve --scaler` alone, without the metrics APIs", "serve", "scale"),
     "explain": _Verb("show what the scaler decided for one autoscaler and why", "explain"),
     "check": _Verb(
         "validate a rules file, show what each rule asks and serves, explain why a metric is missing",
         "check.command",
     ),
-    "evaluate": _Verb(
-        "show what an autoscaler does with exactly this input, offline, and why", "evaluate.command"
-    ),
+    "evaluate": _Verb("show what an autoscaler does with exactly this input, offline, and why", "evaluate"),
     "doctor": _Verb(
         "measure how long an autoscaler of a live cluster takes to react, hop by hop, and what helps most",
         "doctor.command",
     ),
     "convert": _Verb("print the FastPathAutoscaler for a HorizontalPodAutoscaler, or the reverse", "convert"),
     "boost": _Verb(
-        "make the HorizontalPodAutoscalers of a manifest boosted, advised, or plain again", "boost.command"
+        "make the HorizontalPodAutoscalers of a manifest boosted, advised, or plain again", "boost"
     ),
-    "certs": _Verb("make the serving Secret and the caBundle of the APIServices", "deploy.certs"),
+    "certs": _Verb("make the serving Secret and the caBundle of the APIServices", "certs"),
     "preflight": _Verb(
-        "show which server has the metrics APIs of a cluster, before the manifests are applied",
-        "deploy.preflight",
+        "show which server has the metrics APIs of a cluster, before the manifests are applied", "preflight"
     ),
     "demo": _Verb("run everything in one process on an embedded cluster, live in the terminal", "demo"),
 }
@@ -49,7 +47,6 @@ _HELP = frozenset({"-h", "--help", "help"})
 
 
 def usage() -> str:
-    """Return the text of `fastpath --help`."""
     verbs = "\n".join(f"  {name:<11}{verb.about}" for name, verb in _VERBS.items())
     return f"""\
 Usage: fastpath VERB [arguments] [flags]
@@ -63,7 +60,6 @@ Exit status: 0 when it is done, 1 when a run failed, 2 when the command line or 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit status."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if len(argv) > 1 and argv[0] in _HELP:
         argv = [argv[1], "--help"]
@@ -80,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fastpath: {name}: no such verb: {hint}", file=sys.stderr)
         return 2
     try:
-        status: int = importlib.import_module(f"adapter.cli.{_VERBS[name].module}").main(rest)
+        verb = _VERBS[name]
+        module = importlib.import_module(f"adapter.cli.{verb.module}")
+        status: int = getattr(module, verb.function)(rest)
         sys.stdout.flush()
     except InputError as error:
         for fault in error.faults:

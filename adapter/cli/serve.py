@@ -1,6 +1,6 @@
-"""`fastpath serve`.
+"""`fastpath serve`, and `fastpath scale`, which is the scaler alone.
 
-The metrics APIs, and with --scaler the scaler, with prometheus-adapter's command line.
+Both take prometheus-adapter's command line.
 """
 
 import asyncio
@@ -11,9 +11,8 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 
 from adapter.cli import command_line
-from adapter.cli.version import version
-from adapter.config.flags import Command
-from adapter.config.options import SERVE, Options
+from adapter.config.option_fields import Command
+from adapter.config.options import SCALE, SERVE, Options
 from adapter.errors import RunError
 from adapter.net.event_loop import Loop
 from adapter.telemetry import logs
@@ -25,18 +24,24 @@ Run = Callable[[Options, str, asyncio.Event], Awaitable[None]]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT.
-
-    0 after an orderly end. InputError for a wrong command line or rules file.
-    """
+    """Serve until SIGTERM or SIGINT; 0 after an orderly end. InputError for a wrong command line or file."""
     if command_line.print_help(SERVE, arguments):
         return 0
     from adapter.compose import app  # noqa: PLC0415 - the help needs none of it, and it takes a second
 
-    return run_until_signal(SERVE, arguments, app.run)
+    return _run_until_signal(SERVE, arguments, app.run)
 
 
-def run_until_signal(command: Command[Options], arguments: Sequence[str], run: Run) -> int:
+def scale(arguments: Sequence[str]) -> int:
+    """Scale until SIGTERM or SIGINT, as `main` serves."""
+    if command_line.print_help(SCALE, arguments):
+        return 0
+    from adapter.compose import app  # noqa: PLC0415 - as in `main`
+
+    return _run_until_signal(SCALE, arguments, app.run_scaler)
+
+
+def _run_until_signal(command: Command[Options], arguments: Sequence[str], run: Run) -> int:
     """Run what a command line says until SIGTERM or SIGINT."""
     options, notices = command.parse(arguments)
     logs.configure_logging(options.verbosity)
@@ -50,7 +55,7 @@ def run_until_signal(command: Command[Options], arguments: Sequence[str], run: R
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run(options, version(), stop)
+        await run(options, command_line.version(), stop)
 
     try:
         with asyncio.Runner(loop_factory=Loop) as runner:

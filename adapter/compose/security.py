@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kubernetes_asyncio.client import Configuration
 
-from adapter.config.ciphers import openssl_cipher_list
 from adapter.config.options import Options
+from adapter.config.server_options import openssl_cipher_list
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials

@@ -1,4 +1,4 @@
-"""The options of `fastpath serve` and `fastpath scale`.
+"""The options of `fastpath serve` and `fastpath scale`, and their commands.
 
 Names and defaults are those of prometheus-adapter v0.12 where it has the option (its own flags, those of the
 Kubernetes API server library, klog's); a default that differs says so in its help. In the values durations
@@ -12,19 +12,18 @@ from functools import partial
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from adapter.config import checks, ciphers
-from adapter.config.flags import Command, CommandOptions, flags_of, option
-from adapter.config.ignored_flags import IGNORED
-from adapter.config.pflag import Flag, FlagType, NamedPair
+from adapter.config import checks
+from adapter.config.option_fields import REMOVED, WITHOUT_EFFECT, Command, CommandOptions, flags_of, option
+from adapter.config.pflag import Flag, FlagType
 from adapter.config.rules_file import RulesConfig
 from adapter.config.scaler_options import ScalerOptions
-from adapter.config.security_options import SecurityOptions
+from adapter.config.server_options import SecurityOptions, ServingOptions
 from adapter.errors import Fault
 from adapter.model import durations
 
 _rules = partial(option, group="Rules and discovery")
 _prometheus = partial(option, group="Prometheus")
-_serving = partial(option, group="Serving")
+_prometheus_file = partial(_prometheus, FlagType.TEXT, "", metavar="file")
 _process = partial(option, group="Process")
 
 
@@ -36,8 +35,7 @@ class RulesOptions(CommandOptions):
         FlagType.ARRAY,
         "",
         "Rules file, or a folder whose *.yaml, *.yml and *.json files are joined in the order of their "
-        "names. "
-        "Can be repeated. Required.",
+        "names. Can be repeated. Required.",
         metavar="path",
         check=checks.rules_paths,
     )
@@ -48,10 +46,7 @@ class RulesOptions(CommandOptions):
         "reported and left out.",
     )
     metrics_relist_interval: float = _rules(
-        FlagType.DURATION,
-        "10m0s",
-        "Time between two discoveries of series.",
-        check=checks.above_zero,
+        FlagType.DURATION, "10m0s", "Time between two discoveries of series.", check=checks.above_zero
     )
     metrics_max_age: float = _rules(
         FlagType.DURATION,
@@ -62,14 +57,13 @@ class RulesOptions(CommandOptions):
     discovery_max_bytes: int = _rules(
         FlagType.SIZE,
         "256MiB",
-        "Largest list of series that one rule may cause; a larger one voids that rule's discovery.",
+        "Maximum size of the list of series of one rule; if it is larger, the discovery of that rule fails.",
     )
     metrics_ttl: float = _rules(
         FlagType.DURATION,
         "1s",
-        "How long an answer of Prometheus is used for further requests. An answer that takes longer "
-        "than half of it "
-        "is used for twice the time it took. A rule's ttl wins.",
+        "How long an answer of Prometheus is cached. An answer that took longer than half of that is cached "
+        "for twice the time it took. A rule's ttl wins.",
         check=checks.not_negative,
     )
     metrics_max_answer_age: float = _rules(
@@ -88,21 +82,18 @@ class RulesOptions(CommandOptions):
     scrape_pod_cidrs: tuple[str, ...] = _rules(
         FlagType.LIST,
         "",
-        "The networks of the pods: no other address is scraped. Without it every address may be "
-        "scraped, except "
-        "loopback, link-local and metadata addresses; loopback is scraped only if a loopback network is "
-        "named here.",
+        "The networks of the pods: no other address is scraped. Without it every address may be scraped, "
+        "except loopback, link-local and metadata addresses; loopback is scraped only if a loopback network "
+        "is named here.",
         metavar="cidrs",
         check=checks.pod_cidrs,
     )
 
     @property
     def look_back(self) -> float:
-        """Seconds that discovery looks back, never 0."""
         return self.metrics_max_age or self.metrics_relist_interval
 
     def notices(self, given: AbstractSet[str]) -> Iterator[str]:
-        """Yield sentences about values that have no effect."""
         yield from super().notices(given)
         if self.metrics_ttl > self.metrics_max_answer_age:
             yield "--metrics-ttl is above --metrics-max-answer-age: answers are used up to the latter"
@@ -159,58 +150,35 @@ class PrometheusOptions(CommandOptions):
     prometheus_max_answer_bytes: int = _prometheus(
         FlagType.SIZE,
         "64MiB",
-        "Maximum memory for one answer of Prometheus, and for all answers together that are being read; "
-        "a larger "
-        "answer is a failed query.",
+        "Maximum memory for one answer of Prometheus, and for all answers together that are being read; a "
+        "larger answer is a failed query.",
     )
-    prometheus_token_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
-        "File with a bearer token for Prometheus; read again when it changes.",
-        metavar="file",
+    prometheus_token_file: str = _prometheus_file(
+        "File with a bearer token for Prometheus; read again when it changes."
     )
-    prometheus_basic_auth_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
-        "File with user:password on one line for Prometheus; read again when it changes.",
-        metavar="file",
+    prometheus_basic_auth_file: str = _prometheus_file(
+        "File with user:password on one line for Prometheus; read again when it changes."
     )
-    prometheus_ca_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
-        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins "
-        "over both "
-        "prometheus-auth flags and switches proxies off. Read again when it changes.",
-        metavar="file",
+    prometheus_ca_file: str = _prometheus_file(
+        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins over "
+        "both prometheus-auth flags and switches proxies off. Read again when it changes."
     )
-    prometheus_client_tls_cert_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
+    prometheus_client_tls_cert_file: str = _prometheus_file(
         "Client certificate for Prometheus; needs its key and --prometheus-ca-file. Read again when it "
-        "changes.",
-        metavar="file",
+        "changes."
     )
-    prometheus_client_tls_key_file: str = _prometheus(
-        FlagType.TEXT,
-        "",
-        "Key of the client certificate for Prometheus; read again when it changes.",
-        metavar="file",
+    prometheus_client_tls_key_file: str = _prometheus_file(
+        "Key of the client certificate for Prometheus; read again when it changes."
     )
     prometheus_auth_incluster: bool = _prometheus(
-        FlagType.BOOL,
-        "false",
-        "Authenticate to Prometheus with the pod's service account.",
+        FlagType.BOOL, "false", "Authenticate to Prometheus with the pod's service account."
     )
-    prometheus_auth_config: str = _prometheus(
-        FlagType.TEXT,
-        "",
+    prometheus_auth_config: str = _prometheus_file(
         "Kubeconfig with the credentials for Prometheus; the files that it names are read again when "
-        "they change.",
-        metavar="file",
+        "they change."
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         yield from super().faults(given)
         if self.prometheus_auth_incluster and self.prometheus_auth_config:
             expected = "expected not to be given with --prometheus-auth-incluster"
@@ -227,14 +195,12 @@ class PrometheusOptions(CommandOptions):
             )
 
     def notices(self, given: AbstractSet[str]) -> Iterator[str]:
-        """Yield sentences about values that have no effect."""
         yield from super().notices(given)
         client = self.prometheus_client_tls_cert_file, self.prometheus_client_tls_key_file
         if any(client) and not (all(client) and self.prometheus_ca_file):
             yield (
                 "the client certificate for Prometheus is not used: it needs "
-                "--prometheus-client-tls-cert-file, "
-                "--prometheus-client-tls-key-file and --prometheus-ca-file"
+                "--prometheus-client-tls-cert-file, --prometheus-client-tls-key-file and --prometheus-ca-file"
             )
         if self.prometheus_ca_file and (self.prometheus_auth_incluster or self.prometheus_auth_config):
             yield "--prometheus-ca-file wins: the credentials of the prometheus-auth flags are not used"
@@ -242,15 +208,12 @@ class PrometheusOptions(CommandOptions):
             yield "the query text of --prometheus-url is not sent with GET: use --prometheus-query-param"
 
     def resolved(self) -> Self:
-        """Return the options with the values that follow from others."""
         attempt = min(self.prometheus_attempt_timeout, self.prometheus_timeout)
         return replace(super().resolved(), prometheus_attempt_timeout=attempt)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(CommandOptions):
-    """The connection to the API server."""
-
     lister_kubeconfig: str = option(
         FlagType.TEXT,
         "",
@@ -262,106 +225,12 @@ class ClusterOptions(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingOptions(CommandOptions):
-    """The HTTPS server of the metrics APIs."""
-
-    bind_address: str = _serving(
-        FlagType.ADDRESS,
-        "0.0.0.0",  # noqa: S104 - prometheus-adapter's default; every caller is authenticated
-        "IP address to listen on; 0.0.0.0 and :: stand for all of the machine.",
-    )
-    secure_port: int = _serving(FlagType.PORT, "443", "Port to serve HTTPS on; 0 takes any free one.")
-    serve_groups: tuple[str, ...] = _serving(
-        FlagType.LIST,
-        "",
-        "API groups that are served even while no rule needs them: custom.metrics.k8s.io, "
-        "external.metrics.k8s.io, "
-        "metrics.k8s.io.",
-        metavar="groups",
-        check=checks.served_groups,
-    )
-    cert_dir: str = _serving(
-        FlagType.TEXT,
-        "apiserver.local.config/certificates",
-        "Folder for the self-signed serving pair that is made when none is given.",
-        metavar="folder",
-    )
-    tls_cert_file: str = _serving(
-        FlagType.TEXT,
-        "",
-        "Serving certificate with its chain; read again when it changes.",
-        metavar="file",
-    )
-    tls_private_key_file: str = _serving(
-        FlagType.TEXT,
-        "",
-        "Key of the serving certificate.",
-        metavar="file",
-    )
-    tls_cipher_suites: tuple[str, ...] = _serving(
-        FlagType.LIST,
-        "",
-        "Cipher suites for TLS 1.2 by Go's names; those of TLS 1.3 are always on.",
-        metavar="suites",
-        check=checks.cipher_suites,
-    )
-    tls_min_version: str = _serving(
-        FlagType.TEXT,
-        "",
-        "Lowest TLS version: VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13; without it TLS 1.2.",
-        metavar="version",
-        check=checks.tls_version,
-    )
-    tls_sni_cert_keys: tuple[NamedPair, ...] = _serving(
-        FlagType.CERTIFICATES,
-        "",
-        "Further serving pair for the names it carries or that follow it. Can be repeated.",
-        name="tls-sni-cert-key",
-    )
-    permit_port_sharing: bool = _serving(
-        FlagType.BOOL,
-        "false",
-        "Let several processes listen on the port (SO_REUSEPORT).",
-    )
-    permit_address_sharing: bool = _serving(
-        FlagType.BOOL,
-        "false",
-        "Take the port while old connections linger (SO_REUSEADDR). It is always set, as by Go.",
-    )
-    shutdown_delay: float = _serving(
-        FlagType.DURATION,
-        "0s",
-        "Time between becoming unready and closing the listener, for load balancers to notice.",
-        check=checks.not_negative,
-    )
-
-    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
-        yield from super().faults(given)
-        if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
-            missing = "--tls-private-key-file" if self.tls_cert_file else "--tls-cert-file"
-            yield Fault(missing, "", "missing: certificate and key are given together")
-        suites = self.tls_cipher_suites
-        if not suites or self.tls_min_version == "VersionTLS13" or checks.cipher_suites(suites):
-            return
-        if not ciphers.openssl_cipher_list(suites):
-            expected = (
-                "expected a suite for TLS 1.2 that is still built; for TLS 1.3 alone give "
-                "--tls-min-version=VersionTLS13"
-            )
-            yield Fault("--tls-cipher-suites", f'"{",".join(suites)}"', expected)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProcessOptions(CommandOptions):
-    """Logs."""
-
     access_log: str = _process(
         FlagType.TEXT,
         "",
         "Log each request as a line of JSON: stdout, stderr, or a file, which is opened again for each "
-        "write. Tokens "
-        "and headers are never logged.",
+        "write. Tokens and headers are never logged.",
         metavar="destination",
     )
     verbosity: int = _process(
@@ -397,11 +266,95 @@ class Options(
         return self.serve_floors or (self.scaler and not self.autoscalers)
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         yield from super().faults(given)
         if not self.config:
             yield Fault("--config", "", checks.rules_paths(("",)))
 
+
+# -- flags of prometheus-adapter without effect --------------------------------------------------------------
+
+
+def _rows(group: str, *rows: tuple[str, FlagType, str, str]) -> tuple[Flag, ...]:
+    return tuple(
+        Flag(name=name, type=type_, default=default, help=text, group=group)
+        for name, type_, default, text in rows
+    )
+
+
+def _audit_rows(
+    backend: str, mode: str, size: str, wait: str, throttle: str, qps: str, burst: str
+) -> tuple[Flag, ...]:
+    prefix = f"audit-{backend}"
+    return _rows(
+        WITHOUT_EFFECT,
+        (f"{prefix}-mode", FlagType.TEXT, mode, "When audit events are sent."),
+        (f"{prefix}-batch-buffer-size", FlagType.INT, "10000", "Audit events kept before sending."),
+        (f"{prefix}-batch-max-size", FlagType.INT, size, "Audit events in a batch."),
+        (f"{prefix}-batch-max-wait", FlagType.DURATION, wait, "Time before a batch is sent."),
+        (f"{prefix}-batch-throttle-enable", FlagType.BOOL, throttle, "Limit the rate of batches."),
+        (f"{prefix}-batch-throttle-qps", FlagType.FLOAT, qps, "Batches per second."),
+        (f"{prefix}-batch-throttle-burst", FlagType.INT, burst, "Batches at once."),
+        (f"{prefix}-truncate-enabled", FlagType.BOOL, "false", "Cut large audit events."),
+        (f"{prefix}-truncate-max-batch-size", FlagType.INT, "10485760", "Bytes of a batch."),
+        (f"{prefix}-truncate-max-event-size", FlagType.INT, "102400", "Bytes of an audit event."),
+    )
+
+
+_NO_THROTTLE = "there is no such throttle here."
+_LOGGING = "Old logging flag."
+
+IGNORED = (
+    *_rows(
+        WITHOUT_EFFECT,
+        ("client-qps", FlagType.FLOAT, "5", f"API server client: requests per second; {_NO_THROTTLE}"),
+        ("client-burst", FlagType.INT, "10", f"API server client: burst; {_NO_THROTTLE}"),
+        (
+            "discovery-interval",
+            FlagType.DURATION,
+            "0s",
+            "No effect in prometheus-adapter either; unknown kinds are looked up on demand.",
+        ),
+        ("disable-http2", FlagType.BOOL, "false", "This server has no HTTP/2."),
+        ("disable-http2-serving", FlagType.BOOL, "false", "This server has no HTTP/2."),
+        ("http2-max-streams-per-connection", FlagType.INT, "0", "This server has no HTTP/2."),
+        ("profiling", FlagType.BOOL, "true", "There are no Go profiles here."),
+        ("contention-profiling", FlagType.BOOL, "false", "There are no Go profiles here."),
+        ("debug-socket-path", FlagType.TEXT, "", "There are no Go profiles here."),
+        ("enable-priority-and-fairness", FlagType.BOOL, "false", "Requests are not queued by priority here."),
+        ("vmodule", FlagType.TEXT, "", "Log levels by Go file."),
+        ("log-flush-frequency", FlagType.DURATION, "5s", "Logs are written at once here."),
+        ("audit-policy-file", FlagType.TEXT, "", "Audit policy; there is no audit log here."),
+        ("audit-log-path", FlagType.TEXT, "", "Audit log file."),
+        ("audit-log-compress", FlagType.BOOL, "false", "Compress old audit logs."),
+        ("audit-log-format", FlagType.TEXT, "json", "Audit log format."),
+        ("audit-log-maxage", FlagType.INT, "0", "Days to keep audit logs."),
+        ("audit-log-maxbackup", FlagType.INT, "0", "Number of audit logs to keep."),
+        ("audit-log-maxsize", FlagType.INT, "0", "Megabytes of an audit log."),
+        ("audit-log-version", FlagType.TEXT, "audit.k8s.io/v1", "Version of logged audit events."),
+        ("audit-webhook-config-file", FlagType.TEXT, "", "Kubeconfig of the audit webhook."),
+        ("audit-webhook-initial-backoff", FlagType.DURATION, "10s", "First retry of the audit webhook."),
+        ("audit-webhook-version", FlagType.TEXT, "audit.k8s.io/v1", "Version of sent audit events."),
+    ),
+    *_audit_rows("log", "blocking", "1", "0s", "false", "0", "0"),
+    *_audit_rows("webhook", "batch", "400", "30s", "true", "10", "15"),
+    *_rows(
+        REMOVED,
+        ("add_dir_header", FlagType.BOOL, "false", _LOGGING),
+        ("alsologtostderr", FlagType.BOOL, "false", _LOGGING),
+        ("log_backtrace_at", FlagType.TEXT, ":0", _LOGGING),
+        ("log_dir", FlagType.TEXT, "", _LOGGING),
+        ("log_file", FlagType.TEXT, "", _LOGGING),
+        ("log_file_max_size", FlagType.INT, "1800", _LOGGING),
+        ("logtostderr", FlagType.BOOL, "true", _LOGGING),
+        ("one_output", FlagType.BOOL, "false", _LOGGING),
+        ("skip_headers", FlagType.BOOL, "false", _LOGGING),
+        ("skip_log_headers", FlagType.BOOL, "false", _LOGGING),
+        ("stderrthreshold", FlagType.TEXT, "2", _LOGGING),
+    ),
+)
+"""Their values are checked. Manifests in use carry them, also those that v0.11 removed."""
+
+# -- the commands --------------------------------------------------------------------------------------------
 
 SERVE = Command(
     verb="serve",

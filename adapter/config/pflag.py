@@ -1,7 +1,7 @@
 """Command-line syntax as pflag reads it, the library of prometheus-adapter and kubectl.
 
 `scan` splits a command line into uses of flags and other arguments; `read` turns the text of one use into a
-value. Which flags a verb has stands in its options (`flags`).
+value. `option_fields` declares the flags of a verb.
 
 The rules are pflag's: `--name=value` and `--name value` are equal, a boolean never takes the next argument,
 `-v 4`, `-v=4` and `-v4` are equal, `--` ends the flags, an underscore is not a dash, and arguments may stand
@@ -101,7 +101,6 @@ class CommandLine:
 
 def scan(argv: Sequence[str], table: Mapping[str, Flag]) -> CommandLine:
     """Split a command line without the program's name."""
-    shorthands = {flag.shorthand: flag for flag in table.values() if flag.shorthand}
     line = CommandLine()
     rest = list(argv)[::-1]
     while rest:
@@ -112,7 +111,7 @@ def scan(argv: Sequence[str], table: Mapping[str, Flag]) -> CommandLine:
         if argument.startswith("--"):
             _scan_long(argument, rest, table, line)
         elif argument.startswith("-") and argument != "-":
-            _scan_short(argument, rest, shorthands, table, line)
+            _scan_short(argument, rest, table, line)
         else:
             line.arguments.append(argument)
     return line
@@ -134,43 +133,33 @@ def _scan_long(argument: str, rest: list[str], table: Mapping[str, Flag], line: 
         line.faults.append(errors.Fault(f"--{reader.one_line(name)}", "", _unknown(name, table)))
 
 
-def _scan_short(
-    argument: str,
-    rest: list[str],
-    shorthands: Mapping[str, Flag],
-    table: Mapping[str, Flag],
-    line: CommandLine,
-) -> None:
+def _scan_short(argument: str, rest: list[str], table: Mapping[str, Flag], line: CommandLine) -> None:
     letters = argument[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
-        flag = shorthands.get(letter)
-        if flag is None and letter == "h":
-            line.help = True
-        elif flag is None:
-            name = argument[1:].partition("=")[0]
-            expected = f"unknown shorthand flag {letter!r}"
-            if name in table:
-                expected = f"expected two dashes: --{name}"
-            line.faults.append(errors.Fault(_shown(argument), "", expected))
-            return
-        else:
+        flag = next((flag for flag in table.values() if flag.shorthand == letter), None)
+        if flag is not None:
             text = letters[1:] if letters.startswith("=") and len(letters) > 1 else letters
             _take(flag, f"-{letter}", text or None, rest, line)
             return
+        if letter != "h":
+            name = argument[1:].partition("=")[0]
+            expected = (
+                f"expected two dashes: --{name}" if name in table else f"unknown shorthand flag {letter!r}"
+            )
+            line.faults.append(errors.Fault(_shown(argument), "", expected))
+            return
+        line.help = True
 
 
 def _take(flag: Flag, place: str, text: str | None, rest: list[str], line: CommandLine) -> None:
     if text is None and flag.type is FlagType.BOOL:
         text = "true"
-    if text is None:
-        if not rest:
-            line.faults.append(
-                errors.Fault(place, "", f"expected a value after it: {expectation(flag.type)}")
-            )
-            return
-        text = rest.pop()
-    line.uses.append(FlagUse(flag, text))
+    elif text is None and not rest:
+        expected = f"expected a value after it: {expectation(flag.type)}"
+        line.faults.append(errors.Fault(place, "", expected))
+        return
+    line.uses.append(FlagUse(flag, rest.pop() if text is None else text))
 
 
 def _unknown(name: str, table: Mapping[str, Flag]) -> str:

@@ -17,9 +17,9 @@ import yaml
 
 from adapter import errors
 from adapter.config import scrape_keys
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.config.scrape_keys import Bounds, ScrapeConfig
 from adapter.config.yaml import reader
-from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Scalar, Shape
+from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Shape
 from adapter.model import durations
 
 
@@ -92,8 +92,6 @@ class RuleConfig:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRuleConfig:
-    """The queries of one resource metric (cpu or memory)."""
-
     container_query: str = ""
     node_query: str = ""
     resources: ResourcesConfig = ResourcesConfig()
@@ -166,8 +164,7 @@ _FILTER = Shape(
 )
 _OVERRIDE = Shape("an override", {"group": Leaf.TEXT, "resource": Leaf.TEXT}, instead=_override_instead)
 _RESOURCES = Shape(
-    "resources",
-    {"template": Leaf.TEXT, "overrides": MapOf(_OVERRIDE), "namespaced": Leaf.BOOLEAN},
+    "resources", {"template": Leaf.TEXT, "overrides": MapOf(_OVERRIDE), "namespaced": Leaf.BOOLEAN}
 )
 _NAME = Shape(
     "name",
@@ -230,22 +227,12 @@ VOCABULARY: Mapping[str, str] = {
 """Where each key of the format belongs, for keys under another parent."""
 
 
-class _Bounds(NamedTuple):
-    """Least and greatest value of a duration, in seconds."""
-
-    least: float
-    greatest: float
-
-
-BOUNDS: Mapping[str, _Bounds] = {
-    "ttl": _Bounds(0.01, 300),
-    "maxAge": _Bounds(0.1, 3600),
-    "maxSampleAge": _Bounds(0.1, 86_400),
+BOUNDS: Mapping[str, Bounds] = {
+    "ttl": Bounds(0.01, 300),
+    "maxAge": Bounds(0.1, 3600),
+    "maxSampleAge": Bounds(0.1, 86_400),
 }
-"""Limits of our own durations.
-
-Kubernetes asks every 15 s, Prometheus looks back 5 min; a day covers daily jobs.
-"""
+"""Limits of our own durations. Kubernetes asks every 15 s, Prometheus looks back 5 min, jobs may be daily."""
 
 
 def parse_rules(text: str, source: str) -> Parsed:
@@ -318,10 +305,11 @@ def _rules(
 
 
 def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
-    ttl, max_age = _duration(fields, "ttl", decoder), _duration(fields, "maxAge", decoder)
+    ttl = scrape_keys.read_duration(fields, "ttl", decoder, BOUNDS, None)
+    max_age = scrape_keys.read_duration(fields, "maxAge", decoder, BOUNDS, None)
     if ttl is not None and max_age is not None and ttl > max_age:
         expected = f"expected at most maxAge, which is {reader.one_line(fields.text('maxAge'))}"
-        _refuse(fields, "ttl", fields.scalars["ttl"], expected, decoder)
+        decoder.refuse(fields, "ttl", expected)
     return RuleConfig(
         path=fields.path,
         source=decoder.source,
@@ -336,7 +324,7 @@ def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
         on_warnings=_choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL, decoder),
         ttl=ttl,
         max_age=max_age,
-        max_sample_age=_duration(fields, "maxSampleAge", decoder),
+        max_sample_age=scrape_keys.read_duration(fields, "maxSampleAge", decoder, BOUNDS, None),
         scrape=scrape_keys.read(fields.structs["scrape"], decoder) if "scrape" in fields.structs else None,
     )
 
@@ -370,7 +358,7 @@ def _resource_rules(fields: Fields, decoder: Decoder) -> ResourceRulesConfig:
             window = durations.parse_prometheus_duration(written.text)
         except ValueError:
             expected = "expected a Prometheus duration such as 5m or 1h30m (units y w d h m s ms), or 0"
-            _refuse(fields, "window", written, expected, decoder)
+            decoder.refuse(fields, "window", expected)
     return ResourceRulesConfig(
         fields.path,
         _resource_rule(fields.struct("cpu"), decoder),
@@ -401,31 +389,8 @@ def _choice(
     try:
         return choices(written.text)
     except ValueError:
-        _refuse(fields, key, written, f"expected {' or '.join(choice.value for choice in choices)}", decoder)
+        decoder.refuse(fields, key, f"expected {' or '.join(choice.value for choice in choices)}")
         return default
-
-
-def _duration(fields: Fields, key: str, decoder: Decoder) -> float | None:
-    written = fields.scalars.get(key)
-    if written is None:
-        return None
-    least, greatest = BOUNDS[key]
-    try:
-        seconds = durations.parse_go_duration(written.text)
-    except ValueError:
-        seconds = -1.0
-    if least <= seconds <= greatest:
-        return seconds
-    low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
-    _refuse(
-        fields, key, written, f"expected a Go duration such as 1s or 1m30s, from {low} to {high}", decoder
-    )
-    return None
-
-
-def _refuse(fields: Fields, key: str, written: Scalar, expected: str, decoder: Decoder) -> None:
-    place = reader.join(fields.path, key)
-    decoder.fault(place, reader.shown_text(written.text), expected, written.line)
 
 
 def merge(configs: Sequence[RulesConfig]) -> tuple[RulesConfig, tuple[errors.Fault, ...]]:

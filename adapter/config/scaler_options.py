@@ -5,62 +5,81 @@ kube-controller-manager or the Kubernetes controllers have keep their names and 
 the HPA controller cannot be read from a cluster.
 """
 
+import ipaddress
+import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
 from adapter.config import checks
-from adapter.config.flags import CommandOptions, option
+from adapter.config.option_fields import CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault
 from adapter.model.durations import format_go_duration
 
 _scaler = partial(option, group="Scaler")
+_switch = partial(_scaler, FlagType.BOOL)
+_bind_address = partial(_scaler, FlagType.TEXT, "", metavar="address", check=checks.bind_address)
 
+_LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _JITTER = 1.2  # client-go's: a retry comes up to this factor late
+
+
+def _lease_duration(seconds: float) -> str:
+    """Check a lease duration; the Lease object has whole seconds."""
+    return "" if seconds >= 1 and seconds == int(seconds) else "expected whole seconds, at least 1s"
+
+
+def _resource_lock(kind: str) -> str:
+    return "" if kind == "leases" else "expected leases: Kubernetes has removed other kinds of locks"
+
+
+def _lease_name(name: str) -> str:
+    """Check the name of a Lease, which a shard's number is appended to."""
+    good = len(name) <= 240 and _LEASE_NAME.fullmatch(name)
+    return "" if good else "expected the name of a Lease: lower case letters, digits, - and ."
+
+
+def _local_address(text: str) -> str:
+    """Check an address of this machine only: it is served without authentication."""
+    host, _, port = text.rpartition(":")
+    try:
+        good = not text or (ipaddress.ip_address(host.strip("[]")).is_loopback and 0 <= int(port) <= 65535)
+    except ValueError:
+        good = False
+    return "" if good else "expected a loopback address and a port such as 127.0.0.1:10254"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalerOptions(CommandOptions):
-    """Decisions, addresses and leader election of the scaler."""
-
     autoscalers: str = _scaler(
         FlagType.TEXT,
         "",
-        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers "
-        "to run in place "
-        "of the FastPathAutoscalers of the cluster; read again when they change.",
+        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers to "
+        "run in place of the FastPathAutoscalers of the cluster; read again when they change.",
         metavar="path",
     )
-    scaler: bool = _scaler(
-        FlagType.BOOL,
+    scaler: bool = _switch("false", "Run the scaler in this process; `fastpath scale` runs it alone.")
+    serve_floors: bool = _switch(
         "false",
-        "Run the scaler in this process; `fastpath scale` runs it alone.",
-    )
-    serve_floors: bool = _scaler(
-        FlagType.BOOL,
-        "false",
-        "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that "
-        "does not scale; "
-        "with --scaler it is served anyway.",
+        "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that does not "
+        "scale; with --scaler it is served anyway.",
     )
     prometheus_max_queries_per_second: float = _scaler(
         FlagType.FLOAT,
         "20",
-        "Maximum number of queries a second that the scaler sends; beyond it queries wait, each "
-        "namespace with an "
-        "equal share.",
+        "Maximum number of queries a second that the scaler sends; beyond it queries wait, each namespace "
+        "with an equal share.",
         metavar="number",
         check=checks.positive,
     )
     horizontal_pod_autoscaler_sync_period: float = _scaler(
         FlagType.DURATION,
         "15s",
-        "Time between two requests for a metric that another adapter serves. How often it decides, each "
-        "autoscaler "
-        "says itself.",
+        "Time between two requests for a metric that another adapter serves. How often the scaler decides is "
+        "set in each autoscaler.",
         check=checks.above_zero,
     )
     horizontal_pod_autoscaler_tolerance: float = _scaler(
@@ -74,8 +93,7 @@ class ScalerOptions(CommandOptions):
     horizontal_pod_autoscaler_downscale_stabilization: float = _scaler(
         FlagType.DURATION,
         "5m0s",
-        "How long the highest recommendation holds for an autoscaler that does not say; cut to whole "
-        "seconds.",
+        "Scale-down stabilization window of autoscalers that do not set one; cut to whole seconds.",
         check=checks.not_negative,
     )
     horizontal_pod_autoscaler_cpu_initialization_period: float = _scaler(
@@ -95,29 +113,18 @@ class ScalerOptions(CommandOptions):
         "127.0.0.1:10254",
         "Loopback address where the scaler shows health, self-metrics and journal; empty for nowhere.",
         metavar="address",
-        check=checks.local_address,
+        check=_local_address,
     )
-    health_probe_bind_address: str = _scaler(
-        FlagType.TEXT,
-        "",
-        "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as "
-        ":8081; empty or 0 "
-        "for nowhere.",
-        metavar="address",
-        check=checks.bind_address,
+    health_probe_bind_address: str = _bind_address(
+        "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as :8081; "
+        "empty or 0 for nowhere."
     )
-    metrics_bind_address: str = _scaler(
-        FlagType.TEXT,
-        "",
-        "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; "
-        "empty or 0 for "
-        "nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both on "
-        "--secure-port.",
-        metavar="address",
-        check=checks.bind_address,
+    metrics_bind_address: str = _bind_address(
+        "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; empty "
+        "or 0 for nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both "
+        "on --secure-port."
     )
-    leader_elect: bool = _scaler(
-        FlagType.BOOL,
+    leader_elect: bool = _switch(
         "true",
         "Scale only while holding the Lease. Without it nothing keeps two processes from scaling the "
         "same objects.",
@@ -126,12 +133,10 @@ class ScalerOptions(CommandOptions):
         FlagType.DURATION,
         "15s",
         "How long other processes wait after the last renewal they saw before they take over; whole seconds.",
-        check=checks.lease_duration,
+        check=_lease_duration,
     )
     leader_elect_renew_deadline: float = _scaler(
-        FlagType.DURATION,
-        "10s",
-        "How long a leader continues without a renewal; below the lease duration.",
+        FlagType.DURATION, "10s", "How long a leader continues without a renewal; below the lease duration."
     )
     leader_elect_retry_period: float = _scaler(
         FlagType.DURATION,
@@ -142,36 +147,32 @@ class ScalerOptions(CommandOptions):
     leader_elect_resource_lock: str = _scaler(
         FlagType.TEXT,
         "leases",
-        "Kind of object that is locked: leases and nothing else.",
+        "Kind of object that is locked: only leases.",
         metavar="kind",
-        check=checks.resource_lock,
+        check=_resource_lock,
     )
     leader_elect_resource_name: str = _scaler(
         FlagType.TEXT,
         "fastpath-scaler",
         "Name of the Lease; the name of a shard's Lease ends with -i-of-n.",
         metavar="name",
-        check=checks.lease_name,
+        check=_lease_name,
     )
     leader_elect_resource_namespace: str = _scaler(
-        FlagType.TEXT,
-        "",
-        "Namespace of the Lease; without it that of the pod.",
-        metavar="namespace",
+        FlagType.TEXT, "", "Namespace of the Lease; without it that of the pod.", metavar="namespace"
     )
     shard: str = _scaler(
         FlagType.TEXT,
         "1/1",
-        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before any "
-        "of another "
-        "starts.",
+        "The shard of the autoscalers to scale, the i-th of n. Stop all processes of one n before you start "
+        "any of another.",
         metavar="i/n",
         check=checks.shard,
     )
     kube_api_write_qps: float = _scaler(
         FlagType.FLOAT,
         "50",
-        "Maximum number of writes a second, without those of the lease: Scales before statuses before "
+        "Maximum number of writes a second, not counting the lease. Scales come first, then statuses, then "
         "events.",
         metavar="number",
         check=checks.positive,
@@ -182,7 +183,7 @@ class ScalerOptions(CommandOptions):
         yield from super().faults(given)
         lease, deadline = self.leader_elect_lease_duration, self.leader_elect_renew_deadline
         retry = self.leader_elect_retry_period
-        if checks.lease_duration(lease) or retry <= 0:
+        if _lease_duration(lease) or retry <= 0:
             return
         if lease <= deadline:
             least = format_go_duration(deadline)

@@ -7,9 +7,9 @@ pods in the node's network, and bounded bytes, lines and time.
 
 import ipaddress
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import yaml
 
@@ -71,6 +71,9 @@ class ScrapeConfig:
 
     access: Access
     window: float = 5.0
+
+
+_Default = TypeVar("_Default", float, None)
 
 
 class Bounds(NamedTuple):
@@ -139,15 +142,19 @@ def read(fields: Fields, decoder: Decoder) -> ScrapeConfig | None:
     if fields.broken:
         return None
     before = len(decoder.faults)
-    interval = _duration(fields, "interval", decoder, 1.0)
-    window = _duration(fields, "window", decoder, min(WINDOW_INTERVALS * interval, BOUNDS["window"].greatest))
-    timeout = _duration(fields, "timeout", decoder, min(interval, LONGEST_TIMEOUT))
+    interval = read_duration(fields, "interval", decoder, BOUNDS, 1.0)
+    default = min(WINDOW_INTERVALS * interval, BOUNDS["window"].greatest)
+    window = read_duration(fields, "window", decoder, BOUNDS, default)
+    default = min(interval, LONGEST_TIMEOUT)
+    timeout = read_duration(fields, "timeout", decoder, BOUNDS, default)
     if len(decoder.faults) == before:
         if window < 2 * interval:
-            _refuse(fields, "window", decoder, "expected at least two intervals: a rate needs two scrapes")
+            decoder.refuse(fields, "window", "expected at least two intervals: a rate needs two scrapes")
         if timeout > interval:
-            _refuse(
-                fields, "timeout", decoder, "expected at most the interval: a pod is asked once at a time"
+            decoder.refuse(
+                fields,
+                "timeout",
+                "expected at most the interval: a pod is scraped by one request at a time",
             )
     access = Access(
         _port(fields, decoder),
@@ -171,8 +178,8 @@ def _port(fields: Fields, decoder: Decoder) -> str:
     # the API server's rule for names of ports: at most 15 of a-z, 0-9 and inner dashes
     good = 0 < int(text[:6]) < 65536 if number else _is_name(text) and len(text) <= 15
     if not good:
-        _refuse(
-            fields, "port", decoder, "expected a port number, or the name of a container port such as metrics"
+        decoder.refuse(
+            fields, "port", "expected a port number, or the name of a container port such as metrics"
         )
     return text
 
@@ -180,10 +187,9 @@ def _port(fields: Fields, decoder: Decoder) -> str:
 def _path(fields: Fields, decoder: Decoder) -> str:
     text = fields.text("path") or "/metrics"
     if not text.startswith("/") or not text.isascii() or not text.isprintable() or " " in text or "#" in text:
-        _refuse(
+        decoder.refuse(
             fields,
             "path",
-            decoder,
             "expected the path of a URL such as /metrics, with its query if it has one",
         )
     return text
@@ -192,7 +198,7 @@ def _path(fields: Fields, decoder: Decoder) -> str:
 def _scheme(fields: Fields, decoder: Decoder) -> str:
     text = fields.text("scheme") or "http"
     if text not in {"http", "https"}:
-        _refuse(fields, "scheme", decoder, "expected http or https")
+        decoder.refuse(fields, "scheme", "expected http or https")
     return text
 
 
@@ -204,13 +210,12 @@ def _credentials(fields: Fields, decoder: Decoder) -> Credentials | None:
         return None
     path = inner.text("tokenFile")
     if not path.startswith("/"):
-        _refuse(inner, "tokenFile", decoder, "expected the absolute path of a file that holds a token")
+        decoder.refuse(inner, "tokenFile", "expected the absolute path of a file that holds a token")
     elif is_own_identity(path):
-        _refuse(
+        decoder.refuse(
             inner,
             "tokenFile",
-            decoder,
-            "our own service account token is never sent to pods: expected another file",
+            "the pod's own service account token is never sent to pods: expected another file",
         )
     namespaces = _namespaces(inner, decoder)
     return Credentials(path, namespaces)
@@ -253,8 +258,8 @@ def _tls(fields: Fields, decoder: Decoder) -> EndpointTLS | None:
     skip = inner.text("insecureSkipVerify") == "true"
     name = inner.text("serverName")
     if name and not _is_host(name):
-        _refuse(
-            inner, "serverName", decoder, "expected the name in the pods' certificates such as web.shop.svc"
+        decoder.refuse(
+            inner, "serverName", "expected the name in the pods' certificates such as web.shop.svc"
         )
     return EndpointTLS(inner.text("caFile"), name, not skip)
 
@@ -270,46 +275,33 @@ def _is_host(text: str) -> bool:
     return True
 
 
-def _duration(fields: Fields, key: str, decoder: Decoder, default: float) -> float:
+def read_duration(
+    fields: Fields, key: str, decoder: Decoder, bounds: Mapping[str, Bounds], default: _Default
+) -> float | _Default:
+    """Return a duration in seconds, `default` without the key and after a fault."""
     if key not in fields.scalars:
         return default
-    low, high = map(durations.format_go_duration, BOUNDS[key])
-    expected = f"expected a Go duration such as 1s or 500ms, from {low} to {high}"
-    return _number(fields, key, decoder, default, durations.parse_go_duration, BOUNDS[key], expected)
+    try:
+        seconds = durations.parse_go_duration(fields.text(key))
+    except ValueError:
+        seconds = -1.0
+    if bounds[key].least <= seconds <= bounds[key].greatest:
+        return seconds
+    low, high = map(durations.format_go_duration, bounds[key])
+    decoder.refuse(fields, key, f"expected a Go duration such as 500ms or 1m30s, from {low} to {high}")
+    return default
 
 
 def _count(fields: Fields, key: str, decoder: Decoder, default: int) -> int:
     if key not in fields.scalars:
         return default
-    least, greatest = COUNTS[key]
-    expected = f"expected a whole number from {least:.0f} to {greatest:.0f}"
-    return int(_number(fields, key, decoder, default, int, COUNTS[key], expected))
-
-
-def _number(
-    fields: Fields,
-    key: str,
-    decoder: Decoder,
-    default: float,
-    parse: Callable[[str], float],
-    bounds: Bounds,
-    expected: str,
-) -> float:
+    bounds = COUNTS[key]
     try:
-        value = parse(fields.text(key))
+        number = int(fields.text(key))
     except ValueError:
-        value = -1
-    if bounds.least <= value <= bounds.greatest:
-        return value
-    _refuse(fields, key, decoder, expected)
+        number = -1
+    if bounds.least <= number <= bounds.greatest:
+        return number
+    expected = f"expected a whole number from {bounds.least:.0f} to {bounds.greatest:.0f}"
+    decoder.refuse(fields, key, expected)
     return default
-
-
-def _refuse(fields: Fields, key: str, decoder: Decoder, expected: str) -> None:
-    """Report a fault of a text, or that it is missing."""
-    place = reader.join(fields.path, key)
-    written = fields.scalars.get(key)
-    if written is None:
-        decoder.fault(place, "", f"missing: {expected}", fields.line)
-    else:
-        decoder.fault(place, reader.shown_text(written.text), expected, written.line)

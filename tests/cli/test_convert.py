@@ -110,7 +110,7 @@ def test_lists_and_several_files(
     assert ("namespace" in first["metadata"], second["metadata"]["namespace"]) == (False, "shop")
     assert err.splitlines() == [
         f"fastpath convert: {path}:1: Pod: left out",
-        f"fastpath convert: {path}:1: what is no object: left out",
+        f"fastpath convert: {path}:1: not an object: left out",
     ]
 
 

@@ -58,7 +58,7 @@ async def test_a_journal_in_words() -> None:
         ({"fault": "no handshake"}, "  not boosted: no handshake"),
         (
             {"demotedUntil": "2026-11-20T13:00:00.000Z", "demotedBy": "argocd"},
-            "  only advised until 2026-11-20T13:00:00.000Z: argocd reverted a raise",
+            "  advised and not boosted until 2026-11-20T13:00:00.000Z: argocd reverted a raise",
         ),
         (
             {"floor": {"replicas": 8, "raised": "T1", "until": "T2", "shown": None}},

@@ -13,7 +13,7 @@ HEAVY = ("aiohttp", "kubernetes_asyncio", "prometheus_api_client", "requests", "
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "module",
-    ["main", "check.command", "convert", "deploy.certs", "evaluate.command", "boost.command", "demo"],
+    ["main", "check.command", "convert", "certs", "evaluate", "boost", "demo"],
 )
 async def test_no_heavy_package_is_imported(module: str) -> None:
     script = f"import sys, adapter.cli.{module}; print(*sys.modules)"

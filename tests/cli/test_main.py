@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from adapter import errors
-from adapter.cli import main, version
+from adapter.cli import command_line, main
 from adapter.cli.check import command
 
 VERBS = tuple(main._VERBS)
@@ -28,7 +28,7 @@ def test_no_verb_shows_the_usage_as_a_fault(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("argument", ["--version", "version"])
 def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([argument]) == 0
-    assert capsys.readouterr().out == f"fastpath {version.version()}\n"
+    assert capsys.readouterr().out == f"fastpath {command_line.version()}\n"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_python_m_adapter_is_the_command() -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, f"fastpath {version.version()}\n")
+    assert (done.returncode, done.stdout) == (0, f"fastpath {command_line.version()}\n")
 
 
 @pytest.mark.integration

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import checks, ciphers, flags, options, pflag, rules_file
-from adapter.config.ignored_flags import IGNORED
+from adapter.config import checks, option_fields, options, pflag, rules_file, server_options
 from adapter.config.options import SERVE, Options
 from adapter.config.pflag import FlagType, NamedPair
 
@@ -46,7 +45,7 @@ def test_defaults_of_the_table_are_those_of_options() -> None:
 def test_every_option_has_one_flag_and_every_other_flag_an_effect() -> None:
     fields = [flag.field for flag in TABLE.values() if flag.field]
     assert sorted(fields) == sorted(field.name for field in dataclasses.fields(Options))
-    assert {flag for flag in TABLE.values() if not flag.field} == set(IGNORED)
+    assert {flag for flag in TABLE.values() if not flag.field} == set(options.IGNORED)
 
 
 def test_every_default_is_a_value_of_its_kind() -> None:
@@ -217,7 +216,7 @@ def test_the_charts_command_line() -> None:
         (
             ["--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io"],
             "serve_groups",
-            checks.SERVABLE_GROUPS,
+            server_options.SERVABLE_GROUPS,
         ),
         ([], "access_log", ""),
         (["--access-log=stdout"], "access_log", "stdout"),
@@ -424,14 +423,14 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
             ["--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25"],
             (
                 '--tls-cipher-suites: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25": '
-                '"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is no '
+                '"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA25" is not a '
                 "cipher suite, did you mean TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256?"
             ),
         ),
         (
             ["--tls-cipher-suites=x"],
             (
-                '--tls-cipher-suites: "x": "x" is no cipher suite, expected Go\'s names such as '
+                '--tls-cipher-suites: "x": "x" is not a cipher suite, expected Go\'s names such as '
                 "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
             ),
         ),
@@ -525,7 +524,7 @@ def test_all_faults_are_found_at_once() -> None:
 
 def test_only_tls_1_3_may_go_without_older_suites() -> None:
     found = parse("--tls-cipher-suites=TLS_AES_128_GCM_SHA256", "--tls-min-version=VersionTLS13")
-    assert ciphers.openssl_cipher_list(found.tls_cipher_suites) == ""
+    assert server_options.openssl_cipher_list(found.tls_cipher_suites) == ""
 
 
 def test_cipher_names_become_openssls_once_each_in_order() -> None:
@@ -535,7 +534,7 @@ def test_cipher_names_become_openssls_once_each_in_order() -> None:
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     ]
     names.append("TLS_RSA_WITH_AES_128_CBC_SHA")
-    assert ciphers.openssl_cipher_list(names) == "ECDHE-RSA-CHACHA20-POLY1305:AES128-SHA"
+    assert server_options.openssl_cipher_list(names) == "ECDHE-RSA-CHACHA20-POLY1305:AES128-SHA"
 
 
 def test_secrets_are_not_printed() -> None:
@@ -572,7 +571,7 @@ def test_what_the_config_map_says_is_not_said_by_flags() -> None:
         "--requestheader-allowed-names=a", "--client-ca-file=g", "--requestheader-uid-headers=X-Remote-Uid"
     )
     assert found == (
-        "without --requestheader-client-ca-file the cluster's ConfigMap says what these flags say: "
+        "without --requestheader-client-ca-file the cluster's ConfigMap replaces these flags: "
         "--requestheader-allowed-names, --requestheader-uid-headers"
     )
     assert notices("--requestheader-client-ca-file=f", "--requestheader-allowed-names=a") == ()
@@ -626,7 +625,7 @@ def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 -
 
 
 def test_help_and_documentation_name_every_flag() -> None:
-    text, page = SERVE.render_help(everything=True), flags.render_markdown(TABLE)
+    text, page = SERVE.render_help(everything=True), option_fields.render_markdown(TABLE)
     for flag in TABLE.values():
         assert f"--{flag.name}" in text
         assert f"--{flag.name}" in page

@@ -335,7 +335,7 @@ externalRules:
     assert [rule.path for rule in parsed.config.external_rules] == ["externalRules[0]"]
     assert not parsed.fatal
     assert said(parsed) == [
-        'f.yaml:4: rules[1].ttl: "soon": expected a Go duration such as 1s or 1m30s, from 10ms to 5m0s',
+        'f.yaml:4: rules[1].ttl: "soon": expected a Go duration such as 500ms or 1m30s, from 10ms to 5m0s',
         (
             "f.yaml:3: rules[1].seriesFilters[0]: both is and isNot: expected exactly one of is and isNot, "
             "not "

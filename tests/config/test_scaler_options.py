@@ -77,8 +77,8 @@ def test_what_is_given_is_taken() -> None:
         (
             "--leader-elect-resource-lock=configmaps",
             (
-                '--leader-elect-resource-lock: "configmaps": expected leases; other kinds of locks are gone '
-                "from Kubernetes"
+                '--leader-elect-resource-lock: "configmaps": expected leases: Kubernetes has removed '
+                "other kinds of locks"
             ),
         ),
         (

@@ -123,13 +123,14 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
         pytest.param(
             "{port: a, interval: 50ms}",
-            'rules[0].scrape.interval: "50ms": expected a Go duration such as 1s or 500ms, from 100ms to '
+            'rules[0].scrape.interval: "50ms": expected a Go duration such as 500ms or 1m30s, from 100ms to '
             "1m0s",
             id="interval",
         ),
         pytest.param(
             "{port: a, window: soon}",
-            'rules[0].scrape.window: "soon": expected a Go duration such as 1s or 500ms, from 200ms to 10m0s',
+            'rules[0].scrape.window: "soon": expected a Go duration such as 500ms or 1m30s, from 200ms to '
+            "10m0s",
             id="window",
         ),
         pytest.param(
@@ -139,7 +140,8 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
         pytest.param(
             "{port: a, timeout: 2s}",
-            'rules[0].scrape.timeout: "2s": expected at most the interval: a pod is asked once at a time',
+            'rules[0].scrape.timeout: "2s": expected at most the interval: a pod is scraped by one request '
+            "at a time",
             id="timeout",
         ),
         pytest.param(
@@ -180,7 +182,7 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
             "/var/run/../run/secrets/kubernetes.io/serviceaccount/token, namespaces: [b]}}",
             "rules[0].scrape.credentials.tokenFile: "
             '"/var/run/../run/secrets/kubernetes.io/serviceaccount/token": '
-            "our own service account token is never sent to pods: expected another file",
+            "the pod's own service account token is never sent to pods: expected another file",
             id="our own token",
         ),
         pytest.param(

@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adapter.cli import convert, demo, explain
-from adapter.cli.boost import command as boost
+from adapter.cli import boost, certs, convert, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
-from adapter.cli.deploy import certs, preflight
-from adapter.cli.doctor import options as doctoroptions
-from adapter.cli.evaluate import command as evaluate
+from adapter.cli.doctor import command as doctor
 from adapter.config import options
-from adapter.config.flags import Command, flags_of, render_markdown
+from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
@@ -39,7 +36,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     options.SERVE,
     options.SCALE,
     checkoptions.COMMAND,
-    doctoroptions.COMMAND,
+    doctor.COMMAND,
     explain.COMMAND,
     evaluate.COMMAND,
     boost.COMMAND,

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from adapter.cli.command_line import STDIN
-from adapter.config import chart, rules_file
+from adapter.config import helm_values, rules_file
 from adapter.config.rules_file import Parsed, RuleConfig, RulesConfig
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -45,8 +45,8 @@ def parse(files: Sequence[str]) -> Parsed:
 
 def _parse(text: str, source: str) -> Parsed:
     return (
-        chart.rules_from_chart(text, source)
-        if chart.is_chart_values(text)
+        helm_values.rules_from_chart(text, source)
+        if helm_values.is_chart_values(text)
         else rules_file.parse_rules(text, source)
     )
 
@@ -60,7 +60,9 @@ def render_config(files: Sequence[str]) -> str:
     rendered = []
     for source, text in read_texts(files, fatal):
         try:
-            rendered.append(chart.render_config(text, source) if chart.is_chart_values(text) else text)
+            rendered.append(
+                helm_values.render_config(text, source) if helm_values.is_chart_values(text) else text
+            )
         except InputError as error:
             fatal += error.faults
     if fatal:

@@ -12,7 +12,7 @@ from typing import Self
 
 from adapter.cli import command_line
 from adapter.config import checks
-from adapter.config.flags import Command, arguments, flags_of, option
+from adapter.config.option_fields import Command, arguments, flags_of, option
 from adapter.config.options import (
     ClusterOptions,
     ProcessOptions,

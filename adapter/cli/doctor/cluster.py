@@ -1,68 +1,83 @@
-"""What all autoscalers of a cluster share, read once.
+"""What `fastpath doctor` reads from the API server.
 
-The servers of the metrics APIs, their rules, leaders and periods. What the user may not read is `Unread` with
-the server's words.
+What several autoscalers share (servers, rules, leaders, periods) is read once. What the user may not read is
+`Unread` with the server's words.
 """
 
 import asyncio
+import functools
 import itertools
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+import statistics
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from adapter.cli.doctor.codec import ConfigMap, ItemList, LeaseDocument, PodDocument, Service
-from adapter.cli.doctor.facts import Leader, Period, Serving, Unread
-from adapter.errors import KubernetesError
+from adapter.cli.doctor.api_objects import HPA, ConfigMap, ItemList, LeaseDocument, PodDocument, Service
+from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Serving, Starts, TargetFacts, Unread
+from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
+from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model import apiservices, shards
-from adapter.model.apiservices import Owner, ServiceReference
+from adapter.model.apiservices import Owner, Registration, ServiceReference
 from adapter.model.autoscaling import floor
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.autoscaling.hpa import (
+    CrossVersionObjectReference,
+    MetricIdentifier,
+    MetricSpec,
+    Scale,
+    decode_scalar,
+)
 from adapter.model.clock import Clock
 from adapter.model.durations import parse_go_duration
-from adapter.model.resources import BUILTIN, Catalogue
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.selectors import api_selectors
 from adapter.model.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND
+from adapter.rules import matchers
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
-_UNSEEN = Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
+_PODS = 200
+"""How many pods of a selector are looked at."""
+
+GROUPS = {
+    "Pods": "custom.metrics.k8s.io",
+    "Object": "custom.metrics.k8s.io",
+    "External": "external.metrics.k8s.io",
+    "Resource": "metrics.k8s.io",
+    "ContainerResource": "metrics.k8s.io",
+}
+"""The API that answers each type of metric."""
 
 _T = TypeVar("_T")
+_Self = TypeVar("_Self")
+_P = ParamSpec("_P")
 
 
-async def fetch(client: KubernetesClient, path: str, form: type[_T]) -> _T:
-    """Return what is at a path. KubernetesError."""
-    body = await client.get(path)
-    try:
-        return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise KubernetesError(0, "Decode", f"cannot read what is at {path}: {error}") from error
+def once(
+    read: Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
+    """Make a method read once for each set of arguments: further calls await the result of the first."""
+
+    @functools.wraps(read)
+    async def shared(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        tasks: dict[object, asyncio.Task[_T]] = vars(self).setdefault("_reads", {})
+        key = (read.__name__, args)
+        if key not in tasks:
+            tasks[key] = asyncio.create_task(read(self, *args, **kwargs))
+        return await tasks[key]
+
+    return shared
 
 
-async def fetch_pods(client: KubernetesClient, namespace: str, selector: str) -> tuple[PodDocument, ...]:
-    """Return pods that match, some of them where there are very many. KubernetesError."""
-    path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit=200"
-    return (await fetch(client, path, ItemList[PodDocument])).items
-
-
-def why(error: Exception) -> str:
-    """Return an error as the server worded it."""
-    return (error.said if isinstance(error, KubernetesError) else "") or str(error)
-
-
-def age_of(clock: Clock, time: int | None) -> float | None:
-    """Return how long ago something was, in seconds."""
-    return None if time is None else clock.wall() - time / SECOND
-
-
-class ClusterContext:
-    """What stands around the autoscalers. `service` is Fastpath's."""
+class LiveCluster:
+    """A cluster with its autoscalers. `service` is Fastpath's; its namespace has the Leases and floors."""
 
     def __init__(
         self, client: KubernetesClient, clock: Clock, service: ServiceReference, lease_name: str
@@ -71,145 +86,258 @@ class ClusterContext:
         self._clock = clock
         self._service = service
         self._lease_name = lease_name
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._metrics = MetricsAPI(client)
 
-    async def once(self, key: str, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
-        """Return what `read` gave to the first call with this key."""
-        task = self._tasks.get(key)
-        if task is None:
-            task = self._tasks[key] = asyncio.create_task(read(), name=key)
-        found: _T = await task
-        return found
+    async def _fetch(self, path: str, form: type[_T]) -> _T:
+        """Return what is at a path. KubernetesError."""
+        body = await self._client.get(path)
+        try:
+            return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise KubernetesError(0, "Decode", f"cannot read what is at {path}: {error}") from error
 
+    async def _fetch_pods(self, namespace: str, selector: str) -> tuple[PodDocument, ...]:
+        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
+        return (await self._fetch(path, ItemList[PodDocument])).items
+
+    def _age(self, time: int | None) -> float | None:
+        """Return how many seconds ago something was."""
+        return None if time is None else self._clock.wall() - time / SECOND
+
+    # -- one autoscaler --------------------------------------------------------------------------------------
+
+    async def hpas(self, namespace: str) -> tuple[HPA, ...]:
+        """Return the HorizontalPodAutoscalers of a namespace, of all with "". KubernetesError."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        path = f"/apis/autoscaling/v2{within}/horizontalpodautoscalers"
+        return (await self._fetch(path, ItemList[HPA])).items
+
+    async def fpas(self, namespace: str) -> tuple[FastPathAutoscaler, ...] | Unread:
+        """Return the FastPathAutoscalers in the same way; none if the cluster lacks the kind."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        try:
+            return (
+                await self._fetch(f"/apis/{API_VERSION}{within}/{PLURAL}", ItemList[FastPathAutoscaler])
+            ).items
+        except KubernetesError as error:
+            return () if error.status == 404 else Unread(_why(error))
+
+    async def check_namespace(self, namespace: str) -> None:
+        """Raise RunError if the cluster has no such namespace; nothing if that may not be read."""
+        try:
+            await self._client.get(f"/api/v1/namespaces/{quote(namespace, safe='')}")
+        except KubernetesError as error:
+            if error.status == 404:
+                raise RunError(f"there is no namespace {namespace}") from error
+
+    async def target(self, namespace: str, reference: CrossVersionObjectReference) -> TargetFacts | Unread:
+        """Return the Scale of a target, and its pods."""
+        try:
+            resource = await self._resource(reference.kind, reference.api_version)
+            if resource is None:
+                return Unread(f"the cluster has no kind {reference.kind}")
+            root = f"apis/{resource.group}" if resource.group else "api"
+            place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}"
+            scale = await self._fetch(f"{place}/{reference.name}/scale", Scale)
+        except KubernetesError as error:
+            return Unread(_why(error))
+        target = TargetFacts(scale.spec.replicas, scale.status.selector)
+        if not target.selector:
+            return target
+        try:
+            pods = await self._fetch_pods(namespace, target.selector)
+        except KubernetesError:
+            return target
+        ready = [pod for pod in pods if pod.ready is not None]
+        names = tuple(pod.metadata.name for pod in ready)
+        return target._replace(ready=names, starts=starts_of(ready))
+
+    async def _resource(self, kind: str, api_version: str) -> APIResource | None:
+        group = api_version.rpartition("/")[0]
+        return BUILTIN.lookup(kind, group) or (await self.catalogue()).lookup(kind, group)
+
+    async def answer(
+        self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
+    ) -> AnswerFacts | Unread:
+        """Ask for a metric as the HPA controller does."""
+        asked = self._clock.monotonic()
+        try:
+            answer = await self._ask(namespace, metric, target)
+        except ValueError as error:
+            return Unread(f"the selector of the metric cannot be used: {error}")
+        except KubernetesError as error:
+            answer = AnswerFacts(0, error=matchers.shorten(_why(error)), status=error.status)
+        if isinstance(answer, Unread):
+            return answer
+        return answer._replace(seconds=self._clock.monotonic() - asked)
+
+    async def _ask(
+        self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
+    ) -> AnswerFacts | Unread:
+        if metric.external is not None:
+            name, selector = _identified(metric.external.metric)
+            external = await self._metrics.external(namespace, name, selector)
+            return AnswerFacts(len(external), total=sum(float(each.value.approximate()) for each in external))
+        if metric.object is not None:
+            described = metric.object.described_object
+            resource = await self._resource(described.kind, described.api_version)
+            if resource is None:
+                return Unread(f"the cluster has no kind {described.kind}")
+            name, selector = _identified(metric.object.metric)
+            place = Described(str(resource.group_resource), namespace, described.name)
+            custom = await self._metrics.described(place, name, selector)
+            return AnswerFacts(len(custom), total=sum(float(each.value.approximate()) for each in custom))
+        if isinstance(target, Unread):
+            return Unread(f"the pods of the target are not known: {target.why}")
+        if metric.pods is not None:
+            name, selector = _identified(metric.pods.metric)
+            return AnswerFacts(len(await self._metrics.pods(namespace, name, target.selector, selector)))
+        usages = await self._metrics.resource(namespace, target.selector)
+        windows = [each.window / SECOND for each in usages if each.window]
+        ages = [age for each in usages if (age := self._age(each.timestamp)) is not None]
+        age = statistics.median(ages) if ages else None
+        return AnswerFacts(len(usages), window=max(windows, default=None), age=age)
+
+    # -- what autoscalers share ------------------------------------------------------------------------------
+
+    @once
+    async def catalogue(self) -> Catalogue:
+        """Return the kinds of the cluster; the built-in ones if they cannot be read."""
+        try:
+            return await fetch_catalogue(self._client)
+        except KubernetesError:
+            return BUILTIN
+
+    @once
     async def serving(self, group: str) -> Serving | Unread:
         """Return the server of an API group."""
-        return await self.once(f"serving {group}", lambda: self._read_serving(group))
-
-    async def _read_serving(self, group: str) -> Serving | Unread:
         try:
-            for version in reversed(apiservices.VERSIONS[group]):
-                name = f"{version}.{group}"
-                found = await registrations.fetch_registration(self._client, name)
-                if found is not None:
-                    judged = apiservices.judge(name, found, self._service)
-                    ours = judged.owner is Owner.OURS
-                    fault = "" if found.available == "True" or found.service is None else found.reason
-                    unsaid = (
-                        "no condition Available yet" if found.available != "True" and found.service else ""
-                    )
-                    return Serving(
-                        group, "Fastpath" if ours else judged.state.partition(" (")[0], ours, fault or unsaid
-                    )
+            found = await self._registration(group)
         except KubernetesError as error:
-            return Unread(why(error))
-        return Serving(group, "")
+            return Unread(_why(error))
+        if found is None:
+            return Serving(group, "")
+        name = f"{apiservices.VERSIONS[group][0]}.{group}"  # enters only the advice, which is not shown
+        judged = apiservices.judge(name, found, self._service)
+        ours = judged.owner is Owner.OURS
+        fault = ""
+        if found.service is not None and found.available != "True":
+            fault = found.reason or "no condition Available yet"
+        return Serving(group, "Fastpath" if ours else judged.state.partition(" (")[0], ours, fault)
 
+    @once
+    async def _registration(self, group: str) -> Registration | None:
+        """Return the newest APIService of a group. KubernetesError."""
+        for version in reversed(apiservices.VERSIONS[group]):
+            found = await registrations.fetch_registration(self._client, f"{version}.{group}")
+            if found is not None:
+                return found
+        return None
+
+    @once
+    async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
+        """Return name and text of the rules files of the server behind an API."""
+        try:
+            found = await self._registration(group)
+            if found is None or found.service is None:
+                return Unread(f"no Service stands behind {group}")
+            namespace = found.service.namespace
+            path = f"/api/v1/namespaces/{namespace}"
+            service = await self._fetch(f"{path}/services/{found.service.name}", Service)
+            if not service.spec.selector:
+                return Unread(f"Service {found.service} selects no pods: give its rules with --config")
+            selector = ",".join(f"{label}={value}" for label, value in service.spec.selector.items())
+            pods = await self._fetch_pods(namespace, selector)
+            places = {place for pod in pods for place in _rules_of(pod)}
+            if not places:
+                missing = f"the pods of Service {found.service} name no rules in a ConfigMap"
+                return Unread(f"{missing}: give them with --config")
+            texts: list[tuple[str, str]] = []
+            for name, wanted in sorted(places):
+                read = await self._fetch(f"{path}/configmaps/{name}", ConfigMap)
+                texts += [
+                    (f"ConfigMap {namespace}/{name}, {key}", text)
+                    for key, text in sorted((read.data or {}).items())
+                    if wanted in {"", key}
+                ]
+        except KubernetesError as error:
+            return Unread(f"the rules cannot be read, give them with --config: {_why(error)}")
+        return tuple(texts)
+
+    @once
     async def period(self) -> Period:
         """Return how often the HPA controller decides, as its Pod says, else Kubernetes' default."""
-        return await self.once("period", self._read_period)
-
-    async def _read_period(self) -> Period:
-        query = f"labelSelector={quote('component=kube-controller-manager')}"
         try:
-            pods = await fetch(
-                self._client, f"/api/v1/namespaces/kube-system/pods?{query}", ItemList[PodDocument]
-            )
+            pods = await self._fetch_pods("kube-system", "component=kube-controller-manager")
         except KubernetesError:
-            return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
-        for pod in pods.items:
+            pods = ()
+        for pod in pods:
             for container in pod.spec.containers:
                 if text := option_of(container.words, _SYNC_PERIOD):
                     return Period(parse_go_duration(text), f"{_SYNC_PERIOD[2:]} of Pod {pod.metadata.name}")
                 return Period(_DEFAULT_PERIOD, f"the default, as Pod {pod.metadata.name} says nothing else")
         return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
 
+    @once
     async def leaders(self) -> tuple[Leader, ...] | Unread:
         """Return the Leases of Fastpath's scaler."""
-        return await self.once("leaders", self._read_leaders)
-
-    async def _read_leaders(self) -> tuple[Leader, ...] | Unread:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{self._service.namespace}/leases"
+        namespace = self._service.namespace
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         try:
-            leases = await fetch(self._client, path, ItemList[LeaseDocument])
+            leases = (await self._fetch(path, ItemList[LeaseDocument])).items
         except KubernetesError as error:
-            return Unread(why(error))
+            return Unread(_why(error))
         return tuple(
             Leader(
-                f"{self._service.namespace}/{each.metadata.name}",
+                f"{namespace}/{each.metadata.name}",
                 each.spec.holder_identity or "",
-                age_of(self._clock, each.spec.renew_time),
+                self._age(each.spec.renew_time),
                 float(each.spec.lease_duration_seconds or 0),
                 shard,
             )
-            for each in leases.items
+            for each in leases
             if (shard := _shard_of(each.metadata.name, self._lease_name)) is not None
         )
 
     async def entry(self, uid: str) -> Floor | Unread | None:
-        """Return what Fastpath has published of an autoscaler, None for nothing."""
-        entries = await self.once("entries", self._read_entries)
+        """Return the floor that Fastpath has published for an autoscaler, None for none."""
+        entries = await self._entries()
         return entries if isinstance(entries, Unread) else entries.get(uid)
 
-    async def _read_entries(self) -> dict[str, Floor] | Unread:
+    @once
+    async def _entries(self) -> dict[str, Floor] | Unread:
         selector = quote(f"{floor.LABEL}=true")
         path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
         entries: dict[str, Floor] = {}
         try:
-            for each in (await fetch(self._client, path, ItemList[ConfigMap])).items:
+            for each in (await self._fetch(path, ItemList[ConfigMap])).items:
                 entries |= floor.decode_floors(each.data)
         except (KubernetesError, ValueError) as error:
-            return Unread(why(error))
+            return Unread(_why(error))
         return entries
 
-    async def catalogue(self) -> Catalogue:
-        """Return the kinds of the cluster; the built-in ones where they cannot be read."""
-        return await self.once("catalogue", self._read_catalogue)
 
-    async def _read_catalogue(self) -> Catalogue:
-        try:
-            return await fetch_catalogue(self._client)
-        except KubernetesError:
-            return BUILTIN
+def _why(error: Exception) -> str:
+    """Return an error as the server worded it."""
+    return (error.said if isinstance(error, KubernetesError) else "") or str(error)
 
-    async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
-        """Return name and text of the rules files of the server behind an API."""
-        return await self.once(f"rules {group}", lambda: self._read_rules(group))
 
-    async def _read_rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
-        try:
-            found = None
-            for version in reversed(apiservices.VERSIONS[group]):
-                found = found or await registrations.fetch_registration(self._client, f"{version}.{group}")
-            if found is None or found.service is None:
-                return Unread(f"no Service stands behind {group}")
-            namespace = found.service.namespace
-            service = await fetch(
-                self._client, f"/api/v1/namespaces/{namespace}/services/{found.service.name}", Service
-            )
-            if not service.spec.selector:
-                return Unread(f"Service {found.service} selects no pods: give its rules with --config")
-            pods = await fetch_pods(
-                self._client, namespace, ",".join(f"{k}={v}" for k, v in service.spec.selector.items())
-            )
-            places = {place for pod in pods for place in _rules_of(pod)}
-            if not places:
-                return Unread(
-                    f"the pods of Service {found.service} name no rules in a ConfigMap: give them with "
-                    "--config"
-                )
-            texts = []
-            for name, key in sorted(places):
-                read = await fetch(
-                    self._client, f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap
-                )
-                texts += [
-                    (f"ConfigMap {namespace}/{name}, {found_key}", text)
-                    for found_key, text in sorted((read.data or {}).items())
-                    if not key or found_key == key
-                ]
-        except KubernetesError as error:
-            return Unread(f"the rules cannot be read, give them with --config: {why(error)}")
-        return tuple(texts)
+def _identified(metric: MetricIdentifier) -> tuple[str, str]:
+    """Return name and selector of a metric. ValueError for a selector that is not valid."""
+    return metric.name, str(api_selectors.compile_selector(metric.selector))
+
+
+def starts_of(pods: Sequence[PodDocument]) -> Starts | None:
+    """Return how long pods took to become ready, of those that never restarted; None without one."""
+    took = [
+        max((pod.ready.last_transition_time - pod.metadata.creation_timestamp) / SECOND, 0.0)
+        for pod in pods
+        if pod.ready is not None
+        and pod.ready.last_transition_time is not None
+        and pod.metadata.creation_timestamp is not None
+        and not any(each.restart_count for each in pod.status.container_statuses or ())
+    ]
+    return Starts(statistics.median(took), max(took), len(took)) if took else None
 
 
 def _shard_of(lease: str, name: str) -> Shard | None:
@@ -224,29 +352,25 @@ def _shard_of(lease: str, name: str) -> Shard | None:
 
 
 def option_of(words: Sequence[str], name: str) -> str:
-    """Return the value of a flag in a command line, "" where it is not there."""
-    values = options_of(words, name)
-    return values[-1] if values else ""
+    """Return the value of a flag in a command line, the last of several, "" if it is not there."""
+    return next(reversed(_options_of(words, name)), "")
 
 
-def options_of(words: Sequence[str], name: str) -> list[str]:
-    """Return all values of a flag in a command line."""
+def _options_of(words: Sequence[str], name: str) -> list[str]:
     values = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
     return values + [after for word, after in itertools.pairwise(words) if word == name]
 
 
-def _rules_of(pod: PodDocument) -> list[tuple[str, str]]:
-    """Return ConfigMap and key ("" for all) of each file or folder that `--config` names in a pod."""
+def _rules_of(pod: PodDocument) -> Iterator[tuple[str, str]]:
+    """Yield ConfigMap and key ("" for all) of each file or folder that `--config` names in a pod."""
     volumes = {each.name: each.config_map for each in pod.spec.volumes or () if each.config_map is not None}
-    found = []
     for container in pod.spec.containers:
-        for path in options_of(container.words, "--config"):
+        for path in _options_of(container.words, "--config"):
             for mount in container.volume_mounts or ():
                 volume = volumes.get(mount.name)
                 folder = mount.mount_path.rstrip("/")
-                if volume is None or not (path.rstrip("/") == folder or path.startswith(f"{folder}/")):
+                if volume is None or not f"{path.rstrip('/')}/".startswith(f"{folder}/"):
                     continue
                 below = mount.sub_path or path[len(folder) :].strip("/")
                 keys = {item.path: item.key for item in volume.items or ()}
-                found.append((volume.name, keys.get(below, below)))
-    return found
+                yield volume.name, keys.get(below, below)

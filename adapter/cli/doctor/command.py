@@ -1,34 +1,38 @@
 """`fastpath doctor`: where an autoscaler of a live cluster loses its seconds, what is wrong, what helps most.
 
-`cluster`, `read` and `sources` collect the facts, `diagnosis` judges them, and `report` prints the result.
-`fast` examines a FastPathAutoscaler.
+`cluster` and `sources` read the facts, `autoscaler_hops` and `metric_hops` turn them into hops, `diagnosis`
+judges these, and `report` prints the result. Nothing is changed in the cluster, and a kubeconfig is enough.
 """
 
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
-from adapter.cli import command_line, kubeconfig
+from adapter.cli import cluster_options, command_line
 from adapter.cli.check import inputs, servers
-from adapter.cli.doctor import diagnosis, fast, report
-from adapter.cli.doctor.cluster import ClusterContext
-from adapter.cli.doctor.codec import FPA, HPA
-from adapter.cli.doctor.diagnosis import Examination
-from adapter.cli.doctor.facts import BoostFacts, Facts, MetricFacts, Unread
-from adapter.cli.doctor.fast import FastExamination
-from adapter.cli.doctor.options import COMMAND, DoctorOptions
-from adapter.cli.doctor.read import GROUPS, AutoscalerReader, Workload
+from adapter.cli.cluster_options import KubeconfigOptions, ServiceOptions
+from adapter.cli.doctor import diagnosis, report
+from adapter.cli.doctor.api_objects import HPA
+from adapter.cli.doctor.cluster import GROUPS, LiveCluster
+from adapter.cli.doctor.diagnosis import Examination, FastExamination
+from adapter.cli.doctor.model import BoostFacts, Facts, MetricFacts, State, TargetFacts, Unread
 from adapter.cli.doctor.sources import SourceReader
-from adapter.cli.doctor.stage import State
 from adapter.compose.clock import SystemClock
-from adapter.config.options import RulesOptions
-from adapter.errors import InputError, KubernetesError, RunError
+from adapter.config import checks
+from adapter.config.option_fields import Command, arguments, option, replaced
+from adapter.config.options import PrometheusOptions, RulesOptions
+from adapter.config.pflag import FlagType
+from adapter.config.yaml import reader
+from adapter.errors import Fault, InputError, KubernetesError, RunError
 from adapter.kubernetes.cache.scale_conflicts import TargetKey
 from adapter.model.autoscaling import boost as model
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
@@ -36,17 +40,97 @@ from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
+_prometheus = partial(option, group="Prometheus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(PrometheusOptions, ServiceOptions, KubeconfigOptions):
+    place: tuple[str, ...] = arguments()
+    lease_name: str = option(
+        FlagType.TEXT,
+        "fastpath-scaler",
+        "Name of the Lease of Fastpath's scaler; those of its shards begin with it.",
+        group="Service",
+        metavar="name",
+        check=lambda name: "" if name else "expected a name",
+    )
+    horizontal_pod_autoscaler_sync_period: float = option(
+        FlagType.DURATION,
+        "0s",
+        "How often the HPA controller decides. 0s: as the Pod of kube-controller-manager says; if that "
+        "cannot be seen, 15s, Kubernetes' default.",
+        group="HPA controller",
+        check=checks.not_negative,
+    )
+    config: tuple[str, ...] = option(
+        FlagType.ARRAY,
+        "",
+        "Rules file, or a folder of them; can be repeated. Without it the rules are read from the ConfigMap "
+        "of the server behind the metrics APIs.",
+        group="Rules",
+        metavar="path",
+        check=checks.rules_paths,
+    )
+    prometheus_url: str = _prometheus(
+        FlagType.TEXT,
+        "",
+        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is "
+        "not asked, and the hops scrape and engine stay unknown.",
+        metavar="url",
+        check=checks.prometheus_url,
+        secret=True,
+    )
+    output: str = command_line.output(
+        "text", "json", help_="text, or json: for one autoscaler an object, else a list."
+    )
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """Namespace and name of the autoscalers to examine, "" for all."""
+        namespace, _, name = "".join(self.place).partition("/")
+        return namespace, name
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        if self.place:
+            namespace, slash, name = self.place[0].partition("/")
+            if len(self.place) > 1 or not namespace or (slash and not name) or "/" in name:
+                expected = "expected one autoscaler such as shop/web, a namespace, or nothing for all"
+                yield Fault("NAMESPACE/NAME", reader.shown_text(" ".join(self.place)), expected)
+
+
+COMMAND = Command(
+    verb="doctor",
+    options=DoctorOptions,
+    usage="[NAMESPACE[/NAME]] [flags]",
+    about="""\
+Follows a HorizontalPodAutoscaler from the load to ready pods: how long each hop takes, what is
+wrong, and the one change that helps most. Of a FastPathAutoscaler it shows what its conditions and
+its target say; `fastpath explain` has its decisions. Without a name it lists all autoscalers, one
+line each. It changes nothing, and names what you may not read.
+
+Exit status: 0 without a fault (a warning is not a fault), 1 for faults or when the cluster cannot
+be asked, 2 when the command line or a file is wrong.
+
+A hop is unknown if its source is not given: the hops scrape and window need the rules, from the
+ConfigMap of the server behind the metrics APIs or from --config; scrape and engine need
+--prometheus-url, with the query parameters that the server is given.
+""",
+    deprecated=(replaced("json", "output", "json"),),
+)
+
 _TOGETHER = 4
-"""How many autoscalers are looked at side by side."""
+"""How many autoscalers are examined at the same time."""
 
 _SECONDS = 10.0
+"""The timeout of a request to the API server."""
 
 _OWNERS = {"ScaledObject": "KEDA's", "EffectiveHorizontalPodAutoscaler": "Crane's"}
-"""Kinds that are known to make autoscalers, and whose they are."""
+"""Kinds of other projects that make autoscalers."""
 
 
 class Found(NamedTuple):
-    """What was examined. `unread` is why FastPathAutoscalers are not known, "" where they are."""
+    """What was examined. `unread` is why FastPathAutoscalers are not known, "" if they are."""
 
     hpas: tuple[Examination, ...] = ()
     fpas: tuple[FastExamination, ...] = ()
@@ -56,7 +140,7 @@ class Found(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Examine; 0 without a fault, 1 for faults.
 
-    KubernetesError when the autoscalers cannot be read, InputError for the command line.
+    KubernetesError if the autoscalers cannot be read, InputError for the command line.
     """
     options = command_line.read(COMMAND, arguments)
     if options is None:
@@ -73,13 +157,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _render(options: DoctorOptions, found: Found) -> str:
     namespace, name = options.target
+    every: list[Examination | FastExamination] = [*found.hpas, *found.fpas]
     if options.output == "json":
-        documents = [*map(report.document, found.hpas), *map(report.document, found.fpas)]
-        whole = documents[0] if name and len(documents) == 1 else documents
-        return command_line.to_json(whole)
+        documents = [report.document(each) for each in every]
+        return command_line.to_json(documents[0] if name and len(documents) == 1 else documents)
     if name:
-        return "\n".join([*map(report.render, found.hpas), *map(report.render, found.fpas)])
-    if not found.hpas and not found.fpas:
+        return "\n".join(report.render(each) for each in every)
+    if not every:
         where = f"namespace {namespace}" if namespace else "the cluster"
         return f"there are no {HPA_KIND}s and no {KIND}s in {where}\n"
     return report.render_table(found.hpas, found.fpas)
@@ -89,145 +173,143 @@ async def _run(options: DoctorOptions) -> Found:
     given = inputs.parse(options.config) if options.config else None
     if given is not None and given.fatal:
         raise InputError(given.fatal)
-    clock, own_metrics = SystemClock(), Monitoring()
-    faults = ProblemLog(own_metrics, clock)
+    clock, monitoring = SystemClock(), Monitoring()
+    problems = ProblemLog(monitoring, clock)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            kubeconfig.connect(options, clock, faults, request_timeout=_SECONDS)
+            cluster_options.connect(options, clock, problems, request_timeout=_SECONDS)
         )
         prometheus = None
         if options.prometheus_url:
             prometheus = await servers.open_prometheus(
-                options, RulesOptions(), clock, own_metrics, faults, stack
+                options, RulesOptions(), clock, monitoring, problems, stack
             )
-        around = ClusterContext(client, clock, options.reference, options.lease_name)
-        doctor = Doctor(
-            AutoscalerReader(client, clock, around),
-            around,
-            SourceReader(around, given, prometheus, clock),
-            clock,
-        )
-        doctor.period = options.horizontal_pod_autoscaler_sync_period
+        cluster = LiveCluster(client, clock, options.reference, options.lease_name)
+        sources = SourceReader(cluster, given, prometheus, clock)
+        doctor = Doctor(cluster, sources, clock, options.horizontal_pod_autoscaler_sync_period)
         return await doctor.examine(*options.target)
 
 
 class Doctor:
     """Examines autoscalers of one cluster.
 
-    `period` is the HPA controller's in seconds if a flag gives it, else 0.
+    `period` is the sync period of the HPA controller in seconds if a flag gives it, else 0.
     """
 
-    def __init__(
-        self, autoscalers: AutoscalerReader, around: ClusterContext, sources: SourceReader, clock: Clock
-    ) -> None:
-        self.period = 0.0
-        self._autoscalers = autoscalers
-        self._around = around
+    def __init__(self, cluster: LiveCluster, sources: SourceReader, clock: Clock, period: float) -> None:
+        self._cluster = cluster
         self._sources = sources
         self._clock = clock
+        self._period = period
         self._free = asyncio.Semaphore(_TOGETHER)
 
     async def examine(self, namespace: str, name: str) -> Found:
-        """Return what is found of one autoscaler, of a namespace or of all.
-
-        RunError for what is not there.
-        """
+        """Examine one autoscaler, those of a namespace, or all. RunError for what is not there."""
         try:
-            listed = await self._autoscalers.hpas(namespace)
+            hpas = await self._cluster.hpas(namespace)
         except KubernetesError as error:
             if error.status == 403 and not namespace:
                 raise RunError(
                     f"listing HPAs cluster-wide is forbidden; pass a namespace: {error.said or error}"
                 ) from error
             raise
-        read = await self._autoscalers.fpas(namespace)
-        unread = read.why if isinstance(read, Unread) else ""
-        others = () if isinstance(read, Unread) else read
-        chosen = [each for each in listed if not name or each.metadata.name == name]
-        fast_chosen = [each for each in others if not name or each.metadata.name == name]
+        read = await self._cluster.fpas(namespace)
+        unread, fpas = (read.why, ()) if isinstance(read, Unread) else ("", read)
+        chosen = [each for each in hpas if not name or each.metadata.name == name]
+        fast_chosen = [each for each in fpas if not name or each.metadata.name == name]
         if not chosen and not fast_chosen:
             await self._miss(namespace, name, unread)
-        leaders = await self._around.leaders() if fast_chosen else ()
+        leaders = await self._cluster.leaders() if fast_chosen else ()
         return Found(
-            tuple(await asyncio.gather(*(self._examine(each, listed, others) for each in chosen))),
-            tuple(fast.examine(each, _rivals_of(each, listed, others), leaders) for each in fast_chosen),
+            tuple(await asyncio.gather(*(self._examine(each, hpas, fpas) for each in chosen))),
+            tuple(
+                diagnosis.examine_fast(each, _rivals_of(each, hpas, fpas), leaders) for each in fast_chosen
+            ),
             unread,
         )
 
     async def _miss(self, namespace: str, name: str, unread: str) -> None:
-        """Raise RunError where a namespace or an autoscaler is named that is not there."""
+        """Raise RunError if a namespace or an autoscaler is named that is not there."""
         if namespace:
-            await self._autoscalers.check_namespace(namespace)
+            await self._cluster.check_namespace(namespace)
         if name and unread:
             raise RunError(f"there is no {HPA_KIND} {namespace}/{name}, and {KIND}s cannot be read: {unread}")
         if name:
             raise RunError(f"there is no {HPA_KIND} and no {KIND} {namespace}/{name}")
 
-    async def _examine(self, hpa: HPA, listed: Sequence[HPA], others: Sequence[FPA]) -> Examination:
+    async def _examine(
+        self, hpa: HPA, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
+    ) -> Examination:
         async with self._free:
-            return diagnosis.examine(await self._read(hpa, listed, others))
+            meta, spec = hpa.metadata, hpa.spec
+            target = await self._cluster.target(meta.namespace, spec.scale_target_ref)
+            own = model.without_handshake(spec.metrics) or ()
+            metrics = await asyncio.gather(*(self._metric(hpa, each, target) for each in own))
+            period = await self._cluster.period()
+            if self._period:
+                period = period._replace(
+                    seconds=self._period, says="from --horizontal-pod-autoscaler-sync-period"
+                )
+            facts = Facts(
+                hpa,
+                target,
+                tuple(metrics),
+                period,
+                await self._sources.delay(),
+                round(self._clock.wall() * SECOND),
+                await self._boost(hpa, target),
+                _same_target(hpa, hpas),
+                _owner(hpa),
+                _same_target(hpa, fpas),
+            )
+            return diagnosis.examine(facts)
 
-    async def _read(self, hpa: HPA, listed: Sequence[HPA], others: Sequence[FPA]) -> Facts:
-        meta, spec = hpa.metadata, hpa.spec
-        workload = await self._autoscalers.workload(meta.namespace, spec.scale_target_ref)
-        own = model.without_handshake(spec.metrics) or ()
-        metrics = await asyncio.gather(*(self._metric(hpa, each, workload) for each in own))
-        period = await self._around.period()
-        if self.period:
-            period = period._replace(seconds=self.period, says="as you said")
-        return Facts(
-            hpa,
-            workload.target,
-            tuple(metrics),
-            period,
-            await self._sources.delay(),
-            round(self._clock.wall() * SECOND),
-            await self._boost(hpa, workload),
-            tuple(each.metadata.name for each in listed if each is not hpa and _target(each) == _target(hpa)),
-            _owner(hpa),
-            tuple(each.metadata.name for each in others if _target(each) == _target(hpa)),
-        )
-
-    async def _metric(self, hpa: HPA, metric: MetricSpec, workload: Workload) -> MetricFacts:
-        serving = await self._around.serving(GROUPS[metric.type])
-        source = await self._sources.source(hpa.metadata.namespace, metric, workload.pods)
-        answer = await self._autoscalers.answer(hpa, metric, workload.target)
+    async def _metric(self, hpa: HPA, metric: MetricSpec, target: TargetFacts | Unread) -> MetricFacts:
+        namespace = hpa.metadata.namespace
+        serving = await self._cluster.serving(GROUPS[metric.type])
+        source = await self._sources.source(namespace, metric, target)
+        answer = await self._cluster.answer(namespace, metric, target)
         return MetricFacts(_label(metric), metric, serving, answer, source)
 
-    async def _boost(self, hpa: HPA, workload: Workload) -> BoostFacts | None:
+    async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
         wishes = model.read_annotations(meta.annotations)
-        shaken = [each for each in spec.metrics or () if model.is_handshake(each)]
-        if not (wishes.mode or wishes.faults or shaken):
+        handshakes = [each for each in spec.metrics or () if model.is_handshake(each)]
+        if not (wishes.mode or wishes.faults or handshakes):
             return None
         floor = None
-        if shaken and shaken[0].type in {"External", "Object"}:
-            metric = shaken[0]
-            serving = await self._around.serving(GROUPS[metric.type])
-            answer = await self._autoscalers.answer(hpa, metric, workload.target)
+        if handshakes and handshakes[0].type in {"External", "Object"}:
+            metric = handshakes[0]
+            serving = await self._cluster.serving(GROUPS[metric.type])
+            answer = await self._cluster.answer(meta.namespace, metric, target)
             floor = MetricFacts(model.METRIC, metric, serving, answer)
-        entry = await self._around.entry(meta.uid)
+        entry = await self._cluster.entry(meta.uid)
         handshake = model.check_handshake(meta.name, spec)
         owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
         owner = model.find_owner(owners, meta.labels)
-        return BoostFacts(wishes, handshake, floor, await self._around.leaders(), entry, owner)
+        return BoostFacts(wishes, handshake, floor, await self._cluster.leaders(), entry, owner)
 
 
-def _rivals_of(fpa: FPA, listed: Sequence[HPA], others: Sequence[FPA]) -> tuple[str, ...]:
-    """Return the other autoscalers of a target as ``Kind name``."""
-    hpas = [f"{HPA_KIND} {each.metadata.name}" for each in listed if _target(each) == _target(fpa)]
-    return (
-        *hpas,
-        *(
-            f"{KIND} {each.metadata.name}"
-            for each in others
-            if each is not fpa and _target(each) == _target(fpa)
-        ),
+def _same_target(
+    autoscaler: HPA | FastPathAutoscaler, others: Sequence[HPA] | Sequence[FastPathAutoscaler]
+) -> tuple[str, ...]:
+    return tuple(
+        each.metadata.name
+        for each in others
+        if each is not autoscaler and _target(each) == _target(autoscaler)
     )
 
 
-def _target(autoscaler: HPA | FPA) -> TargetKey:
+def _target(autoscaler: HPA | FastPathAutoscaler) -> TargetKey:
     return TargetKey.of(autoscaler.metadata.namespace, autoscaler.spec.scale_target_ref)
+
+
+def _rivals_of(
+    fpa: FastPathAutoscaler, hpas: Sequence[HPA], fpas: Sequence[FastPathAutoscaler]
+) -> tuple[str, ...]:
+    """Return the other autoscalers of a target as ``Kind name``."""
+    of_hpas = (f"{HPA_KIND} {name}" for name in _same_target(fpa, hpas))
+    return (*of_hpas, *(f"{KIND} {name}" for name in _same_target(fpa, fpas)))
 
 
 def _owner(hpa: HPA) -> str:

@@ -1,97 +1,156 @@
-"""From the hops of an autoscaler to what the user reads first: one line of diagnosis, one change.
+"""What the user reads first about an autoscaler: its state, one line of diagnosis, and one change.
 
 What stops the autoscaler comes before what slows it. Of the changes that make it faster the one that saves
-most is advised, and none that saves less than a second.
+most is advised, and none that saves less than a second. The hops of a FastPathAutoscaler are not followed:
+the scaler records its decisions, and `fastpath explain` shows them.
 """
 
+import math
 from typing import NamedTuple
 
-from adapter.cli.doctor import metric, shared
-from adapter.cli.doctor.facts import Facts
-from adapter.cli.doctor.stage import Chain, Hop, Improvement, State, Total, seconds, total
+from adapter.cli.doctor import autoscaler_hops, metric_hops
+from adapter.cli.doctor.model import Chain, Facts, Hop, Leader, State, Total, Unread, seconds, total
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
+from adapter.model.autoscaling.hpa import Condition
 
 _WORTH = 1.0
+"""The fewest seconds that an advised change saves."""
+
+_BY_WISH = frozenset({"AdviseOnly", "ScalingPaused"})
+"""Reasons of a False condition that say only what spec.mode asks for."""
 
 
 class Examination(NamedTuple):
-    """An autoscaler examined.
-
-    The hops before and after the metrics', a chain for each metric, the diagnosis and the change.
-    """
+    """A HorizontalPodAutoscaler examined: hops before and after the metrics', and a chain for each metric."""
 
     facts: Facts
     before: tuple[Hop, ...]
     chains: tuple[Chain, ...]
     after: tuple[Hop, ...]
-    diagnosis: str
-    change: str
+    diagnosis: str = ""
+    change: str = ""
+
+    @property
+    def key(self) -> str:
+        """Namespace/name."""
+        return f"{self.facts.hpa.metadata.namespace}/{self.facts.hpa.metadata.name}"
+
+    @property
+    def mode(self) -> str:
+        """The mode that the annotation asks for, "" for none."""
+        return self.facts.mode
 
     @property
     def state(self) -> State:
-        """Return the worst of all hops; what is not known is better than a warning."""
+        """The worst state of a hop."""
         order = list(State)
         return max((each.state for each in self.hops()), key=order.index)
 
     def hops(self) -> tuple[Hop, ...]:
-        """Return all hops in their order."""
         return (*self.before, *(hop for chain in self.chains for hop in chain.hops), *self.after)
 
     def total(self, chain: Chain) -> Total:
-        """Return what the way through one metric takes in all."""
+        """Return how long the way through one metric takes."""
         return total((*self.before, *chain.hops, *self.after))
 
     @property
     def slowest(self) -> Total:
-        """Return the total of the slowest metric."""
+        """The total of the slowest metric."""
         totals = [self.total(chain) for chain in self.chains]
         return max(totals, key=lambda each: each.took.usual) if totals else total((*self.before, *self.after))
 
 
 def examine(facts: Facts) -> Examination:
-    """Return what there is to say about an autoscaler."""
-    boost = shared.boost_hop(facts)
-    boosted = shared.is_boosted(facts)
-    before = (*(() if boost is None else (boost,)), shared.autoscaler_hop(facts))
-    chains = tuple(metric.chain(facts, each, boosted=boosted) for each in facts.metrics)
-    after = (shared.behavior_hop(facts), shared.pods_hop(facts))
-    plain = Examination(facts, before, chains, after, "", "")
-    hops = plain.hops()
-    return plain._replace(diagnosis=_diagnose(plain, hops), change=_advise(hops))
-
-
-def _first_fault(hops: tuple[Hop, ...]) -> Hop | None:
-    """Return the fault to tell.
-
-    Causes that were found here come before what the controller makes of them, and both before what only
-    boosting lacks.
-    """
+    """Return the diagnosis of a HorizontalPodAutoscaler."""
+    boost = autoscaler_hops.boost_hop(facts)
+    boosted = autoscaler_hops.is_boosted(facts)
+    before = (*(() if boost is None else (boost,)), autoscaler_hops.autoscaler_hop(facts))
+    chains = tuple(metric_hops.chain(facts, each, boosted=boosted) for each in facts.metrics)
+    after = (autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts))
+    found = Examination(facts, before, chains, after)
+    hops = found.hops()
+    # causes that were found here come before what the controller makes of them, and both before what only
+    # boosting lacks
     faults = [each for each in hops if each.state is State.FAULT]
-    return min(faults, key=lambda each: (each.name == shared.BOOSTING, each.change is None), default=None)
+    faults.sort(key=lambda each: (each.name == autoscaler_hops.BOOSTING, each.change is None))
+    if faults:
+        change = faults[0].change
+        return found._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
+    return found._replace(diagnosis=_slowest_hop(found, hops), change=_best_change(hops))
 
 
-def _diagnose(found: Examination, hops: tuple[Hop, ...]) -> str:
-    if fault := _first_fault(hops):
-        return fault.text
-    blocked = next(
-        (each for each in hops if each.change is not None and each.change.saves == float("inf")), None
+def _slowest_hop(found: Examination, hops: tuple[Hop, ...]) -> str:
+    for each in hops:
+        if each.change is not None and math.isinf(each.change.saves):
+            return each.text
+    took, longest = max(
+        ((each.took.usual, each) for each in hops if each.took is not None), key=lambda timed: timed[0]
     )
-    if blocked is not None:
-        return blocked.text
-    timed = [each for each in hops if each.took is not None]
-    longest = max(timed, key=lambda each: each.took.usual if each.took else 0.0)
-    unread = [each for each in hops if each.state is State.UNKNOWN and each.timed]
-    rest = f"; not known: {', '.join(dict.fromkeys(each.name for each in unread))}" if unread else ""
-    assert longest.took is not None
-    whole = found.slowest.took.usual
-    return f"most of {seconds(whole)} is {longest.name}, {seconds(longest.took.usual)}: {longest.text}{rest}"
+    unread = [each.name for each in hops if each.state is State.UNKNOWN and each.timed]
+    rest = f"; not known: {', '.join(dict.fromkeys(unread))}" if unread else ""
+    whole = seconds(found.slowest.took.usual)
+    return f"most of {whole} is {longest.name}, {seconds(took)}: {longest.text}{rest}"
 
 
-def _advise(hops: tuple[Hop, ...]) -> str:
-    fault = _first_fault(hops)
-    if fault is not None:
-        return fault.change.text if fault.change is not None else ""
+def _best_change(hops: tuple[Hop, ...]) -> str:
     changes = [each.change for each in hops if each.change is not None]
-    best: Improvement | None = max(changes, key=lambda each: each.saves, default=None)
+    best = max(changes, key=lambda each: each.saves, default=None)
     if best is None or best.saves < _WORTH:
         return ""
-    return best.text if best.saves == float("inf") else f"{best.text} (saves {seconds(best.saves)})"
+    return best.text if math.isinf(best.saves) else f"{best.text} (saves {seconds(best.saves)})"
+
+
+class FastExamination(NamedTuple):
+    fpa: FastPathAutoscaler
+    state: State
+    diagnosis: str
+    change: str = ""
+
+    @property
+    def key(self) -> str:
+        """Namespace/name."""
+        return f"{self.fpa.metadata.namespace}/{self.fpa.metadata.name}"
+
+    @property
+    def mode(self) -> str:
+        return self.fpa.spec.mode
+
+    @property
+    def explain(self) -> str:
+        """The command that shows what was decided."""
+        return f"fastpath explain {self.key}"
+
+
+def examine_fast(
+    fpa: FastPathAutoscaler, rivals: tuple[str, ...], leaders: tuple[Leader, ...] | Unread
+) -> FastExamination:
+    """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
+
+    `rivals` are the other autoscalers of its target as ``Kind name``.
+    """
+    meta, spec = fpa.metadata, fpa.spec
+    target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
+    if rivals:
+        text = f"{', '.join(rivals)} scales {target} too: Fastpath does not scale it meanwhile"
+        return FastExamination(fpa, State.FAULT, text, f"leave one autoscaler on {target}")
+    vacant = (
+        "" if isinstance(leaders, Unread) else autoscaler_hops.vacancy(meta.namespace, meta.name, leaders)
+    )
+    if vacant:
+        advice = "run Fastpath with --scaler (or fastpath scale); its namespace is given with --namespace"
+        return FastExamination(fpa, State.FAULT, f"nothing decides for it: {vacant}", advice)
+    conditions = {each.type: each for each in (fpa.status or FastPathAutoscalerStatus()).conditions or ()}
+    if not conditions:
+        return FastExamination(fpa, State.WARNING, "the scaler has not looked at it yet")
+    for kind in ("AbleToScale", "ScalingActive"):
+        each = conditions.get(kind, Condition())
+        if each.status == "False":
+            state = State.WARNING if each.reason in _BY_WISH else State.FAULT
+            return FastExamination(fpa, state, f"{kind} is False ({each.reason}): {each.message}")
+    limited = conditions.get("ScalingLimited", Condition())
+    if (limited.status, limited.reason) == ("True", "TooManyReplicas"):
+        text = f"it wants more than its maximum of {spec.max_replicas}"
+        change = f"raise spec.maxReplicas, now {spec.max_replicas}"
+        return FastExamination(fpa, State.WARNING, text, change)
+    text = "by its conditions it is able to scale and its metrics have values"
+    return FastExamination(fpa, State.OK, text)

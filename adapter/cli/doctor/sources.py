@@ -1,19 +1,16 @@
-"""The sources of metrics.
+"""The sources of metrics: the rule that makes one, its query, and the series that the query reads.
 
-The rule that makes one, the query that it sends, and the series that the query reads. The query is the one
-that the server sends, made by the same code.
+The query is the one that the server sends, made by the same code.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import promql_parser as promql
 
 from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.check.wanted import Wanted, build_query, locate
-from adapter.cli.doctor.cluster import ClusterContext
-from adapter.cli.doctor.facts import Scraped, SeriesFacts, SourceFacts, Unread
-from adapter.cli.doctor.read import GROUPS
+from adapter.cli.doctor.cluster import GROUPS, LiveCluster, once
+from adapter.cli.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import (
@@ -27,9 +24,7 @@ from adapter.model.autoscaling.hpa import MetricIdentifier, MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
-from adapter.model.resources import APIResource
 from adapter.model.selectors import api_selectors
-from adapter.prometheus.client import Querier
 from adapter.rules import compile as compiler
 from adapter.rules import matchers, preview, registry
 from adapter.rules.compile import Rule, Ruleset
@@ -42,102 +37,73 @@ from adapter.rules.scrape import pod_query as scrape
 from adapter.rules.trace import Lists
 
 _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
-"""Over which times samples are counted, the longest that the series are old enough for."""
+"""The windows over which samples are counted; the longest that the series are old enough for."""
 
 _PODS = 20
 _SELECTORS = 4
+"""How many pods a query names, and how many selectors of a query are looked at."""
 
-
-class _Rules(NamedTuple):
-    """The rules behind an API, and what they make of the series there are."""
-
-    ruleset: Ruleset
-    known: Registry
+_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 
 
 class SourceReader:
-    """The rules, and Prometheus where there is an address of it."""
+    """Finds the sources of metrics.
+
+    `given` are rules from files, None to read them from the cluster. `prometheus` is None without an address.
+    """
 
     def __init__(
-        self, around: ClusterContext, given: Parsed | None, prometheus: PrometheusReader | None, clock: Clock
+        self, cluster: LiveCluster, given: Parsed | None, prometheus: PrometheusReader | None, clock: Clock
     ) -> None:
-        """`given` are rules from files; with None they are read from the cluster."""
-        self._around = around
+        self._cluster = cluster
         self._given = given
         self._prometheus = prometheus
         self._clock = clock
 
-    async def delay(self) -> float | Unread:
-        """Return how many seconds of the newest past the engine hides.
-
-        What it takes for now, beside what it was asked for.
-        """
-        if self._prometheus is None:
-            return Unread("give --prometheus-url")
-        return await self._around.once("delay", lambda: self._read_delay(self._querier))
-
-    async def _read_delay(self, querier: Querier) -> float | Unread:
-        now = self._clock.wall()
-        try:
-            result = await querier.query("time()", now)
-        except PrometheusError as error:
-            return Unread(f"Prometheus cannot be asked: {error}")
-        return max(now - result.samples[0].value, 0.0) if result.samples else 0.0
-
-    @property
-    def _querier(self) -> Querier:
-        assert self._prometheus is not None
-        return self._prometheus.client
-
     async def source(
-        self, namespace: str, metric: MetricSpec, pods: Sequence[str]
+        self, namespace: str, metric: MetricSpec, target: TargetFacts | Unread
     ) -> SourceFacts | Unread | None:
-        """Return where a metric comes from, None for one that no rule of custom or external metrics makes."""
-        group = GROUPS.get(metric.type, "")
-        if metric.type in {"Resource", "ContainerResource"} or not group:
+        """Return the source of a metric, None for one that no rule of custom or external metrics makes."""
+        if metric.type not in {"Pods", "Object", "External"}:
             return None
-        rules = await self._around.once(f"ruleset {group}", lambda: self._read_rules(group))
-        if isinstance(rules, Unread):
-            return rules
+        known = await self._registry(GROUPS[metric.type])
+        if isinstance(known, Unread):
+            return known
         try:
-            made = await self._query_of(rules, namespace, metric, pods)
+            pods = () if isinstance(target, Unread) else target.ready[:_PODS]
+            made = await self._query_of(known, namespace, metric, pods)
         except (NamingError, TemplateError, UnsupportedSelectorError, ValueError) as error:
             return Unread(f"the query of the metric cannot be made: {error}")
         if isinstance(made, Unread):
             return made
         rule, query = made
-        pod_query = None if metric.type != "Pods" else rule.config.scrape
-        scraped = None if pod_query is None else Scraped(pod_query.access.interval, pod_query.window)
+        of_pods = metric.type == "Pods"
         return SourceFacts(
             rule.path,
             query,
             lookback.lookback_of(query),
             await self._series(query),
-            scraped,
-            metric.type == "Pods" and _is_scrapable(rule),
+            rule.config.scrape if of_pods else None,
+            of_pods and _is_scrapable(rule),
             rule.config.ttl or 0.0,
         )
 
     # -- rules -----------------------------------------------------------------------------------------------
-    # ---------------
 
-    async def _read_rules(self, group: str) -> "_Rules | Unread":
+    @once
+    async def _registry(self, group: str) -> Registry | Unread:
         parsed = self._given
         if parsed is None:
-            texts = await self._around.rules(group)
+            texts = await self._cluster.rules(group)
             if isinstance(texts, Unread):
                 return texts
             configs = [rules_file.parse_rules(text, source).config for source, text in texts]
-            parsed = Parsed(rules_file.merge(configs)[0], (), ())
-        catalogue = await self._around.catalogue()
-        ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
-        return _Rules(ruleset, registry.build(ruleset, await self._memory(ruleset), 1))
+            parsed = Parsed(rules_file.merge(configs)[0])
+        ruleset, _ = compiler.compile_rules(parsed.config, await self._cluster.catalogue())
+        return registry.build(ruleset, await self._memory(ruleset), 1)
 
     async def _memory(self, ruleset: Ruleset) -> registry.SeriesMemory:
-        """Return the series of the rules.
-
-        Those there are, and where Prometheus does not say, those that the rules name.
-        """
+        """Return the series of the rules; where Prometheus does not say, those that the rules name."""
         lists: Lists = {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
         memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
         for made in [
@@ -152,24 +118,25 @@ class SourceReader:
         return memory
 
     async def _query_of(
-        self, rules: "_Rules", namespace: str, metric: MetricSpec, pods: Sequence[str]
+        self, known: Registry, namespace: str, metric: MetricSpec, pods: Sequence[str]
     ) -> tuple[Rule, str] | Unread:
         """Return the rule that makes a metric, and the query it sends for it."""
         if metric.external is not None:
-            return _external_query(rules.known, namespace, metric.external.metric)
-        identifier, wanted = None, None
-        if metric.pods is not None:
-            identifier, wanted = metric.pods.metric, Wanted("pods", namespace, "")
-        elif metric.object is not None:
-            described = metric.object.described_object
+            return _external_query(known, namespace, metric.external.metric)
+        catalogue = await self._cluster.catalogue()
+        if metric.object is not None:
+            identifier, described = metric.object.metric, metric.object.described_object
             group = described.api_version.rpartition("/")[0]
             kind = f"{described.kind}.{group}" if group else described.kind
-            root = _is_namespace((await self._around.catalogue()).lookup(described.kind, group))
-            place = Wanted(kind, None, namespace) if root else Wanted(kind, namespace, described.name)
-            identifier, wanted = metric.object.metric, place
-        assert identifier is not None
-        assert wanted is not None
-        entry = locate(rules.known, await self._around.catalogue(), identifier.name, wanted)
+            resource = catalogue.lookup(described.kind, group)
+            if resource is not None and resource.group_resource == NAMESPACES:
+                wanted = Wanted(kind, None, namespace)
+            else:
+                wanted = Wanted(kind, namespace, described.name)
+        else:
+            assert metric.pods is not None
+            identifier, wanted = metric.pods.metric, Wanted("pods", namespace, "")
+        entry = locate(known, catalogue, identifier.name, wanted)
         if isinstance(entry, str):
             return Unread(f"no rule that was read makes {identifier.name} for {wanted.kind}")
         query = build_query(entry, wanted, _matchers(identifier))
@@ -178,24 +145,35 @@ class SourceReader:
         if metric.pods is None:
             return entry.rule, query.render(wanted.namespace, [wanted.name])
         if pods:
-            return entry.rule, query.render(namespace, pods[:_PODS])
+            return entry.rule, query.render(namespace, pods)
         within = [Matcher(query.namespace_label, "=", namespace)] if query.namespace_label else []
         return entry.rule, query.render_with([*within, matchers.present(query.object_label)])
 
-    # -- series ----------------------------------------------------------------------------------------------
-    # ---------------
+    # -- Prometheus ------------------------------------------------------------------------------------------
+
+    @once
+    async def delay(self) -> float | Unread:
+        """Return how many seconds of the newest past the engine hides: how far its now is behind ours."""
+        if self._prometheus is None:
+            return Unread("give --prometheus-url")
+        now = self._clock.wall()
+        try:
+            seen = await self._one("time()", now)
+        except PrometheusError as error:
+            return Unread(f"Prometheus cannot be asked: {error}")
+        return 0.0 if seen is None else max(now - seen, 0.0)
 
     async def _series(self, query: str) -> SeriesFacts | Unread:
         """Return how often the series of a query are scraped.
 
-        Of several the slowest, for a value is no newer than that.
+        Of several the slowest counts: the result is no newer than that.
         """
         if self._prometheus is None:
             return Unread("how often Prometheus scrapes is not known: give --prometheus-url")
         found: list[SeriesFacts] = []
         try:
             for selector in selectors_of(query)[:_SELECTORS]:
-                newest = await self._one(f"max(timestamp({selector}))")
+                newest = await self._one(f"max(timestamp({selector}))", self._clock.wall())
                 if newest is not None:
                     age = self._clock.wall() - newest
                     found.append(SeriesFacts(True, await self._interval(selector), age))
@@ -207,15 +185,16 @@ class SourceReader:
 
     async def _interval(self, selector: str) -> float | None:
         for window, length in _WINDOWS:
-            count = await self._one(
-                f"avg(count_over_time({selector}[{window}]) and {selector} offset {window})"
-            )
+            samples = f"count_over_time({selector}[{window}]) and {selector} offset {window}"
+            count = await self._one(f"avg({samples})", self._clock.wall())
             if count is not None and count >= 2:
                 return length / count
         return None
 
-    async def _one(self, query: str) -> float | None:
-        result = await self._querier.query(query, self._clock.wall())
+    async def _one(self, query: str, at: float) -> float | None:
+        """Return the first value of a query, None without one. PrometheusError."""
+        assert self._prometheus is not None
+        result = await self._prometheus.client.query(query, at)
         return result.samples[0].value if result.samples else None
 
 
@@ -239,9 +218,6 @@ def selectors_of(query: str) -> list[str]:
     return list(found)
 
 
-_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
-
-
 def _external_query(
     known: Registry, namespace: str, identifier: MetricIdentifier
 ) -> tuple[Rule, str] | Unread:
@@ -256,10 +232,6 @@ def _external_query(
 
 def _matchers(identifier: MetricIdentifier) -> tuple[Matcher, ...]:
     return matchers.from_selector(api_selectors.compile_selector(identifier.selector))
-
-
-def _is_namespace(resource: APIResource | None) -> bool:
-    return resource is not None and resource.group_resource == NAMESPACES
 
 
 def _is_scrapable(rule: Rule) -> bool:

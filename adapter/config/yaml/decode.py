@@ -51,8 +51,6 @@ class Shape:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list whose entries have one shape."""
-
     item: Shape
 
 
@@ -105,6 +103,15 @@ class Decoder:
 
     def fault(self, path: str, value: str, expected: str, line: int) -> None:
         self.faults.append(errors.Fault(path, value, expected, self.source, line))
+
+    def refuse(self, fields: Fields, key: str, expected: str) -> None:
+        """Report a fault of a text field, or that it is missing."""
+        place = reader.join(fields.path, key)
+        written = fields.scalars.get(key)
+        if written is None:
+            self.fault(place, "", f"missing: {expected}", fields.line)
+        else:
+            self.fault(place, reader.shown_text(written.text), expected, written.line)
 
     def decode(self, node: yaml.Node, shape: Shape, path: str, key: str = "") -> Fields:
         """Return the fields of a mapping; no fields for null, and a fault for anything else."""

@@ -114,7 +114,7 @@ def read_part(lines: int, part: str, source: str) -> YAMLDocument | InputError |
 def _refuse_more(text: str, root: yaml.Node, source: str) -> None:
     """Refuse text after the end of a document, which would not be read."""
     if not _NOTHING_MORE.fullmatch(text, root.end_mark.index):
-        expected = "something follows the document; another one begins with ---"
+        expected = "unexpected text after the document; another document begins with ---"
         raise InputError([Fault("", "", expected, source, root.end_mark.line + 1)])
 
 
@@ -145,7 +145,7 @@ def _mapping(node: yaml.MappingNode, source: str, known: dict[int, object]) -> d
                 merged = below | merged
             continue
         if not isinstance(key, yaml.ScalarNode):
-            raise _fault("", reader.shown(key), "a key is text", source, key)
+            raise _fault("", reader.shown(key), "expected text as the key", source, key)
         name = str(key.value)
         if name in own:
             raise _fault(name, "", "the key is given twice", source, key)

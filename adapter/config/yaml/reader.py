@@ -215,7 +215,6 @@ def is_null(node: yaml.Node) -> bool:
 
 
 def is_merge(key: yaml.Node) -> bool:
-    """Return whether a mapping key is the unquoted merge key."""
     return key.tag == MERGE
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide.evaluate import document
-from adapter.cli.evaluate import result
+from adapter.cli import evaluate
 
 _FOLDER = Path(__file__).parents[2] / "data" / "hpa-evaluate"
 _ANY_POD = re.compile(r"(missing (?:pod-level )?request for \S+|container \S+ not found) in .*")
@@ -49,7 +49,7 @@ def _compared(given: dict[str, Any]) -> dict[str, Any]:
 def test_decides_as_kubernetes(case: dict[str, Any]) -> None:
     read = document.read_json(json.dumps(case["case"]).encode())
 
-    shown = json.loads(result.to_json(result.show(read, result.evaluate(read))))
+    shown = json.loads(evaluate.to_json(evaluate.show(read, evaluate.evaluate(read))))
 
     assert shown["name"] == case["case"]["name"]
     assert _compared(shown) == _compared(case["expected"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from adapter.config import chart, rules_file
+from adapter.config import helm_values, rules_file
 
 DATA = Path(__file__).parents[2] / "data" / "rules"
 FILES = sorted(path.name for path in DATA.iterdir() if path.suffix not in {".out", ".err"})
@@ -192,7 +192,7 @@ def test_several_files_are_one_configuration(capsys: pytest.CaptureFixture[str])
 def test_print_config_renders_chart_values(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["check", "chart-values.yaml", "--print-config"]) == 0
     out = capsys.readouterr().out
-    assert out == chart.render_config((DATA / "chart-values.yaml").read_text())
+    assert out == helm_values.render_config((DATA / "chart-values.yaml").read_text())
     config = rules_file.parse_rules(out, "out").config
     assert [len(config.rules), len(config.external_rules)] == [1, 1]
 

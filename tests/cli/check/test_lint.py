@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapter.cli.check import lint, resource_preview
-from adapter.config import chart, rules_file
+from adapter.config import helm_values, rules_file
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import compile_rules
@@ -639,7 +639,7 @@ OWN_EXAMPLES = [
 @pytest.mark.parametrize("path", OWN_EXAMPLES, ids=[path.stem for path in OWN_EXAMPLES])
 def test_our_own_examples_have_no_warning(path: Path) -> None:
     text = path.read_text()
-    read = chart.rules_from_chart if chart.is_chart_values(text) else rules_file.parse_rules
+    read = helm_values.rules_from_chart if helm_values.is_chart_values(text) else rules_file.parse_rules
     parsed = read(text, path.name)
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compile_rules(parsed.config, BUILTIN)

@@ -2,7 +2,7 @@ import pytest
 
 from adapter import errors
 from adapter.cli.check.options import COMMAND, CheckOptions
-from adapter.config import flags
+from adapter.config import option_fields
 from adapter.config.options import SERVE
 
 
@@ -121,4 +121,4 @@ def test_help() -> None:
 
 def test_every_flag_of_serve_is_accepted() -> None:
     assert COMMAND.table.keys() >= SERVE.table.keys()
-    assert "| `--why metric` |" in flags.render_markdown(COMMAND.table)
+    assert "| `--why metric` |" in option_fields.render_markdown(COMMAND.table)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.cli.boost import json_patch, patch
-from adapter.cli.boost.patch import Wish
+from adapter.cli import boost_patch
+from adapter.cli import boost_patch as patch
+from adapter.cli.boost_patch import Wish
 from adapter.errors import InputError
 from adapter.model.autoscaling import conversion, documents
 from adapter.model.autoscaling.conversion import Converted
@@ -117,7 +118,7 @@ def test_what_boost_adds_makes_no_difference(
     spec: dict[str, Any] = {"behavior": {"scaleDown": {"selectPolicy": "Disabled"}}} if behavior else {}
     plain = hpa(*metrics, **spec)
     planned = patch.plan(plain, Wish(mode, way if mode == "boost" else ""))
-    boosted = json_patch.apply(copy.deepcopy(plain), planned.operations)
+    boosted = boost_patch.apply(copy.deepcopy(plain), planned.operations)
     assert boosted != plain
     assert conversion.to_fastpath(boosted).document == conversion.to_fastpath(plain).document
 

@@ -12,7 +12,7 @@ from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
 from adapter.autoscaler.decide.history import RecommendationList, ScaleEvent
 from adapter.autoscaler.decide.observation import Settings
-from adapter.cli.evaluate import result
+from adapter.cli import evaluate
 from adapter.errors import InputError
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW
@@ -335,9 +335,9 @@ def test_anything_anywhere_is_evaluated_or_refused_with_a_place(
             assert all(fault.value or fault.expected for fault in read.faults)
             assert all(fault.path or "not JSON" in fault.expected for fault in read.faults)
             continue
-        decision = result.evaluate(read)
-        assert result.to_json(result.show(read, decision))
-        assert result.explain(read, decision)
+        decision = evaluate.evaluate(read)
+        assert evaluate.to_json(evaluate.show(read, decision))
+        assert evaluate.explain(read, decision)
 
 
 def _outcome(read: Callable[[], EvaluateDocument]) -> EvaluateDocument | InputError:

@@ -1,0 +1,136 @@
+"""Options of verbs that ask a cluster as kubectl does or name Fastpath's Service, and the connection."""
+
+import os
+import random
+from collections.abc import AsyncIterator, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from adapter.config import checks
+from adapter.config.option_fields import CommandOptions, option
+from adapter.config.pflag import FlagType
+from adapter.errors import Fault, InputError
+from adapter.model import apiservices
+from adapter.model.apiservices import ServiceReference
+
+if TYPE_CHECKING:
+    from adapter.kubernetes.client import KubernetesClient
+    from adapter.model.clock import Clock
+    from adapter.telemetry.problems import ProblemLog
+
+_cluster = partial(option, group="Kubernetes API server")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeconfigOptions(CommandOptions):
+    """The cluster, and the user there, as kubectl's flags of these names say."""
+
+    kubeconfig: str = _cluster(
+        FlagType.TEXT,
+        "",
+        "Kubeconfig of the cluster; without it $KUBECONFIG, then ~/.kube/config, then the pod's service "
+        "account.",
+        metavar="file",
+        check=checks.is_given,
+    )
+    context: str = _cluster(
+        FlagType.TEXT, "", "Context of the kubeconfig; without it the current context.", metavar="name"
+    )
+    impersonate: str = _cluster(
+        FlagType.TEXT,
+        "",
+        "User to act as in the cluster, which has to allow you to impersonate.",
+        name="as",
+        metavar="user",
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        if "impersonate" in given and not (self.impersonate.isprintable() and self.impersonate.strip()):
+            yield Fault("--as", "", "expected the name of a user")
+
+
+def find_file(options: KubeconfigOptions) -> Path | None:
+    """Return the file given, or else the one that kubectl takes; None means the pod's service account."""
+    if options.kubeconfig:
+        return Path(options.kubeconfig)
+    listed = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    if len(listed) > 1:
+        raise InputError([Fault("$KUBECONFIG", "", "names several files: expected one, or --kubeconfig")])
+    if listed:
+        return Path(listed[0])
+    default = Path("~/.kube/config").expanduser()
+    return default if default.exists() else None
+
+
+NAMESPACE = "fastpath"
+SERVICE = "fastpath"
+SECRET = "fastpath-serving"  # noqa: S105 - the name of a Secret, not one
+AUTHORITIES = "fastpath-serving-ca"
+"""The name of the ConfigMap with the certificate authorities of the serving certificate."""
+
+DEFAULT_GROUPS = "custom.metrics.k8s.io"
+
+_service = partial(option, group="Service", metavar="name", check=checks.label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions(CommandOptions):
+    namespace: str = _service(FlagType.TEXT, NAMESPACE, "Namespace of Fastpath.")
+    service: str = _service(FlagType.TEXT, SERVICE, "Name of Fastpath's Service.")
+
+    @property
+    def reference(self) -> ServiceReference:
+        return ServiceReference(self.namespace, self.service)
+
+
+def _known_groups(groups: tuple[str, ...]) -> str:
+    known = bool(groups) and all(group in apiservices.VERSIONS for group in groups)
+    return "" if known else f"expected one or more of {', '.join(apiservices.VERSIONS)}"
+
+
+GROUPS = partial(option, FlagType.LIST, group="Service", metavar="groups", check=_known_groups)
+"""The option for API groups, for its default and its help."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsOptions(ServiceOptions):
+    """Where Fastpath runs, and the API groups that are meant. A subclass gives `groups` its help."""
+
+    groups: tuple[str, ...] = ()
+
+    def resolved(self) -> Self:
+        return replace(super().resolved(), groups=tuple(dict.fromkeys(self.groups)))
+
+
+@asynccontextmanager
+async def connect(
+    options: KubeconfigOptions, clock: "Clock", problems: "ProblemLog", *, request_timeout: float = 30.0
+) -> AsyncIterator["KubernetesClient"]:
+    """Return the client of the cluster, for requests of `request_timeout` seconds each.
+
+    InputError for a kubeconfig that cannot be used.
+    """
+    from adapter.kubernetes import client, credentials  # noqa: PLC0415 - kubernetes-asyncio takes most of a second
+
+    file = find_file(options)
+    if file is None and options.context:
+        raise InputError(
+            [Fault("--context", options.context, "expected a kubeconfig: set KUBECONFIG or --kubeconfig")]
+        )
+    configuration = await credentials.load_configuration(
+        file, clock, problems, flag="--kubeconfig", context=options.context or None
+    )
+    opened = await client.connect(
+        configuration,
+        random=random.random,
+        timeout=request_timeout,
+        flag="--kubeconfig",
+        impersonate=options.impersonate,
+    )
+    async with opened as connected:
+        yield connected
