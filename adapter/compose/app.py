@@ -28,15 +28,14 @@ from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
 from adapter.provider.scaler import ScalerProvider
 from adapter.rules.resource import NODES, PODS
-from adapter.server.admin import LocalPages
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
-from adapter.server.health import Check, Health
+from adapter.server.health import Check, Health, ProbeListener
 from adapter.server.http import access_log as accesslog
 from adapter.server.http.access_log import AccessLog
+from adapter.server.http.endpoints import LocalPages
 from adapter.server.http.handler import Handler
 from adapter.server.http.serving import MetricsServer, Shutdown
-from adapter.server.probes import ProbeListener
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 

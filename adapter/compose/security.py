@@ -22,12 +22,12 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.config_map import ConfigMapTrustSource, FileTrustSource
 from adapter.kubernetes.reviews import ReviewClient
 from adapter.model.clock import Clock
+from adapter.server import tls
 from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
-from adapter.server.auth.trust import ClientTrust, HeaderNames, header_names
-from adapter.server.auth.trust_store import ProxySettings, TrustStore
-from adapter.server.tls import serving_certificate
+from adapter.server.auth.client_cert import ClientTrust, HeaderNames
+from adapter.server.auth.trust_store import ProxySettings, TrustStore, header_names
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -120,7 +120,7 @@ async def open_security(
 
 def open_certificate(
     options: Options, clock: Clock, trust: TrustStore, monitoring: Monitoring
-) -> serving_certificate.ServingCertificate:
+) -> tls.ServingCertificate:
     """Return the configured certificate, or a self-signed one of `--cert-dir`.
 
     It carries the certificates of `--tls-sni-cert-key` for further server names. The server asks clients for
@@ -128,25 +128,19 @@ def open_certificate(
     """
     minimum = _MIN_VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
     ciphers = openssl_cipher_list(options.tls_cipher_suites)
-    build = functools.partial(serving_certificate.build_context, minimum=minimum, ciphers=ciphers)
+    build = functools.partial(tls.build_context, minimum=minimum, ciphers=ciphers)
     named = []
     for entry in options.tls_sni_cert_keys:
-        pair = serving_certificate.CertificatePair(Path(entry.certificate), Path(entry.key))
-        certificate = serving_certificate.ServingCertificate(
-            pair, build, ask_clients=trust.asks_for_certificates
-        )
-        named.append((entry.names or serving_certificate.names_of(pair), certificate))
+        pair = tls.CertificatePair(Path(entry.certificate), Path(entry.key))
+        certificate = tls.ServingCertificate(pair, build, ask_clients=trust.asks_for_certificates)
+        named.append((entry.names or tls.names_of(pair), certificate))
     if options.tls_cert_file:
-        own = serving_certificate.CertificatePair(
-            Path(options.tls_cert_file), Path(options.tls_private_key_file)
-        )
+        own = tls.CertificatePair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
     else:
         bound = ipaddress.ip_address(options.bind_address)
         addresses = ["127.0.0.1"] if bound.is_unspecified else ["127.0.0.1", options.bind_address]
-        own = serving_certificate.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
-    certificate = serving_certificate.ServingCertificate(
-        own, build, named, ask_clients=trust.asks_for_certificates
-    )
+        own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
+    certificate = tls.ServingCertificate(own, build, named, ask_clients=trust.asks_for_certificates)
 
     def changed(now: ClientTrust) -> None:
         monitoring.trust_generation.set(now.generation)

@@ -28,11 +28,11 @@ from adapter.scrape.targets import (
     ScrapedAnswer,
     ScrapedMetric,
     ScrapeTarget,
+    ScrapeWork,
     TargetAnswer,
     TargetKey,
     TargetReading,
 )
-from adapter.scrape.work import ScrapeWork
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 

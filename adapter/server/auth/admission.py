@@ -21,11 +21,9 @@ from adapter.model.identity import ANONYMOUS, User
 from adapter.server.api import paths
 from adapter.server.api.paths import Question
 from adapter.server.api.routing import Route
-from adapter.server.auth.attributes import Attributes
-from adapter.server.auth.authentication import Authenticator
-from adapter.server.auth.authorization import Authorizer
+from adapter.server.auth.authentication import Authenticator, RequestCredentials
+from adapter.server.auth.authorization import Attributes, Authorizer
 from adapter.server.auth.client_cert import Peer, PeerVerdict, read_peer
-from adapter.server.auth.request_header import RequestCredentials
 
 CALLER = web.RequestKey("caller", User)
 """Under this key a request carries its caller once identified, admitted or not: for the access log."""

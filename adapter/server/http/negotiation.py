@@ -68,8 +68,12 @@ def choose_metrics_representation(
         has_table,
     )
     if found is None:
-        raise errors.NotAcceptableError(f"only the following media types are accepted: {JSON}")
+        raise not_acceptable()
     return found
+
+
+def not_acceptable() -> errors.NotAcceptableError:
+    return errors.NotAcceptableError(f"only the following media types are accepted: {JSON}")
 
 
 @functools.lru_cache(maxsize=256)

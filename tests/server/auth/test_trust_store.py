@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from adapter.server.auth.trust import Bundle, ClientTrust, FrontProxy, HeaderNames
+from adapter.server.auth.client_cert import Bundle, ClientTrust, FrontProxy, HeaderNames
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

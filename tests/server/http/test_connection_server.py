@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.server.http.connection_server import FairQueue
+from adapter.server.http.serving import FairQueue
 
 
 async def _enter(turnstile: FairQueue, address: str, number: int, admitted: list[tuple[str, int]]) -> None:
