@@ -21,7 +21,7 @@ from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import namespace_label
 from adapter.rules.resource import PODS
-from adapter.rules.scrape import exposition
+from adapter.rules.scrape import exposition, pod_query
 from adapter.rules.scrape.pod_query import PodIdentity, PodValue
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
 from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint
@@ -140,13 +140,7 @@ class ScrapeTarget:
 
     def evaluate(self, query: TargetQuery, stretch: float) -> TargetAnswer:
         """Return the answer to a query at once."""
-        steps = self.answer_steps(query, stretch)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                answer: TargetAnswer = ended.value
-                return answer
+        return pod_query.finish(self.answer_steps(query, stretch))
 
     def put(self, query: TargetQuery, answer: TargetAnswer) -> None:
         """Keep an answer until the next scrape."""
@@ -159,14 +153,14 @@ class ScrapeTarget:
     def answer_steps(self, query: TargetQuery, stretch: float) -> Generator[None, None, TargetAnswer]:
         """Evaluate a query in steps."""
         (rule, series), selector = query
-        pod_query, config = rule.pod_query, rule.config.scrape
-        assert pod_query is not None, "only metrics of rules with scrape are queried"
+        compiled, config = rule.pod_query, rule.config.scrape
+        assert compiled is not None, "only metrics of rules with scrape are queried"
         assert config is not None, "as above"
         namespace, name, _ = self.key
         identity = PodIdentity(namespace, name, namespace_label(rule) or "", rule.converter.label_for(PODS))
         window = config.window * stretch
-        value = yield from pod_query.steps(self.series, series, identity, selector, window)
-        return TargetAnswer(value, self.series.shows(pod_query.series_names(series)), pending=False)
+        value = yield from compiled.steps(self.series, series, identity, selector, window)
+        return TargetAnswer(value, self.series.shows(compiled.series_names(series)), pending=False)
 
     def steps(self, scrape: Scrape) -> Generator[None, None, None]:
         """Process a scrape in steps. Raises ExpositionError; then nothing of the scrape counts."""

@@ -87,15 +87,15 @@ class _Scope:
             self.gone = min(self.gone, track.times[-1])
 
 
-class _Node(NamedTuple):
-    """A part of a query. `grouping` has the labels of its results: None for all, empty for a scalar."""
+class _Vector(NamedTuple):
+    """A part of a query with a value for each group. `grouping` has the labels of these, None for all labels."""
 
     evaluate: Callable[[_Scope], _Elements]
     grouping: frozenset[str] | None
-    scalar: bool = False
 
-    def number(self) -> float:
-        return _finish(self.evaluate(_NO_SCOPE))[0][1]
+
+_Operand = _Vector | float
+"""A part of a query; a number is known when it is compiled."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +107,7 @@ class PodQuery:
     """Whether it uses more than the last scrape, as rates do."""
     selections: tuple[tuple[str, tuple[Matcher, ...]], ...]
     """The names with the query's own matchers on exposed labels."""
-    _root: _Node
+    _root: _Vector
 
     def select(self, series: str) -> Selections:
         """Return the series to keep for the rule's `series`."""
@@ -128,7 +128,7 @@ class PodQuery:
 
         `selector` has the matchers of the metric selector, `window` the seconds of rates.
         """
-        return _finish(self.steps(pod, series, identity, selector, window))
+        return finish(self.steps(pod, series, identity, selector, window))
 
     def steps(
         self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
@@ -161,7 +161,7 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
         raise UnscrapableError(f"the query does not parse: {matchers.shorten(str(error))}") from error
     compiler = _Compiler(pod_label, namespace_label)
     root = compiler.visit(expression)
-    if root.scalar:
+    if isinstance(root, float):
         raise UnscrapableError("the query is a number")
     if root.grouping is None:
         raise UnscrapableError(
@@ -184,35 +184,27 @@ class _Compiler:
         self.selections: list[tuple[str, tuple[Matcher, ...]]] = []
         self.counts = False
 
-    def visit(self, node: Any) -> _Node:
+    def visit(self, node: Any) -> _Operand:
         visitor = _VISITORS.get(type(node))
         if visitor is None:
             raise UnscrapableError("a text or a subquery stands where the series of one scrape are expected")
         return visitor(self, node)
 
-    def number(self, node: Any) -> _Node:
-        value = float(node.val)
-        return _scalar(value)
-
-    def paren(self, node: Any) -> _Node:
-        return self.visit(node.expr)
-
-    def unary(self, node: Any) -> _Node:
+    def unary(self, node: Any) -> _Operand:
         return _map(self.visit(node.expr), operator.neg)
 
-    def selector(self, node: Any) -> _Node:
+    def selector(self, node: Any) -> _Vector:
         """Return the values of the series of the last scrape."""
         return self._series(node, lambda track, scope: _last(track, scope.pod))
 
-    def call(self, node: Any) -> _Node:
+    def call(self, node: Any) -> _Operand:
         name = node.func.name
         arguments = list(node.args)
         if name in arithmetic.PER_VALUE:
             return _map(self.visit(arguments[0]), arithmetic.PER_VALUE[name])
         if name in arithmetic.WITH_BOUND:
-            bound = self.visit(arguments[1])
-            assert bound.scalar, "the parser accepts nothing else, and scalar() is refused"
-            limit, pick = bound.number(), arithmetic.WITH_BOUND[name]
+            limit, pick = self.visit(arguments[1]), arithmetic.WITH_BOUND[name]
+            assert isinstance(limit, float), "the parser accepts nothing else, and scalar() is refused"
             return _map(
                 self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit)
             )
@@ -227,7 +219,7 @@ class _Compiler:
         self.counts = self.counts or name != "last_over_time"
         return self._series(matrix.vector_selector, lambda track, scope: reading(track, scope, seconds))
 
-    def aggregate(self, node: Any) -> _Node:
+    def aggregate(self, node: Any) -> _Vector:
         name = str(node.op)
         function = arithmetic.AGGREGATIONS.get(name)
         if function is None:
@@ -240,7 +232,7 @@ class _Compiler:
                 f"{name} by ({', '.join(labels)}) does not name {self.pod_label}: it mixes pods"
             )
         inner = self.visit(node.expr)
-
+        assert isinstance(inner, _Vector), "the parser accepts nothing else"
         others = tuple(label for label in labels if label not in self.own_labels)
 
         def evaluate(scope: _Scope) -> _Elements:
@@ -253,9 +245,9 @@ class _Compiler:
             return [(dict(zip(others, key, strict=True)), function(values)) for key, values in groups.items()]
 
         carries = frozenset(labels) if inner.grouping is None else frozenset(labels) & inner.grouping
-        return _Node(evaluate, carries)
+        return _Vector(evaluate, carries)
 
-    def binary(self, node: Any) -> _Node:
+    def binary(self, node: Any) -> _Operand:
         name = str(node.op).strip()
         function = arithmetic.ARITHMETIC.get(name)
         if function is None:
@@ -263,12 +255,10 @@ class _Compiler:
                 f"{name} chooses between series, only {' '.join(arithmetic.ARITHMETIC)} are computed"
             )
         left, right = self.visit(node.lhs), self.visit(node.rhs)
-        if right.scalar:
-            bound = right.number()
-            return _map(left, lambda value: function(value, bound))
-        if left.scalar:
-            bound = left.number()
-            return _map(right, lambda value: function(bound, value))
+        if isinstance(right, float):
+            return _map(left, lambda value: function(value, right))
+        if isinstance(left, float):
+            return _map(right, lambda value: function(left, value))
         self._check_matching(name, left, right, node.modifier)
 
         def evaluate(scope: _Scope) -> _Elements:
@@ -276,9 +266,9 @@ class _Compiler:
             others = yield from right.evaluate(scope)
             return [(ones[0][0], function(ones[0][1], others[0][1]))] if ones and others else []
 
-        return _Node(evaluate, left.grouping)
+        return _Vector(evaluate, left.grouping)
 
-    def _check_matching(self, name: str, left: _Node, right: _Node, modifier: Any) -> None:
+    def _check_matching(self, name: str, left: _Vector, right: _Vector, modifier: Any) -> None:
         """Refuse two vectors unless each is one value of the pod and Prometheus would match them."""
         if (
             left.grouping is None
@@ -302,7 +292,7 @@ class _Compiler:
         elif (left.grouping ^ right.grouping) & frozenset(matching.labels):
             raise UnscrapableError(f"{name} matches on labels that one side has lost")
 
-    def _series(self, node: Any, read: Callable[[Track, _Scope], float | None]) -> _Node:
+    def _series(self, node: Any, read: Callable[[Track, _Scope], float | None]) -> _Vector:
         """Return the values that `read` gives for the series of a selector."""
         shown = node.name or "{...}"
         if not node.name:
@@ -337,7 +327,7 @@ class _Compiler:
                     yield
             return elements
 
-        return _Node(evaluate, None)
+        return _Vector(evaluate, None)
 
     def _own_matchers(self, node: Any, shown: str) -> tuple[Matcher, ...]:
         slots = 0
@@ -352,7 +342,7 @@ class _Compiler:
             elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
-                own.append(Matcher(matcher.name, _OPERATORS[str(matcher.op)], matcher.value))
+                own.append(Matcher(matcher.name, mergeable.OPERATORS[str(matcher.op)], matcher.value))
         if slots != 1:
             raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
         return tuple(own)
@@ -362,8 +352,8 @@ def _plain(name: str) -> str:
     return name.replace(mergeable.SERIES_SLOT, "<<.Series>>")
 
 
-def _finish(steps: Generator[None, None, _T]) -> _T:
-    """Run steps to their end and return the result."""
+def finish(steps: Generator[None, None, _T]) -> _T:
+    """Run an evaluation to its end and return the result."""
     while True:
         try:
             next(steps)
@@ -372,31 +362,19 @@ def _finish(steps: Generator[None, None, _T]) -> _T:
             return result
 
 
-def _scalar(value: float) -> _Node:
-    def evaluate(_: _Scope) -> _Elements:
-        yield from ()
-        return [(_NO_LABELS, value)]
-
-    return _Node(evaluate, frozenset(), scalar=True)
-
-
-def _map(inner: _Node, function: Callable[[float], float]) -> _Node:
-    if inner.scalar:
-        return _scalar(function(inner.number()))
+def _map(inner: _Operand, function: Callable[[float], float]) -> _Operand:
+    if isinstance(inner, float):
+        return function(inner)
 
     def evaluate(scope: _Scope) -> _Elements:
         elements = yield from inner.evaluate(scope)
         return [(labels, function(value)) for labels, value in elements]
 
-    return _Node(evaluate, inner.grouping)
+    return _Vector(evaluate, inner.grouping)
 
 
 def _last(track: Track, pod: PodSeries) -> float | None:
     return track.values[-1] if track.scrape == pod.scrapes else None
-
-
-def _rate(track: Track, scope: _Scope, _: float) -> float | None:
-    return track.rate(scope.pod.time, scope.window)
 
 
 def _increase(track: Track, scope: _Scope, seconds: float) -> float | None:
@@ -405,24 +383,18 @@ def _increase(track: Track, scope: _Scope, seconds: float) -> float | None:
     return None if rate is None else rate * seconds
 
 
-def _last_rate(track: Track, scope: _Scope, _: float) -> float | None:
-    return track.last_rate(scope.pod.time, scope.window)
-
-
-def _last_over_time(track: Track, scope: _Scope, _: float) -> float | None:
-    return _last(track, scope.pod)
-
-
 _READINGS: Mapping[str, Callable[[Track, _Scope, float], float | None]] = MappingProxyType(
-    {"rate": _rate, "increase": _increase, "irate": _last_rate, "last_over_time": _last_over_time}
-)
-_OPERATORS: Mapping[str, str] = mergeable.OPERATORS
-_NO_SCOPE = _Scope("", PodSeries(), {}, (), 0.0)
-
-_VISITORS: Mapping[type, Callable[[_Compiler, Any], _Node]] = MappingProxyType(
     {
-        promql.NumberLiteral: _Compiler.number,
-        promql.ParenExpr: _Compiler.paren,
+        "rate": lambda track, scope, _: track.rate(scope.pod.time, scope.window),
+        "increase": _increase,
+        "irate": lambda track, scope, _: track.last_rate(scope.pod.time, scope.window),
+        "last_over_time": lambda track, scope, _: _last(track, scope.pod),
+    }
+)
+_VISITORS: Mapping[type, Callable[[_Compiler, Any], _Operand]] = MappingProxyType(
+    {
+        promql.NumberLiteral: lambda _, node: float(node.val),
+        promql.ParenExpr: lambda compiler, node: compiler.visit(node.expr),
         promql.UnaryExpr: _Compiler.unary,
         promql.VectorSelector: _Compiler.selector,
         promql.Call: _Compiler.call,
