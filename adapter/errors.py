@@ -256,8 +256,8 @@ class InvalidError(StatusError):
 class TooManyRequestsError(StatusError):
     """`limit` names the limit.
 
-    It is ``questions`` (requests), ``callers`` (that wait for a review), ``reviews``, ``queries`` or ``answers``
-    (memory of pending responses).
+    It is ``questions`` (requests), ``callers`` (that wait for a review), ``reviews``, ``queries``, or
+    ``answers`` (memory of pending responses).
     """
 
     code = 429

@@ -1,7 +1,7 @@
 """Values that pods expose themselves: one snapshot for each pod and rule, for the API and the autoscaler.
 
 `want` says which pods are scraped for which metrics; `run` scrapes them; `read` answers from what was
-scraped. `http` sends the requests, `schedule` times them, and `work` processes the bodies within its budgets.
+scraped. `http` sends the requests, `schedule` times them, and `targets` processes the bodies within budgets.
 
 An absent value is never zero, and an old one is never current. A pod that cannot be scraped keeps its last
 good value until that is two intervals and a timeout old. From the first failure on the value is marked
@@ -16,8 +16,6 @@ from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan.plan import Objects
-from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, CustomKey, Registry
 from adapter.rules.resource import PODS
 from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
@@ -90,7 +88,7 @@ class ScrapedValues:
         registered: RegistrySource,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         per_second: float,
         random: Callable[[], float],
@@ -100,11 +98,11 @@ class ScrapedValues:
         self._registered = registered
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._schedule: ScrapeSchedule[TargetKey] = ScrapeSchedule(
             self._scrape, monitoring, per_second=per_second, random=random
         )
-        self._work = ScrapeWork(clock, monitoring, faults, lost=self._note, slowed=self._plan)
+        self._work = ScrapeWork(clock, monitoring, problems, lost=self._note, slowed=self._plan)
         self._targets: dict[TargetKey, ScrapeTarget] = {}
         self._accesses: dict[Access, int] = {}
         self._wants: dict[Hashable, _Want] = {}
@@ -181,12 +179,12 @@ class ScrapedValues:
         A query that was not read lately is evaluated here as far as that is little work; the other pods have
         no value until their next scrape.
         """
-        config, query = entry.rule.config.scrape, entry.rule.pod_query
-        number = None if config is None else self._accesses.get(config.access)
-        if config is None or query is None or number is None:
-            return ScrapedAnswer({}, {}, set())
+        config = entry.rule.config.scrape
+        if config is None or entry.rule.pod_query is None:
+            return ScrapedAnswer({}, {})
         now = self._clock.monotonic()
-        pod_query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        number = self._number(entry)
+        query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
         reading = TargetReading(
             now,
             self._clock.wall() - now,
@@ -199,24 +197,22 @@ class ScrapedValues:
             target = self._targets.get((namespace, name, number))
             if target is None:
                 continue
-            answer = target.answers.get(pod_query) if len(selector) <= MOST_MATCHERS else None
+            answer = target.answers.get(query) if len(selector) <= MOST_MATCHERS else None
             if answer is None or answer.pending:
-                cost = target.cost(pod_query)
+                cost = target.cost(query)
                 if target.can_answer() and cost <= left:
                     left -= cost
-                    answer = target.evaluate(pod_query, self._stretch_of(target))
+                    answer = target.evaluate(query, self._stretch_of(target))
                 else:
                     answer = TargetAnswer()
-                target.put(pod_query, answer)
+                target.put(query, answer)
             answer.read = now
             reading.add(name, target, answer)
         return ScrapedAnswer(reading.values, reading.absent, reading.unseen)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""
-        config = entry.rule.config.scrape
-        number = None if config is None else self._accesses.get(config.access)
-        target = None if number is None else self._targets.get((namespace, name, number))
+        target = self._targets.get((namespace, name, self._number(entry)))
         if target is None:
             return ""
         if target.failed:
@@ -230,22 +226,19 @@ class ScrapedValues:
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> None:
         """Evaluate the queries that a `read` would have to leave out, in turns with all other work."""
-        config = entry.rule.config.scrape
-        number = None if config is None else self._accesses.get(config.access)
-        if number is None or len(selector) > MOST_MATCHERS:
+        if len(selector) > MOST_MATCHERS:
             return
-        pod_query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        number = self._number(entry)
         targets = (self._targets.get((namespace, name, number)) for name in names)
-        missing = [target for target in targets if target is not None and target.lacks(pod_query)]
-        if sum(target.cost(pod_query) for target in missing) > READ_WORK:
-            await self._work.answer(namespace, missing, pod_query, self._stretch_of)
+        missing = [target for target in targets if target is not None and target.lacks(query)]
+        if sum(target.cost(query) for target in missing) > READ_WORK:
+            await self._work.answer(namespace, missing, query, self._stretch_of)
 
-    async def read_objects(self, entry: CustomEntry, query: MetricQuery, objects: Objects) -> ScrapedAnswer:
-        """Return what is known of the objects of an API request."""
-        if entry.resource.group_resource != PODS or objects.namespace is None:
-            return ScrapedAnswer({}, {})
-        await self.prepare(entry, objects.namespace, objects.names, query.selector)
-        return self.read(entry, objects.namespace, objects.names, query.selector)
+    def _number(self, entry: CustomEntry) -> int:
+        """Return the number of the access in the keys of a metric's targets; -1 without targets."""
+        config = entry.rule.config.scrape
+        return -1 if config is None else self._accesses.get(config.access, -1)
 
     def _metric(self, metric: str) -> ScrapedMetric | None:
         entry = self.entry_of(metric)
@@ -304,7 +297,7 @@ class ScrapedValues:
             return None
         port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
         if port is None:
-            self._faults.report("scrape", "pods have no such port", f"no port is named {access.port}", path)
+            self._problems.report("scrape", "pods have no such port", f"no port is named {access.port}", path)
             return None
         return ScrapeEndpoint(namespace, pod.ip, port, access)
 
@@ -350,7 +343,7 @@ class ScrapedValues:
             body = await self._reader.fetch(target.endpoint, buffer)
             await self._work.take(target, buffer, Scrape(body, time, wall, self._stretch_of(target)))
             for path in self._paths(target):
-                self._faults.expire("scrape", path)
+                self._problems.expire("scrape", path)
             self._monitoring.scrapes.labels("success").inc()
         except ScrapeError as error:
             self._monitoring.scrapes.labels(error.kind).inc()
@@ -365,7 +358,7 @@ class ScrapedValues:
 
     def _note(self, target: ScrapeTarget, error: ScrapeError) -> None:
         for path in self._paths(target):
-            self._faults.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
+            self._problems.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
     def _paths(self, target: ScrapeTarget) -> set[str]:
         """Return the paths of the rules that a target is scraped for."""

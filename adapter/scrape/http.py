@@ -158,7 +158,7 @@ class Scraper:
         self,
         clock: Clock,
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,
@@ -170,7 +170,7 @@ class Scraper:
         self._networks = networks or PodNetworks()
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._service_account = Path(service_account)
         self._tokens: dict[str, authorization.FileAuthorization] = {}
         self._bundles: dict[EndpointTLS, _CABundle] = {}
@@ -254,7 +254,7 @@ class Scraper:
                     self._render,
                     "scrape.credentials.tokenFile",
                     self._clock,
-                    self._faults,
+                    self._problems,
                     receiver="pods",
                 )
             except InputError as error:

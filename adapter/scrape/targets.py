@@ -262,7 +262,7 @@ class ScrapeWork:
         self,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         lost: Callable[[ScrapeTarget, ScrapeError], None],
         slowed: Callable[[ScrapeTarget], None],
@@ -270,7 +270,7 @@ class ScrapeWork:
         self.bodies = BodyBudget()
         self.turns = FairTurns(clock)
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._monitoring = monitoring
         self._lost = lost
         self._slowed_changed = slowed
@@ -377,4 +377,4 @@ class ScrapeWork:
             text = (
                 f"pods of namespace {namespace} cost more time than their share: they are scraped less often"
             )
-            self._faults.report("scrape-time", "pods are scraped less often", text, namespace)
+            self._problems.report("scrape-time", "pods are scraped less often", text, namespace)

@@ -108,11 +108,11 @@ def open_sink(destination: str) -> Sink:
 class AccessLog:
     """Buffers entries and writes them while `run` runs; `close` writes the rest."""
 
-    def __init__(self, sink: Sink, clock: Clock, monitoring: Monitoring, faults: ProblemLog) -> None:
+    def __init__(self, sink: Sink, clock: Clock, monitoring: Monitoring, problems: ProblemLog) -> None:
         self._sink = sink
         self._clock = clock
         self._dropped = monitoring.access_log_dropped
-        self._faults = faults
+        self._problems = problems
         self._encoder = msgspec.json.Encoder()
         self._waiting: list[bytes] = []
         self._size = 0
@@ -155,10 +155,10 @@ class AccessLog:
                     await writing  # a thread cannot be cancelled, and half a line is worse than a late end
                 raise
             if failure is None:
-                self._faults.resolve("access-log")
+                self._problems.resolve("access-log")
             else:
                 self._dropped.inc(len(lines))
-                self._faults.report("access-log", "access log cannot be written", failure)
+                self._problems.report("access-log", "access log cannot be written", failure)
 
     def _write(self, lines: list[bytes]) -> str | None:
         """Write lines; return why that failed, None if it did not."""
