@@ -88,7 +88,7 @@ class _Scope:
 
 
 class _Vector(NamedTuple):
-    """A part of a query with a value for each group; `grouping` has the labels of groups, None for all labels."""
+    """A part of a query with a value for each group. `grouping` has the labels of these, None for all."""
 
     evaluate: Callable[[_Scope], _Elements]
     grouping: frozenset[str] | None
