@@ -130,14 +130,11 @@ async def open_runtime(
 def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     """Build what answers the metrics APIs; `pods` is the scaler's cache of all pods, if there is one."""
     objects = ObjectLister(runtime.watching, pods=pods)
+    provider = open_provider(runtime, objects)
     if pods is not None:
-        return Providers(
-            objects, None, open_provider(runtime, objects), open_usages(runtime, RunningPods(pods), objects)
-        )
+        return Providers(objects, None, provider, open_usages(runtime, RunningPods(pods), objects))
     running = ObjectLister(runtime.watching, fields="status.phase=Running")
-    return Providers(
-        objects, running, open_provider(runtime, objects), open_usages(runtime, running, objects)
-    )
+    return Providers(objects, running, provider, open_usages(runtime, running, objects))
 
 
 def open_provider(runtime: Runtime, objects: ObjectLister) -> Provider:
@@ -225,7 +222,7 @@ class FloorCaches:
     def find_autoscaler(self, namespace: str, name: str) -> ObservedHPA | None:
         """Return what is known of a HorizontalPodAutoscaler; NotSyncedError before the first list."""
         if not self.hpas.synced:
-            raise NotSyncedError("the first list of horizontalpodautoscalers is not in")
+            raise NotSyncedError("the first list of horizontalpodautoscalers is not complete")
         hpa = self.hpas.find(namespace, name)
         if hpa is None:
             return None

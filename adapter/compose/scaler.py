@@ -151,7 +151,7 @@ class Scaler:
             "fastpathautoscalers": self._source,
         }
         waiting = [name for name, cache in caches.items() if not cache.synced]
-        return f"first list of {', '.join(waiting)} is not in" if waiting else None
+        return f"first list of {', '.join(waiting)} is not complete" if waiting else None
 
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""

@@ -218,7 +218,7 @@ class ScrapedValues:
         if target.failed:
             return target.reason
         if target.slowed > 1:
-            text = "its scrapes take more time than their share, so its interval is"
+            text = "processing its scrapes takes more than its share of time, so its interval is"
             return f"{text} {target.slowed:.3g} times as long"
         return ""
 

@@ -334,7 +334,7 @@ async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBu
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip", "x-gzip"}:
         raise ScrapeError(
-            "decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not asked for"
+            "decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
         )
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
     left = unread = access.max_bytes

@@ -117,7 +117,7 @@ class ServingCertificate:
             self._tried = ()
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning(
-                "the serving certificate cannot be read again for new authorities, the old one stays",
+                "the serving certificate cannot be loaded with the new authorities, the old one stays",
                 extra=found,
             )
 
@@ -140,7 +140,7 @@ class ServingCertificate:
         except (ssl.SSLError, ValueError) as error:
             found = logs.facts(certificate=self._pair.certificate, error=str(error))
             log.warning(
-                "OpenSSL does not take the authorities of client certificates: theirs are refused",
+                "OpenSSL rejects the authorities of client certificates, so their certificates are refused",
                 extra=found,
             )
 
@@ -160,7 +160,7 @@ class ServingCertificate:
                     text = f"{type(error).__name__}: {error}"
                     problems.report(
                         "serving-certificate",
-                        "the serving certificate cannot be followed",
+                        "the files of the serving certificate cannot be checked",
                         text,
                         subject=subject,
                     )

@@ -423,7 +423,7 @@ async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
         pytest.param(gzip.compress(BODY)[:-3], "x-gzip", "the gzip body is truncated", id="cut short"),
         pytest.param(gzip.compress(BODY) * 2, "gzip", "data follows the gzip body", id="two members"),
         pytest.param(gzip.compress(BODY) + b"x", "gzip", "data follows the gzip body", id="a byte too many"),
-        pytest.param(BODY, "br", "the body is encoded as br, which was not asked for", id="another encoding"),
+        pytest.param(BODY, "br", "the body is encoded as br, which was not requested", id="another encoding"),
     ],
 )
 async def test_a_body_that_is_not_encoded_as_it_says(

@@ -344,7 +344,9 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert read(here, "bad", "bad").values["bad"].overdue, (
             "older than the rule's interval: may raise and not shrink"
         )
-        assert reason(here, "bad", "bad").startswith("its scrapes take more time than their share")
+        assert reason(here, "bad", "bad").startswith(
+            "processing its scrapes takes more than its share of time"
+        )
         here.clock.advance(2 * slowed)
         assert read(here, "bad", "bad").values == {}
 

@@ -313,7 +313,9 @@ async def test_an_unexpected_error_does_not_end_following(
     await waiting.until(lambda: following.done() or active % "1.0" in own_metrics.exposition())
     assert not following.done()
     assert shown(serving.context) == first
-    assert "the serving certificate cannot be followed" in [record.message for record in caplog.records]
+    assert "the files of the serving certificate cannot be checked" in [
+        record.message for record in caplog.records
+    ]
     broken = False
     await waiting.until(lambda: active % "0.0" in own_metrics.exposition())
     assert shown(serving.context) == leaf(changing).serial_number

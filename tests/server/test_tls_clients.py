@@ -114,7 +114,7 @@ def test_new_authorities_while_the_pair_is_being_replaced(
     replacement = authority.issue("a.test")
     shutil.copy(replacement.key, pair.key)
     certificate.believe(OTHER.pem)
-    assert "the serving certificate cannot be read again for new authorities" in caplog.text
+    assert "the serving certificate cannot be loaded with the new authorities" in caplog.text
     assert accepts(certificate, authority, tmp_path, OTHER.issue("client"))
     assert not certificate.reload_if_changed()
     shutil.copy(replacement.certificate, pair.certificate)
@@ -144,7 +144,7 @@ def test_authorities_that_openssl_does_not_take(
     certificate = tls.ServingCertificate(pair, ask_clients=True)
     certificate.believe(BROKEN)
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "OpenSSL does not take the authorities" in record.message
+    assert "OpenSSL rejects the authorities" in record.message
     assert accepts(certificate, authority, tmp_path, None)
     assert not accepts(certificate, authority, tmp_path, ONE.issue("client"))
 

@@ -187,7 +187,7 @@ class _Compiler:
     def visit(self, node: Any) -> _Operand:
         visitor = _VISITORS.get(type(node))
         if visitor is None:
-            raise UnscrapableError("a text or a subquery stands where the series of one scrape are expected")
+            raise UnscrapableError("a string or a subquery cannot be computed from scrapes")
         return visitor(self, node)
 
     def unary(self, node: Any) -> _Operand:
@@ -211,10 +211,10 @@ class _Compiler:
         reading = _READINGS.get(name)
         if reading is None:
             known = ", ".join((*_READINGS, *arithmetic.PER_VALUE, *arithmetic.WITH_BOUND))
-            raise UnscrapableError(f"{name}() cannot be taken from scrapes, only {known}")
+            raise UnscrapableError(f"{name}() cannot be computed from scrapes, only {known}")
         matrix = arguments[0]
         if not isinstance(matrix, promql.MatrixSelector):
-            raise UnscrapableError(f"{name}() of something other than plain series")
+            raise UnscrapableError(f"{name}() needs a plain series selector")
         seconds = matrix.range.total_seconds()
         self.counts = self.counts or name != "last_over_time"
         return self._series(matrix.vector_selector, lambda track, scope: reading(track, scope, seconds))
@@ -252,7 +252,7 @@ class _Compiler:
         function = arithmetic.ARITHMETIC.get(name)
         if function is None:
             raise UnscrapableError(
-                f"{name} chooses between series, only {' '.join(arithmetic.ARITHMETIC)} are computed"
+                f"{name} is not computed from scrapes, only {' '.join(arithmetic.ARITHMETIC)}"
             )
         left, right = self.visit(node.lhs), self.visit(node.rhs)
         if isinstance(right, float):
@@ -282,7 +282,7 @@ class _Compiler:
         if modifier is not None:
             fills = modifier.fill_values
             if fills.lhs is not None or fills.rhs is not None:
-                raise UnscrapableError(f"{name} with fill values stands in for series that are not there")
+                raise UnscrapableError(f"{name} has fill values for missing series")
             matching = modifier.matching
         if matching is None:
             if left.grouping != right.grouping:
@@ -290,7 +290,7 @@ class _Compiler:
         elif matching.type != promql.LabelModifierType.Include or self.pod_label not in matching.labels:
             raise UnscrapableError(f"{name} with a matching that does not name {self.pod_label}")
         elif (left.grouping ^ right.grouping) & frozenset(matching.labels):
-            raise UnscrapableError(f"{name} matches on labels that one side has lost")
+            raise UnscrapableError(f"{name} matches on labels that one side does not have")
 
     def _series(self, node: Any, read: Callable[[Track, _Scope], float | None]) -> _Vector:
         """Return the values that `read` gives for the series of a selector."""
@@ -298,7 +298,7 @@ class _Compiler:
         if not node.name:
             raise UnscrapableError("a selector without the name of a series")
         if node.at is not None or node.offset is not None:
-            raise UnscrapableError(f"{_plain(shown)} is read at another time than now")
+            raise UnscrapableError(f"{_plain(shown)} has an @ modifier or an offset")
         if node.matchers.or_matchers:
             raise UnscrapableError(f"{_plain(shown)} joins matchers with or")
         own = self._own_matchers(node, _plain(shown))
@@ -337,7 +337,7 @@ class _Compiler:
                 slots += 1
             elif matcher.name in _TARGET_LABELS - self.own_labels:
                 raise UnscrapableError(
-                    f"{shown} is selected by {matcher.name}, which Prometheus adds and no pod shows"
+                    f"{shown} is selected by {matcher.name}, which Prometheus adds and pods do not expose"
                 )
             elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")

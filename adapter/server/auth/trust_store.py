@@ -29,7 +29,7 @@ _UNSUPPORTED = "trust-unsupported"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
 _MISSING = {
     PROXY_CA: "requests through API aggregation cannot be authenticated: no front proxy is known",
-    CLIENT_CA: "client certificates of users cannot be authenticated: no authority of theirs is known",
+    CLIENT_CA: "client certificates of users cannot be authenticated: no authority that issues them is known",
 }
 
 _Part = TypeVar("_Part")
@@ -86,7 +86,7 @@ class TrustStore:
             return None
         for key, state in self._state.items():
             if state == "unread":
-                return f"{key} was not read yet"
+                return f"{key} has not been read yet"
             if state == "faulty":
                 return f"{key} cannot be used"
         if self._state and "good" not in self._state.values():

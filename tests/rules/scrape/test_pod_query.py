@@ -272,27 +272,25 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         pytest.param("sum(1) by pod", "the query does not parse: ", id="sum of a number"),
         pytest.param(
             "sum(S{}) by pod or vector(0)",
-            "or chooses between series, only + - * / % ^ are computed",
+            "or is not computed from scrapes, only + - * / % ^",
             id="or",
         ),
         pytest.param(
-            "sum(S{}) by pod > 5", "> chooses between series, only + - * / % ^ are computed", id="comparison"
+            "sum(S{}) by pod > 5", "> is not computed from scrapes, only + - * / % ^", id="comparison"
         ),
         pytest.param(
             "sum(avg_over_time(S{}[1m])) by pod",
-            "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "avg_over_time() cannot be computed from scrapes, only rate, increase, irate, last_over_time, "
             "abs, ceil, floor, clamp_min, clamp_max",
             id="function",
         ),
         pytest.param(
             "max_over_time(sum(S{}) by pod[5m:1m])",
-            "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "max_over_time() cannot be computed from scrapes, only rate, increase, irate, last_over_time, "
             "abs, ceil, floor, clamp_min, clamp_max",
             id="function of a subquery",
         ),
-        pytest.param(
-            "sum(rate(S{}[5m:1m])) by pod", "rate() of something other than plain series", id="subquery"
-        ),
+        pytest.param("sum(rate(S{}[5m:1m])) by pod", "rate() needs a plain series selector", id="subquery"),
         pytest.param(
             "clamp_max(sum(S{}) by pod, sum(S{}) by pod)",
             "the query does not parse: ",
@@ -300,18 +298,14 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "clamp_max(sum(S{}) by pod, scalar(S{}))",
-            "scalar() cannot be taken from scrapes, only ",
+            "scalar() cannot be computed from scrapes, only ",
             id="bound from series",
         ),
+        pytest.param('"text"', "a string or a subquery cannot be computed from scrapes", id="text"),
+        pytest.param("sum(S{} offset 1m) by pod", "<<.Series>> has an @ modifier or an offset", id="offset"),
+        pytest.param("sum(S{} @ 5) by pod", "<<.Series>> has an @ modifier or an offset", id="at"),
         pytest.param(
-            '"text"', "a text or a subquery stands where the series of one scrape are expected", id="text"
-        ),
-        pytest.param(
-            "sum(S{} offset 1m) by pod", "<<.Series>> is read at another time than now", id="offset"
-        ),
-        pytest.param("sum(S{} @ 5) by pod", "<<.Series>> is read at another time than now", id="at"),
-        pytest.param(
-            "sum(rate(S{}[1m] offset 1m)) by pod", "<<.Series>> is read at another time than now", id="range"
+            "sum(rate(S{}[1m] offset 1m)) by pod", "<<.Series>> has an @ modifier or an offset", id="range"
         ),
         pytest.param("sum(other) by pod", "other is selected without <<.LabelMatchers>>", id="no matchers"),
         pytest.param(
@@ -330,7 +324,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             'sum(S{job="web"}) by pod',
-            "<<.Series>> is selected by job, which Prometheus adds and no pod shows",
+            "<<.Series>> is selected by job, which Prometheus adds and pods do not expose",
             id="job",
         ),
         pytest.param(
@@ -365,7 +359,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "sum(S{}) by pod / fill(0) sum(S{}) by pod",
-            "/ with fill values stands in for series that are not there",
+            "/ has fill values for missing series",
             id="fill",
         ),
         pytest.param(
@@ -375,7 +369,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "sum(S{}) by pod / on(pod, namespace) sum(S{}) by (pod, namespace)",
-            "/ matches on labels that one side has lost",
+            "/ matches on labels that one side does not have",
             id="lost label",
         ),
     ],
