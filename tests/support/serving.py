@@ -33,7 +33,7 @@ from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.health import Check, Health
-from adapter.server.http.access_log import AccessLog, Sink
+from adapter.server.http.access_log import AccessLog
 from adapter.server.http.handler import Handler, HandlerLimits
 from adapter.server.http.serving import MetricsServer, ServerLimits, Shutdown
 from adapter.telemetry.metrics import Monitoring
@@ -260,7 +260,7 @@ class ServerFactory:
         clock: Clock | None = None,
         anonymous: bool = True,
         always_allow: Iterable[str] = ("/healthz", "/readyz", "/livez"),
-        sink: Sink | None = None,
+        sink: Callable[[bytes], None] | None = None,
         floors: FloorProvider | None = None,
         **bounds: Any,
     ) -> Served:
