@@ -89,7 +89,7 @@ def write_stream(stream: BinaryIO, lines: bytes) -> None:
 
 
 class AccessLog:
-    """Buffers entries and writes them while `run` runs; `close` writes the rest. `sink` is called in a thread."""
+    """Buffers entries and writes them while `run` runs; `close` writes the rest. A thread calls `sink`."""
 
     def __init__(
         self, sink: Callable[[bytes], None], clock: Clock, monitoring: Monitoring, problems: ProblemLog
