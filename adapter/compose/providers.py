@@ -114,8 +114,8 @@ async def open_runtime(
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
     scraper = await stack.enter_async_context(Scraper(clock, monitoring, problems, networks=networks))
     scraped = ScrapedValues(
-        scraper,
-        relister,
+        scraper.fetch,
+        lambda: relister.registry,
         clock,
         monitoring,
         met,

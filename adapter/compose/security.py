@@ -112,13 +112,13 @@ async def open_security(
     access = Admission(
         Authenticator(
             trust,
-            ReviewClient(authentication, clock, monitoring, problems),
+            ReviewClient(authentication, clock, monitoring, problems).review_token,
             clock,
             monitoring,
             token_ttl=options.authentication_token_webhook_cache_ttl,
         ),
         Authorizer(
-            ReviewClient(authorization, clock, monitoring, problems),
+            ReviewClient(authorization, clock, monitoring, problems).review_access,
             clock,
             monitoring,
             allowed_ttl=options.authorization_webhook_cache_authorized_ttl,

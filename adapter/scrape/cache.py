@@ -9,7 +9,7 @@ overdue; after that time it is absent.
 """
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from adapter.config.scrape_keys import Access
@@ -58,21 +58,6 @@ class ScrapedPod(Protocol):
     def ports(self) -> Mapping[str, int]: ...
 
 
-class EndpointReader(Protocol):
-    """Reads a pod's endpoint: `http.Scraper`, and in tests a fake."""
-
-    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
-        """Return the body, whose bytes are charged to `buffer`. Raises ScrapeError."""
-        ...
-
-
-class RegistrySource(Protocol):
-    """Has the current registry: the relister, which is in a layer above."""
-
-    @property
-    def registry(self) -> Registry: ...
-
-
 class _Want(NamedTuple):
     namespace: str
     metrics: frozenset[str]
@@ -84,8 +69,8 @@ class ScrapedValues:
 
     def __init__(
         self,
-        reader: EndpointReader,
-        registered: RegistrySource,
+        fetch: Callable[[ScrapeEndpoint, BodyBuffer], Awaitable[ScrapedBody]],
+        registry: Callable[[], Registry],
         clock: Clock,
         monitoring: Monitoring,
         problems: SourceProblems,
@@ -93,9 +78,12 @@ class ScrapedValues:
         per_second: float,
         random: Callable[[], float],
     ) -> None:
-        """`per_second` bounds the scrapes of all pods together; `random` returns numbers from 0 to 1."""
-        self._reader = reader
-        self._registered = registered
+        """`fetch` is `Scraper.fetch`; `registry` returns the snapshot in force.
+
+        `per_second` bounds the scrapes of all pods together; `random` returns numbers from 0 to 1.
+        """
+        self._fetch = fetch
+        self._registry = registry
         self._clock = clock
         self._monitoring = monitoring
         self._problems = problems
@@ -114,7 +102,7 @@ class ScrapedValues:
     @property
     def generation(self) -> int:
         """Number of the registry's snapshot; another one may have other scraped metrics."""
-        return self._registered.registry.generation
+        return self._registry().generation
 
     async def run(self) -> None:
         """Scrape until cancelled."""
@@ -133,7 +121,7 @@ class ScrapedValues:
 
     def entry_of(self, metric: str) -> CustomEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
-        entry = self._registered.registry.custom.get(CustomKey(PODS, namespaced=True, metric=metric))
+        entry = self._registry().custom.get(CustomKey(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.pod_query is not None else None
 
     def window_of(self, metric: str) -> float | None:
@@ -163,7 +151,7 @@ class ScrapedValues:
 
     def follow(self) -> None:
         """Apply the registry if it has changed since the last call."""
-        generation = self._registered.registry.generation
+        generation = self._registry().generation
         if generation == self._generation:
             return
         self._generation = generation
@@ -340,7 +328,7 @@ class ScrapedValues:
         time, wall = self._clock.monotonic(), self._clock.wall()
         buffer = self._work.bodies.open(target.namespace)
         try:
-            body = await self._reader.fetch(target.endpoint, buffer)
+            body = await self._fetch(target.endpoint, buffer)
             await self._work.take(target, buffer, Scrape(body, time, wall, self._stretch_of(target)))
             for path in self._paths(target):
                 self._problems.expire("scrape", path)

@@ -16,9 +16,9 @@ less often, and all others as before.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Hashable
+from collections.abc import Callable, Coroutine, Generator, Hashable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from adapter.model import fairness
 from adapter.model.clock import Clock
@@ -55,7 +55,7 @@ class ScrapeSchedule(Generic[KeyT]):
 
     def __init__(
         self,
-        scrape: Callable[[KeyT], Awaitable[None]],
+        scrape: Callable[[KeyT], Coroutine[Any, Any, None]],
         monitoring: Monitoring,
         *,
         per_second: float,
@@ -135,10 +135,7 @@ class ScrapeSchedule(Generic[KeyT]):
         planned.due += (missed + 1) * interval
         planned.timer = loop.call_at(planned.due, self._begin, key, planned)
         if planned.task is None or planned.task.done():
-            planned.task = self._group.create_task(self._call(key), name="scrape")
-
-    async def _call(self, key: KeyT) -> None:
-        await self._scrape(key)
+            planned.task = self._group.create_task(self._scrape(key), name="scrape")
 
 
 class ScrapeJob:

@@ -243,7 +243,13 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(
         ) as scraper:
             met = SourceProblems(clock, faults)
             scraped = ScrapedValues(
-                scraper, relister, clock, monitoring, met, per_second=2000, random=lambda: 0.0
+                scraper.fetch,
+                lambda: relister.registry,
+                clock,
+                monitoring,
+                met,
+                per_second=2000,
+                random=lambda: 0.0,
             )
             scraped.want("x", "shop", PROMQL.keys(), [pod])
             running = asyncio.create_task(scraped.run())

@@ -280,8 +280,8 @@ class ServerFactory:
         believed.changed = lambda trust: certificate.believe(trust.pem)
         believed.changed(believed.current)
         access = Admission(
-            Authenticator(believed, reviews, now, own_metrics),
-            Authorizer(reviews, now, own_metrics, always_allow=always_allow),
+            Authenticator(believed, reviews.review_token, now, own_metrics),
+            Authorizer(reviews.review_access, now, own_metrics, always_allow=always_allow),
             anonymous=anonymous,
         )
         if floors is not None:

@@ -23,7 +23,7 @@ from adapter.server.api.paths import Question
 from adapter.server.api.routing import Route
 from adapter.server.auth.authentication import Authenticator, RequestCredentials
 from adapter.server.auth.authorization import Attributes, Authorizer
-from adapter.server.auth.client_cert import Peer, PeerVerdict, read_peer
+from adapter.server.auth.client_cert import Peer, read_peer
 
 CALLER = web.RequestKey("caller", User)
 """Under this key a request carries its caller once identified, admitted or not: for the access log."""
@@ -56,6 +56,7 @@ class Admission:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._anonymous = anonymous
+        self.judge = authenticator.judge
 
     def admit_now(self, request: web.BaseRequest, route: Route) -> User | PendingAdmission:
         """Return the caller if the access is allowed, else what to give to `admit`.
@@ -88,10 +89,6 @@ class Admission:
         if wanted is not None and not self._check(user, wanted, credentials):
             await self._authorizer.check(user, wanted)
         return _check_length(user, route)
-
-    def judge(self, peer: Peer) -> PeerVerdict:
-        """Return the verdict on a peer's certificate under the trust in force; the peer keeps it."""
-        return self._authenticator.judge(peer)
 
     async def close(self) -> None:
         await self._authenticator.close()

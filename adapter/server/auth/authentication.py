@@ -17,8 +17,8 @@ logs.
 import logging
 import re
 import secrets
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from cachetools import LRUCache
@@ -173,14 +173,6 @@ def _check_text(value: bytes) -> None:
         raise errors.BadRequestError("a header of the request is not UTF-8 text") from error
 
 
-class TokenReviewer(Protocol):
-    """Reviews tokens; raises `errors.KubernetesError` where there is no answer."""
-
-    async def review_token(self, token: str) -> User | None:
-        """Return the user of a token, None for an invalid one."""
-        ...
-
-
 class IdentifiedCaller(NamedTuple):
     """The user behind a request, None while its token has to be reviewed, and the credentials of its headers.
 
@@ -199,19 +191,23 @@ class _TokenOwner(NamedTuple):
 
 
 class Authenticator:
-    """Identifies callers. `token_ttl` is how many seconds the review of a token is used."""
+    """Identifies callers. `token_ttl` is how many seconds the review of a token is used.
+
+    `review_token` returns the user of a token, None for an invalid one. It raises KubernetesError if there is
+    no answer.
+    """
 
     def __init__(
         self,
         store: TrustStore,
-        reviewer: TokenReviewer,
+        review_token: Callable[[str], Awaitable[User | None]],
         clock: Clock,
         own_metrics: Monitoring,
         *,
         token_ttl: float = 10.0,
     ) -> None:
         self._store = store
-        self._reviewer = reviewer
+        self._review_token = review_token
         self._clock = clock
         self._judge = PeerJudge()
         self._hmac = HMAC(secrets.token_bytes(32), SHA256())
@@ -270,7 +266,7 @@ class Authenticator:
         digest = self._digest(token)
 
         async def review() -> _TokenOwner:
-            user = await self._reviewer.review_token(token.decode())
+            user = await self._review_token(token.decode())
             return _TokenOwner(identity.complete_groups(user) if user is not None else None)
 
         limits = (ALL_REVIEWS,) if digest in self._known else (_UNKNOWN, ReviewLimit(address, SHARE))

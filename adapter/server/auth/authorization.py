@@ -13,9 +13,8 @@ about what it allows before it forwards one. A review that fails allows nothing.
 import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from adapter import errors
 from adapter.model.clock import Clock
@@ -190,14 +189,6 @@ def _requirements(found: Iterator[dict[str, object]]) -> dict[str, object]:
     return {"requirements": listed} if listed else {}
 
 
-class AccessReviewer(Protocol):
-    """Reviews accesses; raises `errors.KubernetesError` where there is no answer."""
-
-    async def review_access(self, spec: dict[str, object]) -> AccessVerdict:
-        """Return the verdict on the spec of a SubjectAccessReview."""
-        ...
-
-
 class AllowedPaths:
     """Paths that need no authorization: exact ones, and prefixes, written with a ``*`` at the end."""
 
@@ -212,11 +203,15 @@ class AllowedPaths:
 
 
 class Authorizer:
-    """Decides. `allowed_ttl` and `denied_ttl` are how many seconds a verdict is used."""
+    """Authorizes accesses. `allowed_ttl` and `denied_ttl` are how many seconds a verdict is used.
+
+    `review_access` returns the verdict on the spec of a SubjectAccessReview. It raises KubernetesError if
+    there is no answer.
+    """
 
     def __init__(
         self,
-        reviewer: AccessReviewer,
+        review_access: Callable[[dict[str, object]], Awaitable[AccessVerdict]],
         clock: Clock,
         own_metrics: Monitoring,
         *,
@@ -225,7 +220,7 @@ class Authorizer:
         always_allow: Iterable[str] = ("/healthz", "/readyz", "/livez"),
     ) -> None:
         self._open_paths = AllowedPaths(always_allow)
-        self._reviewer = reviewer
+        self._review_access = review_access
         self._cache: ReviewCache[tuple[str, str], AccessVerdict] = ReviewCache(
             clock,
             own_metrics.access_cache,
@@ -265,7 +260,7 @@ class Authorizer:
         try:
             verdict = await self._cache.ask(
                 (user.key, wanted.key),
-                lambda: self._reviewer.review_access(user.spec | wanted.spec),
+                lambda: self._review_access(user.spec | wanted.spec),
                 keep=len(wanted.key) <= _LARGEST_KEPT,
                 limits=_limits_of(user),
             )
