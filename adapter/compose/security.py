@@ -177,13 +177,9 @@ async def _load_configuration(
         return await credentials.load_configuration(None, clock, problems, flag=flag)
     except InputError as error:
         if not options.lister_kubeconfig:
-            raise InputError([_no_api_server(flag)]) from error
+            expected = (
+                "expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod of the "
+                "cluster: an API server authenticates and authorizes callers"
+            )
+            raise InputError([Fault(flag, "", expected)]) from error
     return await credentials.load_configuration(Path(options.lister_kubeconfig), clock, problems)
-
-
-def _no_api_server(flag: str) -> Fault:
-    expected = (
-        "expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod of the cluster: "
-        "an API server authenticates and authorizes callers"
-    )
-    return Fault(flag, "", expected)

@@ -90,7 +90,7 @@ class BodyBuffer:
         self._parts: list[bytes] = []
         self._size = 0
         self._reason = ""
-        self.lost: Callable[[str], None] = _ignore
+        self.lost: Callable[[str], None] = lambda _: None
 
     def add(self, part: bytes) -> None:
         """Add a part. Raises ScrapeError if the body had to give way."""
@@ -110,7 +110,7 @@ class BodyBuffer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def lose(self, reason: str) -> None:
-        """Give way."""
+        """Drop the parts, because other bodies need the memory; the scrape fails with the reason."""
         self._reason = reason
         self._parts = []
         self.lost(reason)
@@ -145,10 +145,6 @@ class BodyBudget:
         while (loss := self._ledger.loss(namespace)) is not None:
             self._ledger.put(loss.holder.namespace, loss.holder, 0)
             loss.holder.lose(loss.reason)
-
-
-def _ignore(_: str) -> None:
-    """Do nothing: only the reader depends on the body."""
 
 
 class Scraper:
@@ -220,7 +216,10 @@ class Scraper:
             headers = {**_HEADERS, "Authorization": await token.header()}
         context: ssl.SSLContext | bool = True
         if access.scheme == "https":
-            context = await self._bundle(access.tls or EndpointTLS()).context(self._clock.monotonic())
+            tls = access.tls or EndpointTLS()
+            if tls not in self._bundles:
+                self._bundles[tls] = _CABundle(tls)
+            context = await self._bundles[tls].context(self._clock.monotonic())
         async with self._session.get(
             URL(endpoint.url(self._networks), encoded=True),
             headers=headers,
@@ -280,12 +279,6 @@ class Scraper:
             raise ValueError("a token other than that of our own service account")
         return header
 
-    def _bundle(self, tls: EndpointTLS) -> "_CABundle":
-        bundle = self._bundles.get(tls)
-        if bundle is None:
-            bundle = self._bundles[tls] = _CABundle(tls)
-        return bundle
-
 
 class _CABundle:
     """The CA file of a rule, read by one scrape for all.
@@ -318,15 +311,11 @@ class _CABundle:
         text = Path(file).read_bytes() if file else b""
         if self._known is not None and self._known[0] == text:
             return self._known
-        return text, _build_context(self._tls)
-
-
-def _build_context(tls: EndpointTLS) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file or None)
-    if not tls.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+        context = ssl.create_default_context(cafile=self._tls.ca_file or None)
+        if not self._tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return text, context
 
 
 async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBuffer) -> bytes:

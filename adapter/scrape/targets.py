@@ -91,10 +91,7 @@ class Scrape(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ScrapeTarget:
-    """A pod that is scraped. While `busy`, `series` is in the middle of a scrape.
-
-    All else is of the last one.
-    """
+    """A pod that is scraped. While `busy`, `series` is being updated; all else is of the last good scrape."""
 
     key: TargetKey
     endpoint: ScrapeEndpoint

@@ -22,14 +22,14 @@ from adapter.rules.scrape import exposition
 from adapter.rules.scrape.exposition import Exposed
 
 _LATE = 1.05
-"""Factor of a window: scrapes are never quite on time, and one at its very beginning counts."""
+"""Factor of a window, so that a slightly late scrape at its beginning still counts."""
 
 MAX_LABELS = 64
 MAX_LABEL_BYTES = 8 * 1024
 """Bounds on the labels of one series, and on their bytes between the braces."""
 
 KEPT_SERIES = 2
-"""A pod may have so many times the series of one scrape within a window: all may be replaced once."""
+"""A pod may have this many times the series of one scrape within a window: all can be replaced once."""
 
 _STEP_WORK = 300
 """Units of work in a step: one for a series, and for a new one another for each 64 bytes of labels."""

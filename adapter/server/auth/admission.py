@@ -7,8 +7,8 @@ loop; that is all that a repeated request needs. Where the API server has to be 
 one for the unknown tokens of each address, and one for anonymous callers. The handler bounds each queue, so
 that a flood of one kind, such as made-up tokens, does not delay the callers of another.
 
-An anonymous caller costs nothing to be. Its selectors are therefore never parsed before the review, which
-asks for the whole list instead, and the length of its query is bounded.
+Anonymous requests cost a client nothing. Their selectors are therefore never parsed before the review, which
+asks for the whole list instead, and the length of their queries is bounded.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from adapter.server.auth.authorization import Attributes, Authorizer
 from adapter.server.auth.client_cert import Peer, read_peer
 
 CALLER = web.RequestKey("caller", User)
-"""Under this key a request carries its caller once identified, admitted or not: for the access log."""
+"""The key of a request's caller, set once it is identified, admitted or not; the access log reads it."""
 
 
 class ReviewQueue(NamedTuple):

@@ -13,7 +13,7 @@ about what it allows before it forwards one. A review that fails allows nothing.
 import functools
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from adapter import errors
@@ -61,7 +61,7 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 @dataclass(frozen=True)
 class Attributes:
-    """One access.
+    """An access to authorize.
 
     A path outside the API groups has `path` alone; `labels` and `fields` narrow a list or a watch.
     """
@@ -185,8 +185,8 @@ def build_attributes(
 
 
 def _requirements(found: Iterator[dict[str, object]]) -> dict[str, object]:
-    listed = list(found)
-    return {"requirements": listed} if listed else {}
+    requirements = list(found)
+    return {"requirements": requirements} if requirements else {}
 
 
 class AllowedPaths:
@@ -257,12 +257,14 @@ class Authorizer:
 
         Raises ForbiddenError for a refusal, InternalError for a review that failed, TooManyRequestsError.
         """
+        # One user takes a share of all reviews at most.
+        limits = (_ANONYMOUS_REVIEWS,) if user is ANONYMOUS else (ALL_REVIEWS, ReviewLimit(user.name, SHARE))
         try:
             verdict = await self._cache.ask(
                 (user.key, wanted.key),
                 lambda: self._review_access(user.spec | wanted.spec),
                 keep=len(wanted.key) <= _LARGEST_KEPT,
-                limits=_limits_of(user),
+                limits=limits,
             )
         except errors.KubernetesError as error:
             self._failed.inc()
@@ -282,8 +284,3 @@ class Authorizer:
         (self._denied if verdict.denied else self._no_opinion).inc()
         log.debug("forbidden", extra=logs.facts(user=user.name, access=wanted.key, reason=verdict.reason))
         raise wanted.refusal(user, verdict.reason)
-
-
-def _limits_of(user: User) -> Sequence[ReviewLimit]:
-    """Return the limits on the reviews of a user: one user takes a share of all reviews at most."""
-    return (_ANONYMOUS_REVIEWS,) if user is ANONYMOUS else (ALL_REVIEWS, ReviewLimit(user.name, SHARE))

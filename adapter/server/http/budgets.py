@@ -49,10 +49,10 @@ SMALL_ANSWER = 32 * 1024
 """Bytes of each response that are not counted."""
 
 TAKING_SECONDS = 2.0
-"""A response not sent after so long may be cut for others, if its connection waits for the client to read."""
+"""A response that is not sent after this many seconds may be cut for others, if its client does not read."""
 
-_RESERVED = 8  # one part of so many is for documents and self-metrics alone
-_UNCERTIFIED = 2  # connections without a trusted certificate take one part of so many
+_RESERVED = 8  # an eighth of the budget is for documents and self-metrics alone
+_UNCERTIFIED = 2  # connections without a trusted certificate take half of the budget at most
 _PIECE = 16 * 1024  # bytes written to the connection at a time
 _PIECES_AT_ONCE = 4  # after these other work may run
 
@@ -368,7 +368,14 @@ class ResponseBudget:
     def _choose(self, charge: Charge) -> Charge | None:
         """Return the response to cut for another, None where all are being read, or may not be cut for it."""
         latest = self._now() - TAKING_SECONDS
-        held = [each for each, since in self._sending.items() if since <= latest and _is_unread(each)]
+        held = [
+            each
+            for each, since in self._sending.items()
+            if since <= latest
+            and each.counted > 0
+            and each.connection.is_open
+            and each.connection.writing_paused
+        ]
         uncertified = [(each, each.connection.address, each.counted) for each in held if not each.certified]
         if uncertified:
             return _largest(uncertified)
@@ -378,10 +385,6 @@ class ResponseBudget:
 def connection_of(request: web.BaseRequest) -> ResponseConnection:
     """Return the connection of a request, which is one of ours."""
     return cast("ResponseConnection", request.protocol)
-
-
-def _is_unread(charge: Charge) -> bool:
-    return charge.counted > 0 and charge.connection.is_open and charge.connection.writing_paused
 
 
 class LargeBody(Payload):
