@@ -257,7 +257,7 @@ def _open_scaler(
     usages_of: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
 ) -> Scaler:
-    values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.met)
+    values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.source_problems)
     return Scaler(options, runtime, values, usages_of, random=random.random, pods=pods)
 
 

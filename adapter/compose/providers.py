@@ -50,7 +50,7 @@ class Runtime:
     cache: QueryCache
     resources: CatalogueSource
     relister: Relister
-    met: SourceProblems
+    source_problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
     clock: Clock
@@ -110,7 +110,7 @@ async def open_runtime(
         reserved=RESERVED if options.serves_floors else frozenset(),
     )
     freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
-    met = SourceProblems(clock, problems)
+    source_problems = SourceProblems(clock, problems)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
     scraper = await stack.enter_async_context(Scraper(clock, monitoring, problems, networks=networks))
     scraped = ScrapedValues(
@@ -118,12 +118,22 @@ async def open_runtime(
         lambda: relister.registry,
         clock,
         monitoring,
-        met,
+        source_problems,
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
     return Runtime(
-        client, context, cache, resources, relister, met, freshness, scraped, clock, monitoring, problems
+        client,
+        context,
+        cache,
+        resources,
+        relister,
+        source_problems,
+        freshness,
+        scraped,
+        clock,
+        monitoring,
+        problems,
     )
 
 
@@ -145,7 +155,7 @@ def open_provider(runtime: Runtime, objects: ObjectLister) -> Provider:
         runtime.relister,
         runtime.clock,
         runtime.monitoring,
-        runtime.met,
+        runtime.source_problems,
         freshness=runtime.freshness,
         scraped=runtime.scraped,
     )
@@ -161,7 +171,7 @@ def open_usages(runtime: Runtime, running: DescribedObjects, objects: DescribedO
         runtime.relister,
         runtime.clock,
         runtime.monitoring,
-        runtime.met,
+        runtime.source_problems,
         freshness=runtime.freshness,
     )
 

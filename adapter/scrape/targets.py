@@ -211,41 +211,36 @@ class ScrapedAnswer(NamedTuple):
     unseen: Collection[str] = frozenset()
 
 
+@dataclass(slots=True)
 class TargetReading:
-    """Collects the answers of many pods. `offset` converts monotonic times to epoch seconds.
+    """Collects the answers of many pods. In seconds; `offset` turns monotonic times into epoch times."""
 
-    The others are seconds.
-    """
-
-    def __init__(self, now: float, offset: float, interval: float, timeout: float, oldest: float) -> None:
-        self.values: dict[str, ScrapedValue] = {}
-        self.absent: dict[str, float] = {}
-        self.unseen: set[str] = set()
-        self._now = now
-        self._offset = offset
-        self._interval = interval
-        self._timeout = timeout
-        self._oldest = oldest
+    now: float
+    offset: float
+    interval: float
+    timeout: float
+    oldest: float
+    """The greatest age of a value."""
+    values: dict[str, ScrapedValue] = field(default_factory=dict)
+    absent: dict[str, float] = field(default_factory=dict)
+    unseen: set[str] = field(default_factory=set)
 
     def add(self, name: str, target: ScrapeTarget, answer: TargetAnswer) -> None:
         value = answer.value
-        late = self._now - target.time > self._interval + self._timeout
+        late = self.now - target.time > self.interval + self.timeout
         overdue = target.failed or not target.scrapes or late
-        oldest = min(2 * self._interval * target.slowed + self._timeout, self._oldest)
-        if value is not None and self._now - value.time <= oldest:
-            self.values[name] = ScrapedValue(value.value, value.time + self._offset, overdue)
+        oldest = min(2 * self.interval * target.slowed + self.timeout, self.oldest)
+        if value is not None and self.now - value.time <= oldest:
+            self.values[name] = ScrapedValue(value.value, value.time + self.offset, overdue)
             return
         if overdue or answer.pending:
             self.unseen.add(name)
-        self.absent[name] = self._absent_since(target, answer) if value is None else value.time + self._offset
-
-    def _absent_since(self, target: ScrapeTarget, answer: TargetAnswer) -> float:
-        """Return the time of the last scrape if it has no series of the metric, otherwise minus infinity.
-
-        Series that are not yet enough for a rate do not contradict an older sample of Prometheus.
-        """
-        known = target.scrapes and not answer.pending and not answer.shown
-        return target.time + self._offset if known else -math.inf
+        if value is not None:
+            self.absent[name] = value.time + self.offset
+        elif target.scrapes and not answer.pending and not answer.shown:
+            self.absent[name] = target.time + self.offset  # the last scrape had no series of the metric
+        else:  # series that are not yet enough for a rate do not contradict an older sample of Prometheus
+            self.absent[name] = -math.inf
 
 
 class ScrapeWork:
