@@ -264,7 +264,6 @@ def _open_scaler(
 async def _open_local_pages(
     options: Options, health: Health, monitoring: Monitoring, scaler: Scaler, stack: AsyncExitStack
 ) -> LocalPages:
-    """Serve the pages on the loopback address until `stack` ends."""
     pages = LocalPages(options.local_address, health, monitoring, scaler.show)
     await pages.start()
     stack.push_async_callback(pages.stop)

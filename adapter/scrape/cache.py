@@ -105,7 +105,6 @@ class ScrapedValues:
         return self._registry().generation
 
     async def run(self) -> None:
-        """Scrape until cancelled."""
         await self._schedule.run()
 
     def subscribe(self, scraped: Callable[[Hashable], None]) -> None:
@@ -349,7 +348,6 @@ class ScrapedValues:
             self._problems.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
     def _paths(self, target: ScrapeTarget) -> set[str]:
-        """Return the paths of the rules that a target is scraped for."""
         return {entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None}
 
 

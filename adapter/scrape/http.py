@@ -123,8 +123,6 @@ class BodyBuffer:
 
 
 class BodyBudget:
-    """The bytes of all bodies."""
-
     def __init__(self, room: int = BODIES_BYTES, namespace_room: int = NAMESPACE_BODIES_BYTES) -> None:
         self._ledger: Ledger[BodyBuffer] = Ledger("bodies", room, namespace_room)
 

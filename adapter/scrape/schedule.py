@@ -163,7 +163,6 @@ class FairTurns:
         self._running: ScrapeJob | None = None
 
     def start(self, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
-        """Queue a job."""
         job = ScrapeJob(namespace, steps)
         queue = self._queues.get(namespace)
         if queue is None:
@@ -260,7 +259,6 @@ class TimeShares(Generic[KeyT]):
         demands[key] = demand
 
     def drop(self, namespace: str, key: KeyT) -> None:
-        """Forget a pod."""
         demand = self._demands.get(namespace, {}).pop(key, None)
         if demand is None:
             return

@@ -136,11 +136,9 @@ class ScrapeTarget:
         return self.series.count * (1 + len(selector)) + expressions
 
     def evaluate(self, query: TargetQuery, stretch: float) -> TargetAnswer:
-        """Return the answer to a query at once."""
         return pod_query.finish(self.answer_steps(query, stretch))
 
     def put(self, query: TargetQuery, answer: TargetAnswer) -> None:
-        """Keep an answer until the next scrape."""
         if len(query[1]) > MOST_MATCHERS:
             return
         if len(self.answers) >= ANSWERS_KEPT and query not in self.answers:
@@ -314,7 +312,6 @@ class ScrapeWork:
         await self.turns.finish(self.turns.start(namespace, steps()))
 
     def drop(self, target: ScrapeTarget) -> None:
-        """Forget a target that is no longer scraped."""
         target.gone = True
         self._kept.put(target.namespace, target, 0)
         self._shares.drop(target.namespace, target)

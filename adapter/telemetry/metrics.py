@@ -79,7 +79,6 @@ class Metric:
         return self.kind.__name__.lower()
 
     def build(self, registry: prometheus_client.CollectorRegistry) -> Counter | Gauge | Histogram:
-        """Return the metric, registered."""
         buckets: dict[str, Any] = {"buckets": self.buckets} if self.buckets else {}
         metric = self.kind(self.name, self.help, self.labels, registry=registry, **buckets)
         if self.values:
@@ -532,7 +531,6 @@ class Monitoring:
         return self.cache_evictions.labels(name)
 
     def exposition(self) -> str:
-        """Return all metrics in the text format."""
         return b"".join(self.exposition_pieces()).decode()
 
     def exposition_pieces(self) -> Iterator[bytes]:

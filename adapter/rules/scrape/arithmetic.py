@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 
 def _divide(left: float, right: float) -> float:
-    """Divide as IEEE 754 does."""
     if right:
         return left / right
     if left == 0 or math.isnan(left):

@@ -135,7 +135,6 @@ class _Part:
         self._openmetrics = openmetrics
 
     def find_named(self, name: str) -> Generator[None, None, None]:
-        """Add the samples of one name."""
         text = self.text
         needle = b"\n" + name.encode("utf-8", "surrogatepass")
         length = len(needle)
@@ -180,7 +179,6 @@ class _Part:
         return sample
 
     def _take(self, sample: re.Match[bytes], name: str, labels: bytes) -> int:
-        """Add a sample; return where it ends."""
         self._samples.append(Exposed(name, labels, self._value(sample), self._time(sample)))
         if len(self._samples) > self._limit:
             raise ExposureLimitError(f"there are more than {self._limit} samples of {name}")

@@ -194,7 +194,6 @@ class PodSeries:
         return any(track.scrape == self.scrapes for name in names for track in self.tracks(name))
 
     def known(self, name: str, flat: Labels) -> Track | None:
-        """Return a recorded series."""
         return self._by_name.get(name, {}).get(flat)
 
     def _find(
@@ -348,7 +347,6 @@ class _New:
 
 
 def _read_labels(sample: Exposed) -> Labels:
-    """Parse the labels of a sample. Raises ExpositionError."""
     if len(sample.labels) > MAX_LABEL_BYTES:
         raise ExposureLimitError(
             f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABEL_BYTES} bytes of labels"

@@ -154,7 +154,6 @@ def bearer_token(authorization: bytes) -> bytes:
 
 
 def _first(names: Iterable[str], values: dict[str, list[str]]) -> str:
-    """Return the first value of the first header that has one."""
     return next((values[name][0] for name in names if values.get(name, [""])[0]), "")
 
 

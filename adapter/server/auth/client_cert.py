@@ -158,7 +158,6 @@ def common_name(certificate: x509.Certificate) -> str:
 
 
 def organizations(certificate: x509.Certificate) -> tuple[str, ...]:
-    """Return the subject's organizations in their order."""
     return tuple(_texts(certificate, NameOID.ORGANIZATION_NAME))
 
 

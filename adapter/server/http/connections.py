@@ -276,6 +276,5 @@ class ClientConnection(web.RequestHandler):
         self._budget.note(self)
 
     def _has_arrived(self) -> bool:
-        """Return whether there is unread input."""
         connection = self.transport.get_extra_info("socket") if self.transport is not None else None
         return connection is not None and listener.is_readable(connection.fileno())

@@ -169,8 +169,6 @@ class MetricsEndpoint:
 
 
 class Pages:
-    """Serves the server's own pages."""
-
     def __init__(
         self,
         provider: MetricsProvider,

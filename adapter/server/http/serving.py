@@ -155,7 +155,6 @@ class ConnectionServer(web.Server):
         judge: Callable[[Peer], object],
         limits: ServerLimits,
     ) -> None:
-        """`judge` gives a peer its verdict."""
         super().__init__(self._answer)
         self._handler = handler
         self._limits = limits
