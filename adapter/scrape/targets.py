@@ -154,7 +154,7 @@ class ScrapeTarget:
         namespace, name, _ = self.key
         identity = PodIdentity(namespace, name, namespace_label(rule) or "", rule.converter.label_for(PODS))
         window = config.window * stretch
-        value = yield from compiled.steps(self.series, series, identity, selector, window)
+        value = yield from compiled.evaluate(self.series, series, identity, selector, window)
         return TargetAnswer(value, self.series.shows(compiled.series_names(series)), pending=False)
 
     def steps(self, scrape: Scrape) -> Generator[None, None, None]:
@@ -166,7 +166,7 @@ class ScrapeTarget:
             body.content, self.names, samples, openmetrics=body.openmetrics, limit=limit
         )
         self.busy = True
-        for _ in self.series.record_steps(
+        for _ in self.series.record(
             samples, time, wall, self.keep * stretch, most=KEPT_SERIES * limit, selections=self.selections
         ):
             if self.series.size > POD_BYTES:

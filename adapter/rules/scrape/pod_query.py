@@ -123,17 +123,12 @@ class PodQuery:
 
     def evaluate(
         self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
-    ) -> PodValue | None:
+    ) -> Generator[None, None, PodValue | None]:
         """Return the pod's value, None without a matching series.
 
-        `selector` has the matchers of the metric selector, `window` the seconds of rates.
+        `selector` has the matchers of the metric selector, `window` the seconds of rates. Steps take about a
+        millisecond; between them `pod` must not change.
         """
-        return finish(self.steps(pod, series, identity, selector, window))
-
-    def steps(
-        self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
-    ) -> Generator[None, None, PodValue | None]:
-        """Do as `evaluate`, in steps of about a millisecond, between which `pod` must not change."""
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
         elements = yield from self._root.evaluate(scope)
         if not elements:

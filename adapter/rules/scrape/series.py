@@ -148,12 +148,7 @@ class PodSeries:
         self.selections: Selections | None = None
         """The series to keep, None for all."""
 
-    def record(self, samples: Sequence[Exposed], time: float, wall: float, keep: float) -> None:
-        """Record a scrape at once; see `record_steps`."""
-        for _ in self.record_steps(samples, time, wall, keep):
-            pass
-
-    def record_steps(
+    def record(
         self,
         samples: Sequence[Exposed],
         time: float,

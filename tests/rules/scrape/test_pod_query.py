@@ -7,10 +7,10 @@ import pytest
 from adapter.errors import UnscrapableError
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers
-from adapter.rules.scrape import exposition
 from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
+from tests.support.scraping import evaluate, parse, record
 
 SERIES = "jobs"
 NAMES = ("jobs", "jobs_sum", "jobs_count", "other")
@@ -27,13 +27,13 @@ def pod(*bodies: str) -> PodSeries:
     """Return what scrapes a second apart have shown."""
     series = PodSeries()
     for time, body in enumerate(bodies):
-        series.record(exposition.parse(body.encode(), NAMES), time, time, WINDOW)
+        record(series, parse(body.encode(), NAMES), time, time, WINDOW)
     return series
 
 
 def value(query: str, *bodies: str, selector: str = "") -> float | None:
     parts = matchers.from_selector(parse_selector(selector))
-    found = compiled(query).evaluate(pod(*bodies), SERIES, POD, parts, WINDOW)
+    found = evaluate(compiled(query), pod(*bodies), SERIES, POD, parts, WINDOW)
     return None if found is None else found.value
 
 
@@ -172,7 +172,7 @@ def test_a_ratio_of_two_series() -> None:
     )
     bodies = [f"jobs_sum {time * 3}\njobs_count {time * 2}" for time in range(6)]
 
-    found = query.evaluate(pod(*bodies), SERIES, POD, (), WINDOW)
+    found = evaluate(query, pod(*bodies), SERIES, POD, (), WINDOW)
 
     assert found is not None
     assert found.value == pytest.approx(1.5)
@@ -204,9 +204,9 @@ def test_the_labels_of_the_pod_are_not_taken_from_what_it_shows() -> None:
 
 def test_a_value_is_as_old_as_the_oldest_of_its_newest_samples() -> None:
     series = PodSeries()
-    series.record(exposition.parse(b'jobs{a="1"} 1 7000\njobs{a="2"} 1', NAMES), 10, 10, WINDOW)
+    record(series, parse(b'jobs{a="1"} 1 7000\njobs{a="2"} 1', NAMES), 10, 10, WINDOW)
 
-    found = compiled("sum(S{}) by pod").evaluate(series, SERIES, POD, (), WINDOW)
+    found = evaluate(compiled("sum(S{}) by pod"), series, SERIES, POD, (), WINDOW)
 
     assert found == (2, 7)
 
@@ -225,8 +225,8 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
     query = compile_query(
         template.parse('sum(<<.Series>>{<<.LabelMatchers>>,namespace="n"}) by (<<.GroupBy>>)'), "pod", ""
     )
-    found = query.evaluate(
-        pod('jobs{namespace="n"} 4'), SERIES, PodIdentity("shop", "web-0", "", "pod"), (), WINDOW
+    found = evaluate(
+        query, pod('jobs{namespace="n"} 4'), SERIES, PodIdentity("shop", "web-0", "", "pod"), (), WINDOW
     )
 
     assert found is not None

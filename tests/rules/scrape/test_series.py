@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from adapter.errors import ExpositionError, ExposureLimitError
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import exposition
 from adapter.rules.scrape import series as podseries
 from adapter.rules.scrape.series import PodSeries, Track
+from tests.support.scraping import parse, record
 
 WALL = 1_700_000_000.0
 
@@ -20,7 +20,7 @@ WALL = 1_700_000_000.0
 def scrape(
     series: PodSeries, body: str, time: float, keep: float = 5.0, names: tuple[str, ...] = ("x",)
 ) -> None:
-    series.record(exposition.parse(body.encode(), names), time, WALL + time, keep)
+    record(series, parse(body.encode(), names), time, WALL + time, keep)
 
 
 def shown(series: PodSeries, name: str = "x") -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
@@ -183,7 +183,7 @@ def test_the_same_sample_again_is_the_last_one_again_though_clocks_are_not_read_
     for number in range(20):
         body = f"x {50 * (1 + number // 10)} {int((WALL + number // 10 * 10) * 1000)}".encode()
         wall = WALL + number + number % 3 * 1e-5
-        series.record(exposition.parse(body, ("x",)), 100.0 + number, wall, 30.0)
+        record(series, parse(body, ("x",)), 100.0 + number, wall, 30.0)
 
     (track,) = series.tracks("x")
     assert list(track.values) == [50, 100]
@@ -238,11 +238,9 @@ def test_series_within_the_window_have_a_limit_and_the_reason_names_the_label() 
     series = PodSeries()
     for time in range(3):
         scrape(series, body(*(f'code="200",id="{time}-{number}"' for number in range(1000))), time)
-    samples = exposition.parse(
-        body(*(f'code="200",id="{number}"' for number in range(1001))).encode(), ("x",)
-    )
+    samples = parse(body(*(f'code="200",id="{number}"' for number in range(1001))).encode(), ("x",))
     with pytest.raises(ExposureLimitError) as raised:
-        series.record(samples, 3, WALL, 5)
+        record(series, samples, 3, WALL, 5)
 
     assert str(raised.value) == (
         "more than 4000 series of x within 5 s: of the newest 500 the label id has 500 values; "
@@ -256,19 +254,19 @@ def test_series_within_the_window_have_a_limit_and_the_reason_names_the_label() 
 def test_only_selected_series_are_kept_and_others_are_read_once() -> None:
     series = PodSeries()
     selections = {"x": frozenset({(Matcher("code", "=~", "2.."), Matcher("path", "!=", "/health"))})}
-    samples = exposition.parse(
+    samples = parse(
         body(
             'code="200",path="/a"', 'code="500",path="/a"', 'code="200",path="/health"', 'code="204"'
         ).encode(),
         ("x",),
     )
     for time in range(3):
-        for _ in series.record_steps(samples, time, WALL + time, 5, selections=selections):
+        for _ in series.record(samples, time, WALL + time, 5, selections=selections):
             pass
 
     assert [track.labels for track in series.tracks("x")] == [{"code": "200", "path": "/a"}, {"code": "204"}]
     assert len(series._written["x"]) == 4
-    for _ in series.record_steps(samples, 3, WALL + 3, 5, selections={"x": frozenset({()})}):
+    for _ in series.record(samples, 3, WALL + 3, 5, selections={"x": frozenset({()})}):
         pass
     assert series.count == 4
 
@@ -305,13 +303,13 @@ def test_the_size_is_that_of_the_memory(labels: int) -> None:
             + f'{"," * bool(labels)}n="{number}"'
         )
 
-    parsed = [exposition.parse(body(*map(long, range(1000))).encode(), ("x",)) for _ in range(5)]
+    parsed = [parse(body(*map(long, range(1000))).encode(), ("x",)) for _ in range(5)]
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         series = PodSeries()
         for time, samples in enumerate(parsed):
-            series.record(samples, time, WALL + time, 5)
+            record(series, samples, time, WALL + time, 5)
         parsed.clear()
         del samples
         gc.collect()
@@ -325,8 +323,8 @@ def test_the_size_is_that_of_the_memory(labels: int) -> None:
 def test_a_step_does_little_work() -> None:
     """Counted in new series, whose labels have to be parsed: a step has a bounded number of them."""
     series = PodSeries()
-    samples = exposition.parse(body(*(f'n="{number}"' for number in range(2000))).encode(), ("x",))
-    sizes = [0, *(series.size for _ in series.record_steps(samples, 0, WALL, 5))]
+    samples = parse(body(*(f'n="{number}"' for number in range(2000))).encode(), ("x",))
+    sizes = [0, *(series.size for _ in series.record(samples, 0, WALL, 5))]
     most = max(later - earlier for earlier, later in itertools.pairwise(sizes))
 
     assert most < series.size / 5
