@@ -24,12 +24,12 @@ from adapter.model import pod_networks
 from adapter.rules.scrape import pod_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
-from adapter.scrape.http import ScrapeEndpoint, Scraper
+from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
 from benchmarks.common import Goal, Report
-from tests.support.scraping import evaluate, parse, record
+from tests.support.scraping import LoneScraper, evaluate, parse, record
 
 WANTED = "http_requests_total"
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
@@ -162,7 +162,7 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
         for number in range(pods)
     ]
     series = [PodSeries() for _ in endpoints]
-    async with Scraper(clock, monitoring, ProblemLog(monitoring, clock), networks=LOOPBACK) as reader:
+    async with LoneScraper(clock, monitoring, ProblemLog(monitoring, clock), networks=LOOPBACK) as reader:
 
         async def one(endpoint: ScrapeEndpoint, pod: PodSeries) -> None:
             body = await reader.fetch(endpoint)

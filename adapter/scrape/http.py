@@ -83,8 +83,7 @@ class ScrapedBody(NamedTuple):
 class BodyBuffer:
     """One body while it is read and parsed. `lost` is called with the reason if it has to give way."""
 
-    def __init__(self, budget: "BodyBudget | None" = None, namespace: str = "") -> None:
-        """Without a budget, the body is read alone."""
+    def __init__(self, budget: "BodyBudget", namespace: str) -> None:
         self._budget = budget
         self.namespace = namespace
         self._parts: list[bytes] = []
@@ -97,8 +96,7 @@ class BodyBuffer:
         if not self._reason:
             self._parts.append(part)
             self._size += len(part)
-            if self._budget is not None:
-                self._budget.charge(self.namespace, self, self._size)
+            self._budget.charge(self.namespace, self, self._size)
         if self._reason:
             raise ScrapeError("budget", self._reason)
 
@@ -118,8 +116,7 @@ class BodyBuffer:
     def close(self) -> None:
         """Return the bytes to the budget."""
         self._parts = []
-        if self._budget is not None:
-            self._budget.charge(self.namespace, self, 0)
+        self._budget.charge(self.namespace, self, 0)
 
 
 class BodyBudget:
@@ -189,7 +186,7 @@ class Scraper:
         assert self._session is not None
         await self._session.close()
 
-    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> ScrapedBody:
+    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
         """Return the body of the endpoint now. Raises ScrapeError.
 
         The body is charged to `buffer`, which the caller closes once the body is processed.
@@ -197,7 +194,7 @@ class Scraper:
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(endpoint.access.timeout):
-                return await self._fetch(endpoint, buffer or BodyBuffer())
+                return await self._fetch(endpoint, buffer)
         except TimeoutError as error:
             raise ScrapeError("timeout", f"no answer in {endpoint.access.timeout:g} s") from error
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The steps of a scrape, each run to its end at once."""
+"""A scraper without a budget, and the steps of a scrape, each run to its end at once."""
 
 from collections.abc import Collection, Sequence
 
@@ -7,6 +7,14 @@ from adapter.rules.scrape import exposition, pod_query
 from adapter.rules.scrape.exposition import MAX_SAMPLES, Exposed
 from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, PodValue
 from adapter.rules.scrape.series import PodSeries
+from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint, Scraper
+
+
+class LoneScraper(Scraper):
+    """Reads each body with a budget of its own, unless it is given one."""
+
+    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> ScrapedBody:
+        return await super().fetch(endpoint, buffer or BodyBudget().open(endpoint.namespace))
 
 
 def parse(
