@@ -1,5 +1,4 @@
 import io
-import json
 import logging
 import subprocess
 from collections.abc import Iterator
@@ -136,21 +135,6 @@ def test_facts_are_rendered_so_that_foreign_text_stays_in_its_place(
     moment, rest = line.split(" ", 1)
     assert moment.endswith("Z")
     assert rest == f"INFO adapter.test: constant message value={shown} n=1"
-
-
-def test_json_records(log: io.StringIO) -> None:
-    logs.configure_logging(0, as_json=True, stream=log)
-    try:
-        raise ValueError("broken")  # noqa: TRY301 - a traceback is wanted
-    except ValueError:
-        logging.getLogger("adapter.test").exception("it failed", extra=logs.facts(rule="rules[3]", count=2))
-    logging.getLogger("adapter.test").info("plain")
-    first, second = (json.loads(line) for line in log.getvalue().splitlines())
-    assert (first["level"], first["logger"], first["message"]) == ("ERROR", "adapter.test", "it failed")
-    assert first["facts"] == {"rule": "rules[3]", "count": 2}
-    assert "ValueError: broken" in first["exception"]
-    assert second["message"] == "plain"
-    assert "facts" not in second
 
 
 def test_text_records_carry_their_traceback(log: io.StringIO) -> None:
