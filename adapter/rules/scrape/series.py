@@ -62,10 +62,6 @@ class Track(msgspec.Struct, gc=False, eq=False):
     scrape: int = -1
     stamp: float | None = None
 
-    @property
-    def labels(self) -> dict[str, str]:
-        return dict(zip(self.flat[::2], self.flat[1::2], strict=True))
-
     def get(self, label: str, default: str = "") -> str:
         flat = self.flat
         for at in range(0, len(flat), 2):

@@ -84,10 +84,6 @@ class Shutdown:
         self._begun: float | None = None
         self.check = Check("shutdown", lambda: None if self._begun is None else "process is shutting down")
 
-    @property
-    def begun(self) -> bool:
-        return self._begun is not None
-
     def begin(self) -> None:
         """Fail the check from now on."""
         if self._begun is None:
