@@ -257,7 +257,6 @@ class MetricsServer:
         `host` is an IP address; `share_port` is SO_REUSEPORT.
         """
         self._handler = handler
-        self._certificate = certificate
         self._shutdown = shutdown
         self._host = host
         self.port = port
