@@ -1,4 +1,4 @@
-"""The queue of requests without a certificate: few a turn, addresses in rotation, cancelled ones forgotten."""
+"""The queue of requests without a certificate: few a turn, addresses in rotation, no cancelled ones."""
 
 import asyncio
 
