@@ -13,7 +13,6 @@ import math
 import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import promql_parser as promql
@@ -378,22 +377,18 @@ def _increase(track: Track, scope: _Scope, seconds: float) -> float | None:
     return None if rate is None else rate * seconds
 
 
-_READINGS: Mapping[str, Callable[[Track, _Scope, float], float | None]] = MappingProxyType(
-    {
-        "rate": lambda track, scope, _: track.rate(scope.pod.time, scope.window),
-        "increase": _increase,
-        "irate": lambda track, scope, _: track.last_rate(scope.pod.time, scope.window),
-        "last_over_time": lambda track, scope, _: _last(track, scope.pod),
-    }
-)
-_VISITORS: Mapping[type, Callable[[_Compiler, Any], _Operand]] = MappingProxyType(
-    {
-        promql.NumberLiteral: lambda _, node: float(node.val),
-        promql.ParenExpr: lambda compiler, node: compiler.visit(node.expr),
-        promql.UnaryExpr: _Compiler.unary,
-        promql.VectorSelector: _Compiler.selector,
-        promql.Call: _Compiler.call,
-        promql.AggregateExpr: _Compiler.aggregate,
-        promql.BinaryExpr: _Compiler.binary,
-    }
-)
+_READINGS: Mapping[str, Callable[[Track, _Scope, float], float | None]] = {
+    "rate": lambda track, scope, _: track.rate(scope.pod.time, scope.window),
+    "increase": _increase,
+    "irate": lambda track, scope, _: track.last_rate(scope.pod.time, scope.window),
+    "last_over_time": lambda track, scope, _: _last(track, scope.pod),
+}
+_VISITORS: Mapping[type, Callable[[_Compiler, Any], _Operand]] = {
+    promql.NumberLiteral: lambda _, node: float(node.val),
+    promql.ParenExpr: lambda compiler, node: compiler.visit(node.expr),
+    promql.UnaryExpr: _Compiler.unary,
+    promql.VectorSelector: _Compiler.selector,
+    promql.Call: _Compiler.call,
+    promql.AggregateExpr: _Compiler.aggregate,
+    promql.BinaryExpr: _Compiler.binary,
+}
