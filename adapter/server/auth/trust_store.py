@@ -176,7 +176,7 @@ class TrustStore:
         self.changed(self.current)
 
     def _note(self, fault: str, message: str, subjects: Sequence[str]) -> None:
-        """Report a problem of some authorities, or end it where there are none."""
+        """Report a problem of some authorities, or end it if no authority has it."""
         if subjects:
             self._problems.report(fault, message, "; ".join(subjects))
         else:
