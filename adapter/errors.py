@@ -6,7 +6,7 @@ FastpathError
 ├── TemplateError              a query or label template failed to render
 ├── NamingError                a rule has no label for a requested resource
 ├── UnsupportedSelectorError   a selector requirement that PromQL cannot express
-├── NotSeparableError          why the queries of a rule may not be merged; internal to rules.separable
+├── NotSeparableError          why the queries of a rule may not be merged
 ├── UnscrapableError           why the series of one pod cannot answer a query; becomes a fault of the rule
 ├── ExpositionError            the body that a pod serves is not in the exposition format
 │   └── ExposureLimitError     the body that a pod serves has too many series or too long labels
@@ -18,19 +18,19 @@ FastpathError
 │   ├── KubernetesError        the Kubernetes API server: its status and reason
 │   └── NotSyncedError         a cache without its first list: "not known", never "not found"
 └── StatusError                the response to an API caller: HTTP status, reason, message, details
-    ├── BadRequestError        400
-    ├── UnauthorizedError      401
-    ├── ForbiddenError         403
-    ├── NotFoundError          404
-    ├── MethodNotAllowedError  405
-    ├── NotAcceptableError     406
-    ├── RequestTooLargeError   413
-    ├── InvalidError           422 with every cause
-    ├── TooManyRequestsError   429
+    ├── BadRequestError        400: the request itself is wrong
+    ├── UnauthorizedError      401: invalid credentials
+    ├── ForbiddenError         403: the caller is known and may not do this
+    ├── NotFoundError          404: no such metric, object or path
+    ├── MethodNotAllowedError  405: only GET and HEAD exist
+    ├── NotAcceptableError     406: the caller does not accept JSON
+    ├── RequestTooLargeError   413: a GET with a body
+    ├── InvalidError           422: well-formed but invalid parameters, with every cause
+    ├── TooManyRequestsError   429: a concurrency limit is reached; the caller may retry in a second
     ├── InternalError          500 with reason: "Internal error occurred: ..."
     ├── PlainError             500 without reason, where upstream returns a bare Go error
-    ├── UnavailableError       503
-    └── TimeoutStatusError     504
+    ├── UnavailableError       503: not ready to answer yet
+    └── TimeoutStatusError     504: the response took too long
 """
 
 from collections.abc import Sequence
@@ -191,14 +191,12 @@ class StatusError(FastpathError):
 
 
 class BadRequestError(StatusError):
-    """400: the request itself is wrong."""
-
     code = 400
     reason = "BadRequest"
 
 
 class UnauthorizedError(StatusError):
-    """401: invalid credentials. The text never says why; the log does."""
+    """The text never says why; the log does."""
 
     code = 401
     reason = "Unauthorized"
@@ -208,36 +206,26 @@ class UnauthorizedError(StatusError):
 
 
 class ForbiddenError(StatusError):
-    """403: the caller is known and may not do this."""
-
     code = 403
     reason = "Forbidden"
 
 
 class NotFoundError(StatusError):
-    """404: no such metric, object or path."""
-
     code = 404
     reason = "NotFound"
 
 
 class MethodNotAllowedError(StatusError):
-    """405: only GET and HEAD exist."""
-
     code = 405
     reason = "MethodNotAllowed"
 
 
 class NotAcceptableError(StatusError):
-    """406: the caller does not accept JSON."""
-
     code = 406
     reason = "NotAcceptable"
 
 
 class RequestTooLargeError(StatusError):
-    """413: a GET with a body."""
-
     code = 413
     reason = "RequestEntityTooLarge"
 
@@ -251,7 +239,7 @@ class Cause(NamedTuple):
 
 
 class InvalidError(StatusError):
-    """422: parameters that are well-formed but invalid; in the API machinery's form, with all causes."""
+    """The message is in the API machinery's form, with all causes."""
 
     code = 422
     reason = "Invalid"
@@ -266,10 +254,10 @@ class InvalidError(StatusError):
 
 
 class TooManyRequestsError(StatusError):
-    """429: a concurrency limit is reached; the caller may retry in a second.
+    """`limit` names the limit.
 
-    `limit` names it: ``questions`` (requests), ``callers`` (that wait for a review), ``reviews``, ``queries``
-    or ``answers`` (memory of pending responses).
+    It is ``questions`` (requests), ``callers`` (that wait for a review), ``reviews``, ``queries``, or
+    ``answers`` (memory of pending responses).
     """
 
     code = 429
@@ -281,7 +269,7 @@ class TooManyRequestsError(StatusError):
 
 
 class InternalError(StatusError):
-    """500 in the API machinery's form; the cause is a short sentence without query text or addresses."""
+    """`cause` is a short sentence without query text or addresses."""
 
     reason = "InternalError"
 
@@ -294,14 +282,12 @@ class PlainError(StatusError):
 
 
 class UnavailableError(StatusError):
-    """503: not ready to answer yet. Never with a Retry-After, because client-go would wait that long."""
+    """Never with a Retry-After, because client-go would wait that long."""
 
     code = 503
     reason = "ServiceUnavailable"
 
 
 class TimeoutStatusError(StatusError):
-    """504: the response took too long."""
-
     code = 504
     reason = "Timeout"

@@ -21,14 +21,15 @@ from prometheus_client import parser
 from adapter.compose.clock import SystemClock
 from adapter.config.scrape_keys import Access
 from adapter.model import pod_networks
-from adapter.rules.scrape import exposition, pod_query
+from adapter.rules.scrape import pod_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
-from adapter.scrape.http import ScrapeEndpoint, Scraper
+from adapter.scrape.http import ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
 from benchmarks.common import Goal, Report
+from tests.support.scraping import LoneScraper, evaluate, parse, record
 
 WANTED = "http_requests_total"
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
@@ -122,7 +123,7 @@ def _rate(work: Callable[[], None], count: int) -> float:
 def _parse(body: bytes, count: int, *, openmetrics: bool = False) -> None:
     names = frozenset({WANTED})
     for _ in range(count):
-        assert len(exposition.parse(body, names, openmetrics=openmetrics)) == 12
+        assert len(parse(body, names, openmetrics=openmetrics)) == 12
 
 
 def _parse_with_client(body: bytes, count: int) -> None:
@@ -146,8 +147,8 @@ def _take(count: int) -> None:
 def _take_one(
     pod: PodSeries, query: pod_query.PodQuery, body: bytes, names: frozenset[str], now: float
 ) -> None:
-    pod.record(exposition.parse(body, names), now, now, _WINDOW)
-    query.evaluate(pod, WANTED, _IDENTITY, (), _WINDOW)
+    record(pod, parse(body, names), now, now, _WINDOW)
+    evaluate(query, pod, WANTED, _IDENTITY, (), _WINDOW)
 
 
 async def _scrape(port: int, pods: int, rounds: int) -> None:
@@ -161,13 +162,13 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
         for number in range(pods)
     ]
     series = [PodSeries() for _ in endpoints]
-    async with Scraper(clock, monitoring, ProblemLog(monitoring, clock), networks=LOOPBACK) as reader:
+    async with LoneScraper(clock, monitoring, ProblemLog(monitoring, clock), networks=LOOPBACK) as reader:
 
         async def one(endpoint: ScrapeEndpoint, pod: PodSeries) -> None:
             body = await reader.fetch(endpoint)
             now = clock.monotonic()
-            pod.record(exposition.parse(body.content, names, openmetrics=body.openmetrics), now, now, _WINDOW)
-            query.evaluate(pod, WANTED, _IDENTITY, (), _WINDOW)
+            record(pod, parse(body.content, names, openmetrics=body.openmetrics), now, now, _WINDOW)
+            evaluate(query, pod, WANTED, _IDENTITY, (), _WINDOW)
 
         for _ in range(rounds):
             for start in range(0, pods, 20):

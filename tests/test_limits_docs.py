@@ -20,20 +20,11 @@ from adapter.rules import matching
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import exposition, series
 from adapter.scrape import cache as scraped
-from adapter.scrape import http, targets, turns, work
-from adapter.server import probes
+from adapter.scrape import http, schedule, targets
+from adapter.server import health
 from adapter.server.api import discovery, paths
-from adapter.server.auth import authentication, authorization, request_header, review_cache
-from adapter.server.http import (
-    access_log,
-    connection_server,
-    connections,
-    handler,
-    heads,
-    listener,
-    response_budget,
-    serving,
-)
+from adapter.server.auth import authentication, authorization, review_cache
+from adapter.server.http import access_log, budgets, connections, handler, listener, serving
 from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry import metrics
 
@@ -43,44 +34,50 @@ RATE = Options().prometheus_max_queries_per_second
 
 NUMBERS = {
     "800 open at a time, 200 of them without a trusted certificate; 384 KiB each": (
-        connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED,
+        serving.MOST_CONNECTIONS, serving.MOST_UNCERTIFIED,
         connections.CONNECTION_BYTES // 1024,
     ),
     "128 at a time, 10 s each; 320 KiB each": (
         listener.MOST_HANDSHAKES, listener.HANDSHAKE_SECONDS, listener.HANDSHAKE_BYTES // 1024,
     ),
-    "8 s for the head, with a trusted certificate 32 s": (heads.UNCERTIFIED.seconds, heads.CERTIFIED.seconds),
+    "8 s for the head, with a trusted certificate 32 s": (
+        budgets.UNCERTIFIED_HEADS.seconds, budgets.CERTIFIED_HEADS.seconds,
+    ),
     "24 KiB a line, 100 lines, 32 KiB together": (
-        heads.UNCERTIFIED.line // 1024, heads.UNCERTIFIED.headers, heads.UNCERTIFIED.total // 1024,
+        budgets.UNCERTIFIED_HEADS.line // 1024, budgets.UNCERTIFIED_HEADS.headers,
+        budgets.UNCERTIFIED_HEADS.total // 1024,
     ),
     "64 KiB a line, 4,096 lines, 1 MiB together": (
-        heads.CERTIFIED.line // 1024, heads.CERTIFIED.headers, heads.CERTIFIED.total // MIB,
+        budgets.CERTIFIED_HEADS.line // 1024, budgets.CERTIFIED_HEADS.headers,
+        budgets.CERTIFIED_HEADS.total // MIB,
     ),
     "64 MiB in memory, where each byte counts 5 and each line 256; up to 16 KiB": (
-        heads.HEADS_BYTES // MIB, heads.BYTE_WEIGHT, heads.HEADER_WEIGHT, heads.SMALL_HEADS // 1024,
+        budgets.HEADS_BYTES // MIB, budgets.BYTE_WEIGHT, budgets.HEADER_WEIGHT, budgets.SMALL_HEADS // 1024,
     ),
-    "8 begin in one turn": connection_server.REQUESTS_PER_TURN,
-    "Of the others 8 begin in each turn": connection_server.REQUESTS_PER_TURN,
-    "where all 800 have one": connection_server.MOST_CONNECTIONS,
-    "2 are parsed ahead, with a trusted certificate 32": (heads.UNCERTIFIED.queued, heads.CERTIFIED.queued),
+    "8 begin in one turn": serving.REQUESTS_PER_TURN,
+    "Of the others 8 begin in each turn": serving.REQUESTS_PER_TURN,
+    "where all 800 have one": serving.MOST_CONNECTIONS,
+    "2 are parsed ahead, with a trusted certificate 32": (
+        budgets.UNCERTIFIED_HEADS.queued, budgets.CERTIFIED_HEADS.queued,
+    ),
     "take 179 MiB at most": serving.UNCERTIFIED_BYTES // MIB,
     "64 MiB for heads, 75 MiB for connections and 40 MiB for": (
-        heads.HEADS_BYTES // MIB,
-        connection_server.MOST_UNCERTIFIED * connections.CONNECTION_BYTES // MIB,
+        budgets.HEADS_BYTES // MIB,
+        serving.MOST_UNCERTIFIED * connections.CONNECTION_BYTES // MIB,
         listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES // MIB,
     ),
-    "600 connections with one": connection_server.MOST_CONNECTIONS - connection_server.MOST_UNCERTIFIED,
+    "600 connections with one": serving.MOST_CONNECTIONS - serving.MOST_UNCERTIFIED,
     "8 KiB announced": HandlerLimits().request_body_bytes // 1024,
     "60 s without progress while the buffers of the connection are full, else 120 s": (
         connections.UNREAD_SECONDS, connections.KEEPALIVE,
     ),
     "96 MiB, beside the first 32 KiB": (
-        HandlerLimits().answers_bytes // MIB, response_budget.SMALL_ANSWER // 1024,
+        HandlerLimits().answers_bytes // MIB, budgets.SMALL_ANSWER // 1024,
     ),
-    "12 MiB of it for documents": HandlerLimits().answers_bytes // response_budget._RESERVED // MIB,
-    "has not taken its answer for 2 s": response_budget.TAKING_SECONDS,
-    "Answers up to 32 KiB are never": response_budget.SMALL_ANSWER // 1024,
-    "not sent within 2 s": response_budget.TAKING_SECONDS,
+    "12 MiB of it for documents": HandlerLimits().answers_bytes // budgets._RESERVED // MIB,
+    "has not taken its answer for 2 s": budgets.TAKING_SECONDS,
+    "Answers up to 32 KiB are never": budgets.SMALL_ANSWER // 1024,
+    "not sent within 2 s": budgets.TAKING_SECONDS,
     "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (
         paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024,
@@ -98,7 +95,7 @@ NUMBERS = {
         review_cache.ALL_REVIEWS.most, review_cache.SHARE, authorization._ANONYMOUS_REVIEWS.most,
     ),
     "8,192 answers of reviews": review_cache.SIZE,
-    "4,096 users of up to 10,000 bytes": (request_header._USERS_KEPT, request_header._LARGEST_USER),
+    "4,096 users of up to 10,000 bytes": (authentication._USERS_KEPT, authentication._LARGEST_USER),
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
     "64 MiB of answers ready": HandlerLimits().kept_bytes // MIB,
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
@@ -109,7 +106,9 @@ NUMBERS = {
     "20,000 of each API": discovery.MOST_LISTED,
     "one more for each 100 characters": discovery._COUNTS_AS_ONE,
     "one look-up in 15 s": relist._LOOKUP_GAP,
-    "64, each for 5 s and 8 KiB": (probes.MOST_CONNECTIONS, probes.SECONDS, probes.HEAD_BYTES // 1024),
+    "64, each for 5 s and 8 KiB": (
+        health.PROBE_CONNECTIONS, health.PROBE_SECONDS, health.PROBE_HEAD_BYTES // 1024,
+    ),
     "8 MiB wait": access_log._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
@@ -137,11 +136,11 @@ NUMBERS = {
     ),
     "2 times as many within the window; 12 MiB": (series.KEPT_SERIES, targets.POD_BYTES // MIB),
     "96 MiB, 48 MiB for the pods of one namespace": (
-        work.KEPT_BYTES // MIB, work.NAMESPACE_BYTES // MIB,
+        targets.KEPT_BYTES // MIB, targets.NAMESPACE_BYTES // MIB,
     ),
-    "turns of 2 ms": turns.TURN_SECONDS * 1000,
-    "40 % of the process's time": turns.TIME_SHARE * 100,
-    "less often, up to 60 times": turns.LONGEST_STRETCH,
+    "turns of 2 ms": schedule.TURN_SECONDS * 1000,
+    "40 % of the process's time": schedule.TIME_SHARE * 100,
+    "less often, up to 60 times": schedule.LONGEST_STRETCH,
     "64 answers of up to 32 matchers, each until 60 s": (
         targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),

@@ -22,8 +22,8 @@ from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.faults import Request
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
+from adapter.server import tls
 from adapter.server.http.serving import MetricsServer
-from adapter.server.tls import issue
 from tests.support import adapter as support
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want
@@ -346,7 +346,7 @@ def test_cert_manager_makes_what_is_mounted_and_believed(name: str) -> None:
         return
     serving = objects.one("Certificate", "fastpath-serving")
     assert serving["spec"]["secretName"] == deployment.SECRET
-    assert tuple(serving["spec"]["dnsNames"]) == issue.service_names("fastpath", "fastpath")
+    assert tuple(serving["spec"]["dnsNames"]) == tls.service_names("fastpath", "fastpath")
     assert "server auth" in serving["spec"]["usages"]
     issuer = objects.one("Issuer", serving["spec"]["issuerRef"]["name"])
     authority = objects.one("Certificate", "fastpath-ca")
@@ -372,7 +372,7 @@ def test_the_scraper_finds_trusts_and_may(name: str) -> None:
     (endpoint,) = spec["endpoints"]
     assert endpoint["port"] == service["spec"]["ports"][0]["name"]
     assert (endpoint["scheme"], endpoint["path"]) == ("https", "/metrics")
-    assert endpoint["tlsConfig"]["serverName"] in issue.service_names("fastpath", "fastpath")
+    assert endpoint["tlsConfig"]["serverName"] in tls.service_names("fastpath", "fastpath")
     kind = "secret" if "cert-manager" in components_of(name) else "configMap"
     assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployment.AUTHORITIES, "key": "ca.crt"}}
     assert "insecureSkipVerify" not in endpoint["tlsConfig"]

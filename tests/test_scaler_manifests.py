@@ -18,7 +18,7 @@ from adapter.model.autoscaling import documents, floor
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
 from adapter.model.shards import WHOLE, Shard
 from adapter.rules import compile as compiler
-from adapter.server.tls import issue
+from adapter.server import tls
 from tests.support import crd, rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want, covers
 
@@ -415,7 +415,7 @@ def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
     assert chosen == [SCALER]
     (endpoint,), (port,) = monitor["endpoints"], service["spec"]["ports"]
     assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == (port["name"], "https", "/metrics")
-    assert endpoint["tlsConfig"]["serverName"] in issue.service_names("fastpath", "fastpath")
+    assert endpoint["tlsConfig"]["serverName"] in tls.service_names("fastpath", "fastpath")
     options = options_of(scaler)
     listening = {each["name"]: each["containerPort"] for each in scaler.container["ports"]}[
         port["targetPort"]

@@ -27,8 +27,8 @@ from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices
 from adapter.model.apiservices import ServiceReference
-from adapter.server.tls import issue
-from adapter.server.tls.issue import IssuedCertificate
+from adapter.server import tls
+from adapter.server.tls import IssuedCertificate
 
 Document = dict[str, Any]
 
@@ -97,9 +97,9 @@ def main(arguments: Sequence[str]) -> int:
     now = datetime.fromtimestamp(SystemClock().wall(), UTC)
     previous = _read_authorities(options.previous, now) if options.previous else b""
     valid = timedelta(days=options.days)
-    names = issue.service_names(service.name, service.namespace)
+    names = tls.service_names(service.name, service.namespace)
     stamp = f"{now:%Y%m%d%H%M%S}"  # authorities in one bundle are told apart by name
-    issued = issue.issue(service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
+    issued = tls.issue(service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
     authorities = issued.authority + previous
     bundle = base64.b64encode(authorities).decode()
     head = f"# Made by `fastpath certs` for {service}, good until {now + valid:%Y-%m-%d}.\n"

@@ -5,8 +5,9 @@ module determines what is built and in which order it starts and stops. All deci
 """
 
 import asyncio
+import functools
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -15,7 +16,7 @@ from adapter.compose import providers
 from adapter.compose.clock import SystemClock
 from adapter.compose.providers import Providers, Runtime
 from adapter.compose.scaler import Scaler
-from adapter.compose.security import Security, open_certificate, open_security
+from adapter.compose.security import Security, open_security
 from adapter.config import checks
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
@@ -28,20 +29,32 @@ from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
 from adapter.provider.scaler import ScalerProvider
 from adapter.rules.resource import NODES, PODS
-from adapter.server.admin import LocalPages
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
-from adapter.server.health import Check, Health
-from adapter.server.http import access_log as accesslog
-from adapter.server.http.access_log import AccessLog
+from adapter.server.health import Check, Health, ProbeListener
+from adapter.server.http.access_log import AccessLog, open_sink
+from adapter.server.http.endpoints import LocalPages
 from adapter.server.http.handler import Handler
 from adapter.server.http.serving import MetricsServer, Shutdown
-from adapter.server.probes import ProbeListener
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
 # Seconds between two measurements of the lag of the event loop.
 _LAG_PERIOD = 0.1
+
+# The informational checks of readyz, each with the problems that it shows.
+_INFORMATIONAL = {
+    "prometheus": ("prometheus",),
+    "queries": ("query", "render"),
+    "values": ("value",),
+    "discovery": ("discovery", "discovery-worker"),
+    "credentials": ("credentials",),
+    "objects": ("informer", "watch", "list"),
+    "api-discovery": ("api-discovery", "api-group"),
+    "metric-names": ("metric-name",),
+    "series-names": ("series-name",),
+    "floors": ("floor-read",),
+}
 
 
 async def run(
@@ -62,7 +75,6 @@ async def run(
     files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
         security = await open_security(options, clock, monitoring, problems, stack)
-        certificate = open_certificate(options, clock, security.trust, monitoring)
         runtime = await providers.open_runtime(options, clock, monitoring, problems, stack)
         # With autoscalers in files the scaler may be allowed to read their namespaces only: it then has its
         # own cache of pods.
@@ -88,7 +100,10 @@ async def run(
                 served.objects.start([node_kind])
 
         rules = providers.open_rules(options, runtime, files, parsed, adopted)
-        access_log = _open_access_log(options, clock, monitoring, problems, stack)
+        access_log: AccessLog | None = None
+        if options.access_log:
+            access_log = AccessLog(open_sink(options.access_log), clock, monitoring, problems)
+            stack.push_async_callback(access_log.close)
         shutdown = Shutdown()
         health = Health(
             readyz=_readiness(shutdown, lambda: server.listening, security, runtime, served, rules, floors)
@@ -105,7 +120,7 @@ async def run(
                 access_log=access_log,
                 show_autoscaler=None if scaler is None else scaler.show,
             ),
-            certificate,
+            security.certificate,
             shutdown,
             judge=security.access.judge,
             host=options.bind_address,
@@ -120,10 +135,9 @@ async def run(
             await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
             **_common_work(runtime, served.provider, rules),
-            "serving certificate": certificate.follow(problems),
+            **security.tasks(problems),
             "object cache": served.objects.run(),
             **({} if served.running is None else {"running pods": served.running.run()}),
-            **{f"trust {number}": source.run() for number, source in enumerate(security.sources)},
             **({"access log": access_log.run()} if access_log is not None else {}),
             **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
             **({} if floors is None else floors.tasks),
@@ -243,14 +257,13 @@ def _open_scaler(
     usages_of: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
 ) -> Scaler:
-    values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.met)
+    values = ScalerProvider(provider.resolver, provider.sampler, runtime.clock, runtime.source_problems)
     return Scaler(options, runtime, values, usages_of, random=random.random, pods=pods)
 
 
 async def _open_local_pages(
     options: Options, health: Health, monitoring: Monitoring, scaler: Scaler, stack: AsyncExitStack
 ) -> LocalPages:
-    """Serve the pages on the loopback address until `stack` ends."""
     pages = LocalPages(options.local_address, health, monitoring, scaler.show)
     await pages.start()
     stack.push_async_callback(pages.stop)
@@ -293,27 +306,12 @@ async def _open_scaler_metrics(
         clock=runtime.clock,
         show_autoscaler=scaler.show,
     )
-    certificate = open_certificate(options, runtime.clock, security.trust, runtime.monitoring)
     server = MetricsServer(
-        handler, certificate, shutdown, judge=security.access.judge, host=address[0], port=address[1]
+        handler, security.certificate, shutdown, judge=security.access.judge, host=address[0], port=address[1]
     )
     await server.start()
     stack.push_async_callback(server.stop)
-    return {
-        "serving certificate": certificate.follow(runtime.problems),
-        **{f"trust {number}": source.run() for number, source in enumerate(security.sources)},
-    }
-
-
-def _open_access_log(
-    options: Options, clock: Clock, monitoring: Monitoring, problems: ProblemLog, stack: AsyncExitStack
-) -> AccessLog | None:
-    """Return the access log if one is configured; `stack` writes its last lines."""
-    if not options.access_log:
-        return None
-    log = AccessLog(accesslog.open_sink(options.access_log), clock, monitoring, problems)
-    stack.push_async_callback(log.close)
-    return log
+    return security.tasks(runtime.problems)
 
 
 def _groups(options: Options, config: RulesConfig) -> set[str]:
@@ -340,11 +338,9 @@ def _readiness(
     The informational ones show a state and never fail it: an unready adapter harms the whole cluster.
     """
 
-    def active(*names: str) -> str | None:
-        return (
-            "; ".join(text for (fault, _), text in runtime.problems.active().items() if fault in names)
-            or None
-        )
+    def active(names: Collection[str]) -> str | None:
+        texts = [text for (fault, _), text in runtime.problems.active().items() if fault in names]
+        return "; ".join(texts) or None
 
     def caches() -> str | None:
         try:
@@ -353,7 +349,7 @@ def _readiness(
             return str(error)
         running = () if served.running is None else served.running.unsynced()
         waiting = ", ".join(map(str, (*served.objects.unsynced(), *running)))
-        return f"first list of {waiting} is not in" if waiting else None
+        return f"first list of {waiting} is not complete" if waiting else None
 
     return [
         Check("listener", lambda: None if listening() else "not listening"),
@@ -362,18 +358,13 @@ def _readiness(
         Check("caches-synced", caches),
         Check(
             "discovery-attempted",
-            lambda: None if runtime.relister.attempted.is_set() else "series were not asked for yet",
+            lambda: None if runtime.relister.attempted.is_set() else "series have not been requested yet",
         ),
-        Check("prometheus", lambda: active("prometheus"), informational=True),
-        Check("queries", lambda: active("query", "render"), informational=True),
-        Check("values", lambda: active("value"), informational=True),
-        Check("discovery", lambda: active("discovery", "discovery-worker"), informational=True),
-        Check("credentials", lambda: active("credentials"), informational=True),
-        Check("objects", lambda: active("informer", "watch", "list"), informational=True),
-        Check("api-discovery", lambda: active("api-discovery", "api-group"), informational=True),
-        Check("metric-names", lambda: active("metric-name"), informational=True),
-        Check("series-names", lambda: active("series-name"), informational=True),
-        *([] if floors is None else [Check("floors", lambda: active("floor-read"), informational=True)]),
+        *(
+            Check(name, functools.partial(active, faults), informational=True)
+            for name, faults in _INFORMATIONAL.items()
+            if name != "floors" or floors is not None
+        ),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),
         Check("config-reload", lambda: "; ".join(map(str, rules.refused)) or None, informational=True),
     ]

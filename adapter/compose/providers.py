@@ -50,7 +50,7 @@ class Runtime:
     cache: QueryCache
     resources: CatalogueSource
     relister: Relister
-    met: SourceProblems
+    source_problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
     clock: Clock
@@ -110,34 +110,41 @@ async def open_runtime(
         reserved=RESERVED if options.serves_floors else frozenset(),
     )
     freshness = refresh_ahead(options.metrics_ttl, options.metrics_max_answer_age)
-    met = SourceProblems(clock, problems)
+    source_problems = SourceProblems(clock, problems)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
     scraper = await stack.enter_async_context(Scraper(clock, monitoring, problems, networks=networks))
     scraped = ScrapedValues(
-        scraper,
-        relister,
+        scraper.fetch,
+        lambda: relister.registry,
         clock,
         monitoring,
-        met,
+        source_problems,
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
     return Runtime(
-        client, context, cache, resources, relister, met, freshness, scraped, clock, monitoring, problems
+        client,
+        context,
+        cache,
+        resources,
+        relister,
+        source_problems,
+        freshness,
+        scraped,
+        clock,
+        monitoring,
+        problems,
     )
 
 
 def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     """Build what answers the metrics APIs; `pods` is the scaler's cache of all pods, if there is one."""
     objects = ObjectLister(runtime.watching, pods=pods)
+    provider = open_provider(runtime, objects)
     if pods is not None:
-        return Providers(
-            objects, None, open_provider(runtime, objects), open_usages(runtime, RunningPods(pods), objects)
-        )
+        return Providers(objects, None, provider, open_usages(runtime, RunningPods(pods), objects))
     running = ObjectLister(runtime.watching, fields="status.phase=Running")
-    return Providers(
-        objects, running, open_provider(runtime, objects), open_usages(runtime, running, objects)
-    )
+    return Providers(objects, running, provider, open_usages(runtime, running, objects))
 
 
 def open_provider(runtime: Runtime, objects: ObjectLister) -> Provider:
@@ -148,7 +155,7 @@ def open_provider(runtime: Runtime, objects: ObjectLister) -> Provider:
         runtime.relister,
         runtime.clock,
         runtime.monitoring,
-        runtime.met,
+        runtime.source_problems,
         freshness=runtime.freshness,
         scraped=runtime.scraped,
     )
@@ -164,7 +171,7 @@ def open_usages(runtime: Runtime, running: DescribedObjects, objects: DescribedO
         runtime.relister,
         runtime.clock,
         runtime.monitoring,
-        runtime.met,
+        runtime.source_problems,
         freshness=runtime.freshness,
     )
 
@@ -225,7 +232,7 @@ class FloorCaches:
     def find_autoscaler(self, namespace: str, name: str) -> ObservedHPA | None:
         """Return what is known of a HorizontalPodAutoscaler; NotSyncedError before the first list."""
         if not self.hpas.synced:
-            raise NotSyncedError("the first list of horizontalpodautoscalers is not in")
+            raise NotSyncedError("the first list of horizontalpodautoscalers is not complete")
         hpa = self.hpas.find(namespace, name)
         if hpa is None:
             return None

@@ -55,8 +55,7 @@ from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler import ScalerProvider
 
 _DRAIN_TIMEOUT = 0.5
-"""Seconds for the statuses and events that are still queued when a term ends in order; the next leader waits.
-"""
+"""Seconds to write the statuses and events still queued when a term ends in order; the next leader waits."""
 
 
 class Scaler:
@@ -144,14 +143,14 @@ class Scaler:
         return caches, self._elector.run(self._lead) if self._elector is not None else self._lead(Unfenced())
 
     def find_unsynced(self) -> str | None:
-        """Return a sentence on the caches without a first list, None if all have theirs."""
+        """Return which caches have no first list yet, None if all have one."""
         caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource] = {
             "pods": self.pods,
             "other autoscalers": self.rivals,
             "fastpathautoscalers": self._source,
         }
         waiting = [name for name, cache in caches.items() if not cache.synced]
-        return f"first list of {', '.join(waiting)} is not in" if waiting else None
+        return f"first list of {', '.join(waiting)} is not complete" if waiting else None
 
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""
@@ -178,7 +177,9 @@ class Scaler:
             delays=DelayReporter(monitoring, problems, self._registry.delayed),
             defect=monitoring.scaler_defects.inc,
         ) as poller:
-            floors = self._open_floors(writer)
+            floors = None
+            if self.floors is not None:
+                floors = FloorWriter(writer, self.floors.namespace, self._shard, problems)
             controller = self._build_controller(actuator, poller, floors)
             self._registry.controller = controller
             try:
@@ -204,11 +205,6 @@ class Scaler:
                 if self._files is None:
                     await statuses.drain(_DRAIN_TIMEOUT)
                     await events.drain(_DRAIN_TIMEOUT)
-
-    def _open_floors(self, writer: Writer) -> FloorWriter | None:
-        if self.floors is None:
-            return None
-        return FloorWriter(writer, self.floors.namespace, self._shard, self._runtime.problems)
 
     def _build_controller(self, actuator: Actuator, poller: Poller, floors: FloorWriter | None) -> Controller:
         runtime = self._runtime
@@ -269,7 +265,7 @@ class _WatchedPods:
 
 
 def settings_of(options: Options) -> Settings:
-    """Return the controller's settings: zero replicas are allowed, and a value that overflows is no value."""
+    """Return the controller's settings, which allow zero replicas and reject values that overflow."""
     return Settings(
         options.horizontal_pod_autoscaler_tolerance,
         timestamps.span_of(options.horizontal_pod_autoscaler_cpu_initialization_period),

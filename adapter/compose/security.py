@@ -7,10 +7,11 @@ import functools
 import ipaddress
 import random
 import ssl
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kubernetes_asyncio.client import Configuration
 
@@ -22,12 +23,13 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.config_map import ConfigMapTrustSource, FileTrustSource
 from adapter.kubernetes.reviews import ReviewClient
 from adapter.model.clock import Clock
+from adapter.server import tls
 from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
-from adapter.server.auth.trust import ClientTrust, HeaderNames, header_names
-from adapter.server.auth.trust_store import ProxySettings, TrustStore
-from adapter.server.tls import serving_certificate
+from adapter.server.auth.client_cert import ClientTrust, HeaderNames
+from adapter.server.auth.trust_store import ProxySettings, TrustStore, header_names
+from adapter.server.tls import CertificatePair, ServingCertificate
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -37,9 +39,10 @@ _MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What decides about callers, the authorities that it trusts, and the sources of these."""
+    """What decides about callers, the server's certificate, and the authorities with their sources."""
 
     access: Admission
+    certificate: ServingCertificate
     trust: TrustStore
     sources: Sequence[ConfigMapTrustSource | FileTrustSource]
 
@@ -53,11 +56,21 @@ class Security:
         )
         return f"{fault}: {why}" if fault and why else fault
 
+    def tasks(self, problems: ProblemLog) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return, by name, the tasks that keep certificate and authorities current."""
+        return {
+            "serving certificate": self.certificate.follow(problems),
+            **{f"trust {number}": source.run() for number, source in enumerate(self.sources)},
+        }
+
 
 async def open_security(
     options: Options, clock: Clock, monitoring: Monitoring, problems: ProblemLog, stack: AsyncExitStack
 ) -> Security:
-    """Connect to the API servers that review callers, and build what decides; `stack` closes it all."""
+    """Connect to the API servers that review callers, and build what decides; `stack` closes it all.
+
+    Raises InputError for a kubeconfig, or for files of a certificate, that cannot be used.
+    """
 
     async def connect(kubeconfig: str, flag: str) -> kubernetes.KubernetesClient:
         configuration = await _load_configuration(kubeconfig, flag, options, clock, problems)
@@ -99,13 +112,13 @@ async def open_security(
     access = Admission(
         Authenticator(
             trust,
-            ReviewClient(authentication, clock, monitoring, problems),
+            ReviewClient(authentication, clock, monitoring, problems).review_token,
             clock,
             monitoring,
             token_ttl=options.authentication_token_webhook_cache_ttl,
         ),
         Authorizer(
-            ReviewClient(authorization, clock, monitoring, problems),
+            ReviewClient(authorization, clock, monitoring, problems).review_access,
             clock,
             monitoring,
             allowed_ttl=options.authorization_webhook_cache_authorized_ttl,
@@ -115,12 +128,12 @@ async def open_security(
         anonymous=options.anonymous_auth,
     )
     stack.push_async_callback(access.close)
-    return Security(access, trust, sources)
+    return Security(access, _open_certificate(options, clock, trust, monitoring), trust, sources)
 
 
-def open_certificate(
+def _open_certificate(
     options: Options, clock: Clock, trust: TrustStore, monitoring: Monitoring
-) -> serving_certificate.ServingCertificate:
+) -> ServingCertificate:
     """Return the configured certificate, or a self-signed one of `--cert-dir`.
 
     It carries the certificates of `--tls-sni-cert-key` for further server names. The server asks clients for
@@ -128,25 +141,19 @@ def open_certificate(
     """
     minimum = _MIN_VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
     ciphers = openssl_cipher_list(options.tls_cipher_suites)
-    build = functools.partial(serving_certificate.build_context, minimum=minimum, ciphers=ciphers)
+    build = functools.partial(tls.build_context, minimum=minimum, ciphers=ciphers)
     named = []
     for entry in options.tls_sni_cert_keys:
-        pair = serving_certificate.CertificatePair(Path(entry.certificate), Path(entry.key))
-        certificate = serving_certificate.ServingCertificate(
-            pair, build, ask_clients=trust.asks_for_certificates
-        )
-        named.append((entry.names or serving_certificate.names_of(pair), certificate))
+        pair = CertificatePair(Path(entry.certificate), Path(entry.key))
+        certificate = ServingCertificate(pair, build, ask_clients=trust.asks_for_certificates)
+        named.append((entry.names or tls.names_of(pair), certificate))
     if options.tls_cert_file:
-        own = serving_certificate.CertificatePair(
-            Path(options.tls_cert_file), Path(options.tls_private_key_file)
-        )
+        own = CertificatePair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
     else:
         bound = ipaddress.ip_address(options.bind_address)
         addresses = ["127.0.0.1"] if bound.is_unspecified else ["127.0.0.1", options.bind_address]
-        own = serving_certificate.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
-    certificate = serving_certificate.ServingCertificate(
-        own, build, named, ask_clients=trust.asks_for_certificates
-    )
+        own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
+    certificate = ServingCertificate(own, build, named, ask_clients=trust.asks_for_certificates)
 
     def changed(now: ClientTrust) -> None:
         monitoring.trust_generation.set(now.generation)
@@ -170,13 +177,9 @@ async def _load_configuration(
         return await credentials.load_configuration(None, clock, problems, flag=flag)
     except InputError as error:
         if not options.lister_kubeconfig:
-            raise InputError([_no_api_server(flag)]) from error
+            expected = (
+                "expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod of the "
+                "cluster: an API server authenticates and authorizes callers"
+            )
+            raise InputError([Fault(flag, "", expected)]) from error
     return await credentials.load_configuration(Path(options.lister_kubeconfig), clock, problems)
-
-
-def _no_api_server(flag: str) -> Fault:
-    expected = (
-        "expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod of the cluster: "
-        "an API server has to say who callers are and what they may do"
-    )
-    return Fault(flag, "", expected)

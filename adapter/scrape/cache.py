@@ -1,7 +1,7 @@
 """Values that pods expose themselves: one snapshot for each pod and rule, for the API and the autoscaler.
 
 `want` says which pods are scraped for which metrics; `run` scrapes them; `read` answers from what was
-scraped. `http` sends the requests, `schedule` times them, and `work` processes the bodies within its budgets.
+scraped. `http` sends the requests, `schedule` times them, and `targets` processes the bodies within budgets.
 
 An absent value is never zero, and an old one is never current. A pod that cannot be scraped keeps its last
 good value until that is two intervals and a timeout old. From the first failure on the value is marked
@@ -9,15 +9,13 @@ overdue; after that time it is absent.
 """
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan.plan import Objects
-from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, CustomKey, Registry
 from adapter.rules.resource import PODS
 from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
@@ -28,11 +26,11 @@ from adapter.scrape.targets import (
     ScrapedAnswer,
     ScrapedMetric,
     ScrapeTarget,
+    ScrapeWork,
     TargetAnswer,
     TargetKey,
     TargetReading,
 )
-from adapter.scrape.work import ScrapeWork
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
@@ -60,21 +58,6 @@ class ScrapedPod(Protocol):
     def ports(self) -> Mapping[str, int]: ...
 
 
-class EndpointReader(Protocol):
-    """Reads a pod's endpoint: `http.Scraper`, and in tests a fake."""
-
-    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
-        """Return the body, whose bytes are charged to `buffer`. Raises ScrapeError."""
-        ...
-
-
-class RegistrySource(Protocol):
-    """Has the current registry: the relister, which is in a layer above."""
-
-    @property
-    def registry(self) -> Registry: ...
-
-
 class _Want(NamedTuple):
     namespace: str
     metrics: frozenset[str]
@@ -86,25 +69,28 @@ class ScrapedValues:
 
     def __init__(
         self,
-        reader: EndpointReader,
-        registered: RegistrySource,
+        fetch: Callable[[ScrapeEndpoint, BodyBuffer], Awaitable[ScrapedBody]],
+        registry: Callable[[], Registry],
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         per_second: float,
         random: Callable[[], float],
     ) -> None:
-        """`per_second` bounds the scrapes of all pods together; `random` returns numbers from 0 to 1."""
-        self._reader = reader
-        self._registered = registered
+        """`fetch` is `Scraper.fetch`; `registry` returns the snapshot in force.
+
+        `per_second` bounds the scrapes of all pods together; `random` returns numbers from 0 to 1.
+        """
+        self._fetch = fetch
+        self._registry = registry
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._schedule: ScrapeSchedule[TargetKey] = ScrapeSchedule(
             self._scrape, monitoring, per_second=per_second, random=random
         )
-        self._work = ScrapeWork(clock, monitoring, faults, lost=self._note, slowed=self._plan)
+        self._work = ScrapeWork(clock, monitoring, problems, lost=self._note, slowed=self._plan)
         self._targets: dict[TargetKey, ScrapeTarget] = {}
         self._accesses: dict[Access, int] = {}
         self._wants: dict[Hashable, _Want] = {}
@@ -116,10 +102,9 @@ class ScrapedValues:
     @property
     def generation(self) -> int:
         """Number of the registry's snapshot; another one may have other scraped metrics."""
-        return self._registered.registry.generation
+        return self._registry().generation
 
     async def run(self) -> None:
-        """Scrape until cancelled."""
         await self._schedule.run()
 
     def subscribe(self, scraped: Callable[[Hashable], None]) -> None:
@@ -135,7 +120,7 @@ class ScrapedValues:
 
     def entry_of(self, metric: str) -> CustomEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
-        entry = self._registered.registry.custom.get(CustomKey(PODS, namespaced=True, metric=metric))
+        entry = self._registry().custom.get(CustomKey(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.pod_query is not None else None
 
     def window_of(self, metric: str) -> float | None:
@@ -165,7 +150,7 @@ class ScrapedValues:
 
     def follow(self) -> None:
         """Apply the registry if it has changed since the last call."""
-        generation = self._registered.registry.generation
+        generation = self._registry().generation
         if generation == self._generation:
             return
         self._generation = generation
@@ -181,12 +166,12 @@ class ScrapedValues:
         A query that was not read lately is evaluated here as far as that is little work; the other pods have
         no value until their next scrape.
         """
-        config, query = entry.rule.config.scrape, entry.rule.pod_query
-        number = None if config is None else self._accesses.get(config.access)
-        if config is None or query is None or number is None:
-            return ScrapedAnswer({}, {}, set())
+        config = entry.rule.config.scrape
+        if config is None or entry.rule.pod_query is None:
+            return ScrapedAnswer({}, {})
         now = self._clock.monotonic()
-        pod_query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        number = self._number(entry)
+        query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
         reading = TargetReading(
             now,
             self._clock.wall() - now,
@@ -199,30 +184,28 @@ class ScrapedValues:
             target = self._targets.get((namespace, name, number))
             if target is None:
                 continue
-            answer = target.answers.get(pod_query) if len(selector) <= MOST_MATCHERS else None
+            answer = target.answers.get(query) if len(selector) <= MOST_MATCHERS else None
             if answer is None or answer.pending:
-                cost = target.cost(pod_query)
+                cost = target.cost(query)
                 if target.can_answer() and cost <= left:
                     left -= cost
-                    answer = target.evaluate(pod_query, self._stretch_of(target))
+                    answer = target.evaluate(query, self._stretch_of(target))
                 else:
                     answer = TargetAnswer()
-                target.put(pod_query, answer)
+                target.put(query, answer)
             answer.read = now
             reading.add(name, target, answer)
         return ScrapedAnswer(reading.values, reading.absent, reading.unseen)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""
-        config = entry.rule.config.scrape
-        number = None if config is None else self._accesses.get(config.access)
-        target = None if number is None else self._targets.get((namespace, name, number))
+        target = self._targets.get((namespace, name, self._number(entry)))
         if target is None:
             return ""
         if target.failed:
             return target.reason
         if target.slowed > 1:
-            text = "its scrapes take more time than their share, so its interval is"
+            text = "processing its scrapes takes more than its share of time, so its interval is"
             return f"{text} {target.slowed:.3g} times as long"
         return ""
 
@@ -230,22 +213,19 @@ class ScrapedValues:
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> None:
         """Evaluate the queries that a `read` would have to leave out, in turns with all other work."""
-        config = entry.rule.config.scrape
-        number = None if config is None else self._accesses.get(config.access)
-        if number is None or len(selector) > MOST_MATCHERS:
+        if len(selector) > MOST_MATCHERS:
             return
-        pod_query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        number = self._number(entry)
         targets = (self._targets.get((namespace, name, number)) for name in names)
-        missing = [target for target in targets if target is not None and target.lacks(pod_query)]
-        if sum(target.cost(pod_query) for target in missing) > READ_WORK:
-            await self._work.answer(namespace, missing, pod_query, self._stretch_of)
+        missing = [target for target in targets if target is not None and target.lacks(query)]
+        if sum(target.cost(query) for target in missing) > READ_WORK:
+            await self._work.answer(namespace, missing, query, self._stretch_of)
 
-    async def read_objects(self, entry: CustomEntry, query: MetricQuery, objects: Objects) -> ScrapedAnswer:
-        """Return what is known of the objects of an API request."""
-        if entry.resource.group_resource != PODS or objects.namespace is None:
-            return ScrapedAnswer({}, {})
-        await self.prepare(entry, objects.namespace, objects.names, query.selector)
-        return self.read(entry, objects.namespace, objects.names, query.selector)
+    def _number(self, entry: CustomEntry) -> int:
+        """Return the number of the access in the keys of a metric's targets; -1 without targets."""
+        config = entry.rule.config.scrape
+        return -1 if config is None else self._accesses.get(config.access, -1)
 
     def _metric(self, metric: str) -> ScrapedMetric | None:
         entry = self.entry_of(metric)
@@ -304,7 +284,7 @@ class ScrapedValues:
             return None
         port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
         if port is None:
-            self._faults.report("scrape", "pods have no such port", f"no port is named {access.port}", path)
+            self._problems.report("scrape", "pods have no such port", f"no port is named {access.port}", path)
             return None
         return ScrapeEndpoint(namespace, pod.ip, port, access)
 
@@ -347,10 +327,10 @@ class ScrapedValues:
         time, wall = self._clock.monotonic(), self._clock.wall()
         buffer = self._work.bodies.open(target.namespace)
         try:
-            body = await self._reader.fetch(target.endpoint, buffer)
+            body = await self._fetch(target.endpoint, buffer)
             await self._work.take(target, buffer, Scrape(body, time, wall, self._stretch_of(target)))
             for path in self._paths(target):
-                self._faults.expire("scrape", path)
+                self._problems.expire("scrape", path)
             self._monitoring.scrapes.labels("success").inc()
         except ScrapeError as error:
             self._monitoring.scrapes.labels(error.kind).inc()
@@ -365,10 +345,9 @@ class ScrapedValues:
 
     def _note(self, target: ScrapeTarget, error: ScrapeError) -> None:
         for path in self._paths(target):
-            self._faults.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
+            self._problems.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
     def _paths(self, target: ScrapeTarget) -> set[str]:
-        """Return the paths of the rules that a target is scraped for."""
         return {entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None}
 
 

@@ -83,22 +83,20 @@ class ScrapedBody(NamedTuple):
 class BodyBuffer:
     """One body while it is read and parsed. `lost` is called with the reason if it has to give way."""
 
-    def __init__(self, budget: "BodyBudget | None" = None, namespace: str = "") -> None:
-        """Without a budget, the body is read alone."""
+    def __init__(self, budget: "BodyBudget", namespace: str) -> None:
         self._budget = budget
         self.namespace = namespace
         self._parts: list[bytes] = []
         self._size = 0
         self._reason = ""
-        self.lost: Callable[[str], None] = _ignore
+        self.lost: Callable[[str], None] = lambda _: None
 
     def add(self, part: bytes) -> None:
         """Add a part. Raises ScrapeError if the body had to give way."""
         if not self._reason:
             self._parts.append(part)
             self._size += len(part)
-            if self._budget is not None:
-                self._budget.charge(self.namespace, self, self._size)
+            self._budget.charge(self.namespace, self, self._size)
         if self._reason:
             raise ScrapeError("budget", self._reason)
 
@@ -110,7 +108,7 @@ class BodyBuffer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def lose(self, reason: str) -> None:
-        """Give way."""
+        """Drop the parts, because other bodies need the memory; the scrape fails with the reason."""
         self._reason = reason
         self._parts = []
         self.lost(reason)
@@ -118,13 +116,10 @@ class BodyBuffer:
     def close(self) -> None:
         """Return the bytes to the budget."""
         self._parts = []
-        if self._budget is not None:
-            self._budget.charge(self.namespace, self, 0)
+        self._budget.charge(self.namespace, self, 0)
 
 
 class BodyBudget:
-    """The bytes of all bodies."""
-
     def __init__(self, room: int = BODIES_BYTES, namespace_room: int = NAMESPACE_BODIES_BYTES) -> None:
         self._ledger: Ledger[BodyBuffer] = Ledger("bodies", room, namespace_room)
 
@@ -147,10 +142,6 @@ class BodyBudget:
             loss.holder.lose(loss.reason)
 
 
-def _ignore(_: str) -> None:
-    """Do nothing: only the reader depends on the body."""
-
-
 class Scraper:
     """Reads pods, with a keep-alive connection to each. An async context manager."""
 
@@ -158,7 +149,7 @@ class Scraper:
         self,
         clock: Clock,
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,
@@ -170,7 +161,7 @@ class Scraper:
         self._networks = networks or PodNetworks()
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._service_account = Path(service_account)
         self._tokens: dict[str, authorization.FileAuthorization] = {}
         self._bundles: dict[EndpointTLS, _CABundle] = {}
@@ -195,7 +186,7 @@ class Scraper:
         assert self._session is not None
         await self._session.close()
 
-    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> ScrapedBody:
+    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer) -> ScrapedBody:
         """Return the body of the endpoint now. Raises ScrapeError.
 
         The body is charged to `buffer`, which the caller closes once the body is processed.
@@ -203,7 +194,7 @@ class Scraper:
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(endpoint.access.timeout):
-                return await self._fetch(endpoint, buffer or BodyBuffer())
+                return await self._fetch(endpoint, buffer)
         except TimeoutError as error:
             raise ScrapeError("timeout", f"no answer in {endpoint.access.timeout:g} s") from error
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
@@ -220,7 +211,10 @@ class Scraper:
             headers = {**_HEADERS, "Authorization": await token.header()}
         context: ssl.SSLContext | bool = True
         if access.scheme == "https":
-            context = await self._bundle(access.tls or EndpointTLS()).context(self._clock.monotonic())
+            tls = access.tls or EndpointTLS()
+            if tls not in self._bundles:
+                self._bundles[tls] = _CABundle(tls)
+            context = await self._bundles[tls].context(self._clock.monotonic())
         async with self._session.get(
             URL(endpoint.url(self._networks), encoded=True),
             headers=headers,
@@ -254,7 +248,7 @@ class Scraper:
                     self._render,
                     "scrape.credentials.tokenFile",
                     self._clock,
-                    self._faults,
+                    self._problems,
                     receiver="pods",
                 )
             except InputError as error:
@@ -279,12 +273,6 @@ class Scraper:
         if own == text:
             raise ValueError("a token other than that of our own service account")
         return header
-
-    def _bundle(self, tls: EndpointTLS) -> "_CABundle":
-        bundle = self._bundles.get(tls)
-        if bundle is None:
-            bundle = self._bundles[tls] = _CABundle(tls)
-        return bundle
 
 
 class _CABundle:
@@ -318,15 +306,11 @@ class _CABundle:
         text = Path(file).read_bytes() if file else b""
         if self._known is not None and self._known[0] == text:
             return self._known
-        return text, _build_context(self._tls)
-
-
-def _build_context(tls: EndpointTLS) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file or None)
-    if not tls.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+        context = ssl.create_default_context(cafile=self._tls.ca_file or None)
+        if not self._tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return text, context
 
 
 async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBuffer) -> bytes:
@@ -334,7 +318,7 @@ async def _read(response: aiohttp.ClientResponse, access: Access, buffer: BodyBu
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip", "x-gzip"}:
         raise ScrapeError(
-            "decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not asked for"
+            "decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not requested"
         )
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
     left = unread = access.max_bytes

@@ -1,20 +1,45 @@
-"""The schedule of scrapes: each target at its interval, with the targets spread evenly over it.
+"""When pods are scraped, and how the time for processing their bodies is divided.
 
-A target is never scraped twice at one time, and a missed scrape is not repeated. If all intervals together
-exceed the allowed rate of scrapes, all of them are stretched by one factor, which is a self-metric.
+`ScrapeSchedule` scrapes each target at its interval, with the targets spread evenly over it. A target is
+never scraped twice at one time, and a missed scrape is not repeated. If all intervals together exceed the
+allowed rate of scrapes, all of them are stretched by one factor, which is a self-metric.
+
+A pod chooses how much work its body is, so processing time is limited in two ways. `FairTurns` runs the work
+in turns of two milliseconds, between which the event loop serves everything else, and serves the namespace
+first that has used the least time: expensive pods delay their own namespace and no other. `TimeShares` bounds
+the work over time: a pod demands the cost of its scrape divided by its interval. While all demands fit the
+share of time meant for scrapes, each pod is scraped at its interval. Otherwise the namespaces with the
+largest demands are cut to one level, and in each of these the pods with the largest demands: they are scraped
+less often, and all others as before.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Hashable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from adapter.model import fairness
+from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
 
-KeyT = TypeVar("KeyT", bound=Hashable)
+TURN_SECONDS = 0.002
+"""After this time a turn ends; the running step is finished first."""
 
+TIME_SHARE = 0.4
+"""The part of the process's time that all scraped bodies together may take."""
+
+LONGEST_STRETCH = 60.0
+"""Bound on the factor by which the interval of a pod is multiplied."""
+
+_IDLE_NAMESPACES = 64
+_STEP = 1.25
+_NEWEST = 0.3  # weight of the newest cost in the smoothed one
 # The fraction whose multiples fill the unit interval most evenly.
 _GOLDEN = 0.6180339887498949
+
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +55,7 @@ class ScrapeSchedule(Generic[KeyT]):
 
     def __init__(
         self,
-        scrape: Callable[[KeyT], Awaitable[None]],
+        scrape: Callable[[KeyT], Coroutine[Any, Any, None]],
         monitoring: Monitoring,
         *,
         per_second: float,
@@ -110,7 +135,152 @@ class ScrapeSchedule(Generic[KeyT]):
         planned.due += (missed + 1) * interval
         planned.timer = loop.call_at(planned.due, self._begin, key, planned)
         if planned.task is None or planned.task.done():
-            planned.task = self._group.create_task(self._call(key), name="scrape")
+            planned.task = self._group.create_task(self._scrape(key), name="scrape")
 
-    async def _call(self, key: KeyT) -> None:
-        await self._scrape(key)
+
+class ScrapeJob:
+    """Work as an iterator of small steps. `seconds` is the time that it has taken so far."""
+
+    __slots__ = ("done", "namespace", "seconds", "steps")
+
+    def __init__(self, namespace: str, steps: Generator[None, None, None]) -> None:
+        self.namespace = namespace
+        self.steps = steps
+        self.seconds = 0.0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class FairTurns:
+    """Runs the steps of jobs; those of one namespace run one after the other."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queues: dict[str, deque[ScrapeJob]] = {}
+        self._used: dict[str, float] = {}
+        # the time used by the namespace that was served last: new namespaces start there, without credit
+        self._least = 0.0
+        self._turning = False
+        self._running: ScrapeJob | None = None
+
+    def start(self, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
+        job = ScrapeJob(namespace, steps)
+        queue = self._queues.get(namespace)
+        if queue is None:
+            queue = self._queues[namespace] = deque()
+            self._used[namespace] = max(self._used.get(namespace, 0.0), self._least)
+            if len(self._used) > len(self._queues) + _IDLE_NAMESPACES:
+                self._used = {
+                    name: used
+                    for name, used in self._used.items()
+                    if name in self._queues or used > self._least
+                }
+        queue.append(job)
+        if not self._turning:
+            self._turning = True
+            asyncio.get_running_loop().call_soon(self._turn)
+        return job
+
+    async def finish(self, job: ScrapeJob) -> None:
+        """Wait until a job has ended; raise what its steps raise, or what it was aborted with."""
+        try:
+            await job.done
+        except asyncio.CancelledError:
+            self.abort(job)
+            raise
+
+    def abort(self, job: ScrapeJob, error: Exception | None = None) -> None:
+        """End a job early: `finish` raises the error. What its steps hold is released at once."""
+        if error is not None and not job.done.done():
+            job.done.set_exception(error)
+        if job is not self._running:  # otherwise it ends with the step that aborts it
+            self._end(job)
+
+    def _turn(self) -> None:
+        """Run steps until the turn's time is over, then let the loop run."""
+        begun = now = self._clock.monotonic()
+        while self._queues and now - begun < TURN_SECONDS:
+            namespace = min(self._queues, key=self._used.__getitem__)
+            self._least = self._used[namespace]
+            job = self._queues[namespace][0]
+            ended = self._step(job)
+            after = self._clock.monotonic()
+            job.seconds += after - now
+            self._used[namespace] += after - now
+            now = after
+            if ended:
+                self._end(job)
+        self._turning = bool(self._queues)
+        if self._turning:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _step(self, job: ScrapeJob) -> bool:
+        """Run one step; return whether the job has ended."""
+        self._running = job
+        try:
+            next(job.steps)
+        except StopIteration:
+            return True
+        except Exception as error:  # noqa: BLE001 - belongs to the task that waits for the job
+            if not job.done.done():
+                job.done.set_exception(error)
+            return True
+        finally:
+            self._running = None
+        return job.done.done()
+
+    def _end(self, job: ScrapeJob) -> None:
+        """Remove a job from its queue and release what its steps hold."""
+        queue = self._queues.get(job.namespace)
+        if queue is not None and job in queue:
+            queue.remove(job)
+            if not queue:
+                del self._queues[job.namespace]
+        job.steps.close()
+        if not job.done.done():
+            job.done.set_result(None)
+
+
+class TimeShares(Generic[KeyT]):
+    """What each pod costs, and the factor by which its interval is multiplied for that."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, dict[KeyT, float]] = {}  # of one scrape, smoothed
+        self._demands: dict[str, dict[KeyT, float]] = {}
+        self._sums: dict[str, float] = {}
+
+    def note(self, namespace: str, key: KeyT, seconds: float, interval: float) -> None:
+        """Note the cost of a scrape, and the interval of the rule; both in seconds."""
+        costs = self._seconds.setdefault(namespace, {})
+        cost = costs.get(key, seconds)
+        costs[key] = cost = cost + (seconds - cost) * _NEWEST
+        demands = self._demands.setdefault(namespace, {})
+        demand = cost / interval
+        self._sums[namespace] = self._sums.get(namespace, 0.0) + demand - demands.get(key, 0.0)
+        demands[key] = demand
+
+    def drop(self, namespace: str, key: KeyT) -> None:
+        demand = self._demands.get(namespace, {}).pop(key, None)
+        if demand is None:
+            return
+        del self._seconds[namespace][key]
+        self._sums[namespace] -= demand
+        if not self._demands[namespace]:
+            del self._demands[namespace], self._seconds[namespace], self._sums[namespace]
+
+    def stretches(self) -> dict[str, dict[KeyT, float]]:
+        """Return the factors by namespace and pod that are more than 1."""
+        most = fairness.level(self._sums.values(), TIME_SHARE)
+        factors: dict[str, dict[KeyT, float]] = {}
+        for namespace, total in self._sums.items():
+            if total > most:
+                demands = self._demands[namespace]
+                level = fairness.level(demands.values(), most)
+                factors[namespace] = {
+                    key: _stretch(demand / level) for key, demand in demands.items() if demand > level
+                }
+        return factors
+
+
+def _stretch(ratio: float) -> float:
+    """Return a factor of at least `ratio` in coarse steps, so that it does not change with each scrape."""
+    return min(LONGEST_STRETCH, _STEP ** math.ceil(math.log(ratio, _STEP)))

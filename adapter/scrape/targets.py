@@ -1,24 +1,33 @@
-"""A pod that is scraped: what is wanted of it, the series of its last scrape, and its answers to queries.
+"""The pods that are scraped, and the processing of their bodies within budgets of memory and time.
 
 A body is processed in steps. The answers of the scrape before stay in use until the last step replaces them,
 so a reader never sees a part of a scrape.
+
+One namespace cannot use up a budget for others. A scrape that exceeds one fails as a whole, and what is kept
+of its pod is dropped: the pod has no value then, with a reason, and never a value that lacks a series. The
+largest pod of the namespace that uses most loses first (`model.fairness`); pods that take too much time are
+scraped less often (`scrape.schedule`).
 """
 
 import math
-from collections.abc import Collection, Generator, Hashable, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from adapter.errors import ExposureLimitError
+from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
+from adapter.model.clock import Clock
+from adapter.model.fairness import Ledger
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import namespace_label
 from adapter.rules.resource import PODS
-from adapter.rules.scrape import exposition
+from adapter.rules.scrape import exposition, pod_query
 from adapter.rules.scrape.pod_query import PodIdentity, PodValue
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
-from adapter.scrape.http import ScrapedBody, ScrapeEndpoint
-from adapter.scrape.turns import ScrapeJob
+from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint
+from adapter.scrape.schedule import FairTurns, ScrapeJob, TimeShares
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import SourceProblems
 
 ANSWERS_KEPT = 64
 """Queries whose answers are kept for a pod: one for each requested metric and metric selector."""
@@ -31,6 +40,14 @@ MOST_MATCHERS = 32
 
 POD_BYTES = 12 * 1024 * 1024
 """Bound on the estimated bytes of the series that are kept of one pod."""
+
+KEPT_BYTES = 96 * 1024 * 1024
+"""Estimated bytes of the series that are kept of all pods."""
+
+NAMESPACE_BYTES = 48 * 1024 * 1024
+"""Estimated bytes of these that the pods of one namespace may have."""
+
+_REVIEW_SECONDS = 1.0
 
 
 class ScrapedMetric(NamedTuple):
@@ -74,10 +91,7 @@ class Scrape(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ScrapeTarget:
-    """A pod that is scraped. While `busy`, `series` is in the middle of a scrape.
-
-    All else is of the last one.
-    """
+    """A pod that is scraped. While `busy`, `series` is being updated; all else is of the last good scrape."""
 
     key: TargetKey
     endpoint: ScrapeEndpoint
@@ -122,17 +136,9 @@ class ScrapeTarget:
         return self.series.count * (1 + len(selector)) + expressions
 
     def evaluate(self, query: TargetQuery, stretch: float) -> TargetAnswer:
-        """Return the answer to a query at once."""
-        steps = self.answer_steps(query, stretch)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                answer: TargetAnswer = ended.value
-                return answer
+        return pod_query.finish(self.answer_steps(query, stretch))
 
     def put(self, query: TargetQuery, answer: TargetAnswer) -> None:
-        """Keep an answer until the next scrape."""
         if len(query[1]) > MOST_MATCHERS:
             return
         if len(self.answers) >= ANSWERS_KEPT and query not in self.answers:
@@ -142,14 +148,14 @@ class ScrapeTarget:
     def answer_steps(self, query: TargetQuery, stretch: float) -> Generator[None, None, TargetAnswer]:
         """Evaluate a query in steps."""
         (rule, series), selector = query
-        pod_query, config = rule.pod_query, rule.config.scrape
-        assert pod_query is not None, "only metrics of rules with scrape are queried"
+        compiled, config = rule.pod_query, rule.config.scrape
+        assert compiled is not None, "only metrics of rules with scrape are queried"
         assert config is not None, "as above"
         namespace, name, _ = self.key
         identity = PodIdentity(namespace, name, namespace_label(rule) or "", rule.converter.label_for(PODS))
         window = config.window * stretch
-        value = yield from pod_query.steps(self.series, series, identity, selector, window)
-        return TargetAnswer(value, self.series.shows(pod_query.series_names(series)), pending=False)
+        value = yield from compiled.evaluate(self.series, series, identity, selector, window)
+        return TargetAnswer(value, self.series.shows(compiled.series_names(series)), pending=False)
 
     def steps(self, scrape: Scrape) -> Generator[None, None, None]:
         """Process a scrape in steps. Raises ExpositionError; then nothing of the scrape counts."""
@@ -160,7 +166,7 @@ class ScrapeTarget:
             body.content, self.names, samples, openmetrics=body.openmetrics, limit=limit
         )
         self.busy = True
-        for _ in self.series.record_steps(
+        for _ in self.series.record(
             samples, time, wall, self.keep * stretch, most=KEPT_SERIES * limit, selections=self.selections
         ):
             if self.series.size > POD_BYTES:
@@ -203,38 +209,161 @@ class ScrapedAnswer(NamedTuple):
     unseen: Collection[str] = frozenset()
 
 
+@dataclass(slots=True)
 class TargetReading:
-    """Collects the answers of many pods. `offset` converts monotonic times to epoch seconds.
+    """Collects the answers of many pods. In seconds; `offset` turns monotonic times into epoch times."""
 
-    The others are seconds.
-    """
-
-    def __init__(self, now: float, offset: float, interval: float, timeout: float, oldest: float) -> None:
-        self.values: dict[str, ScrapedValue] = {}
-        self.absent: dict[str, float] = {}
-        self.unseen: set[str] = set()
-        self._now = now
-        self._offset = offset
-        self._interval = interval
-        self._timeout = timeout
-        self._oldest = oldest
+    now: float
+    offset: float
+    interval: float
+    timeout: float
+    oldest: float
+    """The greatest age of a value."""
+    values: dict[str, ScrapedValue] = field(default_factory=dict)
+    absent: dict[str, float] = field(default_factory=dict)
+    unseen: set[str] = field(default_factory=set)
 
     def add(self, name: str, target: ScrapeTarget, answer: TargetAnswer) -> None:
         value = answer.value
-        late = self._now - target.time > self._interval + self._timeout
+        late = self.now - target.time > self.interval + self.timeout
         overdue = target.failed or not target.scrapes or late
-        oldest = min(2 * self._interval * target.slowed + self._timeout, self._oldest)
-        if value is not None and self._now - value.time <= oldest:
-            self.values[name] = ScrapedValue(value.value, value.time + self._offset, overdue)
+        oldest = min(2 * self.interval * target.slowed + self.timeout, self.oldest)
+        if value is not None and self.now - value.time <= oldest:
+            self.values[name] = ScrapedValue(value.value, value.time + self.offset, overdue)
             return
         if overdue or answer.pending:
             self.unseen.add(name)
-        self.absent[name] = self._absent_since(target, answer) if value is None else value.time + self._offset
+        if value is not None:
+            self.absent[name] = value.time + self.offset
+        elif target.scrapes and not answer.pending and not answer.shown:
+            self.absent[name] = target.time + self.offset  # the last scrape had no series of the metric
+        else:  # series that are not yet enough for a rate do not contradict an older sample of Prometheus
+            self.absent[name] = -math.inf
 
-    def _absent_since(self, target: ScrapeTarget, answer: TargetAnswer) -> float:
-        """Return the time of the last scrape if it has no series of the metric, otherwise minus infinity.
 
-        Series that are not yet enough for a rate do not contradict an older sample of Prometheus.
+class ScrapeWork:
+    """Processes the bodies of all targets.
+
+    `lost` is called with a target whose series had to be dropped although its own scrapes succeed, `slowed`
+    with a target whose interval has changed.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        monitoring: Monitoring,
+        problems: SourceProblems,
+        *,
+        lost: Callable[[ScrapeTarget, ScrapeError], None],
+        slowed: Callable[[ScrapeTarget], None],
+    ) -> None:
+        self.bodies = BodyBudget()
+        self.turns = FairTurns(clock)
+        self._clock = clock
+        self._problems = problems
+        self._monitoring = monitoring
+        self._lost = lost
+        self._slowed_changed = slowed
+        self._kept: Ledger[ScrapeTarget] = Ledger("series", KEPT_BYTES, NAMESPACE_BYTES)
+        self._shares: TimeShares[ScrapeTarget] = TimeShares()
+        self._slowed: set[ScrapeTarget] = set()
+        self._next_review = 0.0
+        monitoring.scrape_bodies.set_function(lambda: self.bodies.size)
+        monitoring.scraped_series.set_function(lambda: self._kept.total)
+        monitoring.scrape_slowed.set_function(lambda: len(self._slowed))
+
+    async def take(self, target: ScrapeTarget, buffer: BodyBuffer, scrape: Scrape) -> None:
+        """Process a body. Raises ScrapeError; then nothing of the scrape counts."""
+        job = target.job = self.turns.start(target.namespace, self._steps(target, scrape))
+        buffer.lost = lambda reason: self.turns.abort(job, ScrapeError("budget", reason))
+        try:
+            await self.turns.finish(job)
+        except ExposureLimitError as error:
+            self._reset(target, str(error))
+            raise ScrapeError("series", str(error)) from error
+        except ExpositionError as error:
+            raise ScrapeError("decode", str(error)) from error
+        except ScrapeError as error:
+            self._reset(target, str(error))
+            raise
+        finally:
+            target.job, target.busy = None, False
+            self._monitoring.scrape_seconds.inc(job.seconds)
+            if not target.gone:
+                self._shares.note(target.namespace, target, job.seconds, target.endpoint.access.interval)
+                self._review()
+
+    async def answer(
+        self,
+        namespace: str,
+        targets: Sequence[ScrapeTarget],
+        query: TargetQuery,
+        stretch: Callable[[ScrapeTarget], float],
+    ) -> None:
+        """Compute the answers of pods of one namespace to a query, in turns with all other work."""
+
+        def steps() -> Generator[None, None, None]:
+            for target in targets:
+                if target.can_answer() and not target.gone:
+                    answer = yield from target.answer_steps(query, stretch(target))
+                    target.put(query, answer)
+                    yield
+
+        await self.turns.finish(self.turns.start(namespace, steps()))
+
+    def drop(self, target: ScrapeTarget) -> None:
+        target.gone = True
+        self._kept.put(target.namespace, target, 0)
+        self._shares.drop(target.namespace, target)
+        self._slowed.discard(target)
+
+    def _steps(self, target: ScrapeTarget, scrape: Scrape) -> Generator[None, None, None]:
+        for _ in target.steps(scrape):
+            self._charge(target)
+            yield
+        self._charge(target)
+
+    def _charge(self, target: ScrapeTarget) -> None:
+        """Note what is kept of a pod.
+
+        While that is too much, drop the largest pod of the namespace that keeps most.
         """
-        known = target.scrapes and not answer.pending and not answer.shown
-        return target.time + self._offset if known else -math.inf
+        if target.gone:
+            return
+        self._kept.put(target.namespace, target, target.series.size)
+        while (loss := self._kept.loss(target.namespace)) is not None:
+            error = ScrapeError("budget", loss.reason)
+            if loss.holder is target:
+                raise error
+            self._kept.put(loss.holder.namespace, loss.holder, 0)
+            if loss.holder.busy and loss.holder.job is not None:
+                self.turns.abort(loss.holder.job, error)
+            else:
+                loss.holder.reset(loss.reason)
+                self._lost(loss.holder, error)
+
+    def _reset(self, target: ScrapeTarget, reason: str) -> None:
+        target.reset(reason)
+        self._kept.put(target.namespace, target, 0)
+
+    def _review(self) -> None:
+        """Stretch the intervals of the pods whose scrapes take more than their share of time."""
+        now = self._clock.monotonic()
+        if now < self._next_review:
+            return
+        self._next_review = now + _REVIEW_SECONDS
+        stretches = self._shares.stretches()
+        factors: Mapping[ScrapeTarget, float] = {
+            target: factor for pods in stretches.values() for target, factor in pods.items()
+        }
+        for target in self._slowed | factors.keys():
+            factor = factors.get(target, 1.0)
+            if target.slowed != factor:
+                target.slowed = factor
+                self._slowed_changed(target)
+        self._slowed = set(factors)
+        for namespace in stretches:
+            text = (
+                f"pods of namespace {namespace} cost more time than their share: they are scraped less often"
+            )
+            self._problems.report("scrape-time", "pods are scraped less often", text, namespace)

@@ -1,9 +1,8 @@
-"""The log: one line or one JSON object for each record, with a constant message and facts as keys."""
+"""The log: one line for each record, with a constant message and facts as keys."""
 
 import json
 import logging
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -30,26 +29,9 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [format_time(record.created), record.levelname, f"{record.name}:", record.getMessage()]
-        parts += [f"{key}={_render(value)}" for key, value in _facts_of(record).items()]
+        parts += [f"{key}={_render(value)}" for key, value in getattr(record, "facts", {}).items()]
         line = " ".join(parts)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-class JSONFormatter(logging.Formatter):
-    """One JSON object a record: ``time``, ``level``, ``logger``, ``message``, ``exception`` and ``facts``."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        entry: dict[str, object] = {
-            "time": format_time(record.created),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if values := _facts_of(record):
-            entry["facts"] = dict(values)
-        if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str, ensure_ascii=False)
 
 
 def level_of(verbosity: int) -> int:
@@ -59,14 +41,14 @@ def level_of(verbosity: int) -> int:
     return logging.DEBUG if verbosity >= 6 else logging.INFO
 
 
-def configure_logging(verbosity: int, *, as_json: bool = False, stream: TextIO | None = None) -> None:
+def configure_logging(verbosity: int, *, stream: TextIO | None = None) -> None:
     """Send the log of the process to `stream`, by default standard error. Other packages log from WARNING up.
 
     A second call replaces the handler of the first, and no other.
     """
     logging.addLevelName(TRACE, "TRACE")
     handler = _OwnHandler(stream or sys.stderr)
-    handler.setFormatter(JSONFormatter() if as_json else TextFormatter())
+    handler.setFormatter(TextFormatter())
     root = logging.getLogger()
     root.handlers = [other for other in root.handlers if not isinstance(other, _OwnHandler)]
     root.addHandler(handler)
@@ -76,11 +58,6 @@ def configure_logging(verbosity: int, *, as_json: bool = False, stream: TextIO |
 
 class _OwnHandler(logging.StreamHandler[TextIO]):
     """Marks the handler that `configure_logging` replaces."""
-
-
-def _facts_of(record: logging.LogRecord) -> Mapping[str, object]:
-    values = getattr(record, "facts", None)
-    return values if isinstance(values, dict) else {}
 
 
 def _render(value: object) -> str:

@@ -1,80 +1,38 @@
-"""The metrics that Fastpath exposes about itself, one declaration for each.
+"""The metrics that Fastpath exposes about itself, one declaration for each, and their text format.
 
 A metric is declared as an attribute of `Monitoring`; documentation and tests read the same declarations
 through `METRICS`. Names carry their unit, and label values are bounded: by the declaration, or by the kinds
 and groups of the cluster. Names that dashboards know from API servers and from prometheus-adapter are kept.
 """
 
+import functools
 import itertools
 import platform
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol, TypeVar
 
 import prometheus_client
 from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Metric as Family
+from prometheus_client.registry import Collector
 
-from adapter.telemetry import exposition
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_REQUEST = ("verb", "group", "version", "resource", "subresource", "scope")
-_REQUEST_BUCKETS = (
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.2,
-    0.4,
-    0.8,
-    1.5,
-    3,
-    5,
-    8,
-    15,
-    30,
-    60,
-)
-_QUERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 10)
-_SCRAPE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_REQUEST = "verb group version resource subresource scope"
+
+_SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
+_REQUEST_BUCKETS = (0.0005, *_SHORT_BUCKETS, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
+_QUERY_BUCKETS = (*_SHORT_BUCKETS, 0.25, 0.5, 1, 2, 3, 5, 8, 10)
+_SCRAPE_BUCKETS = (*_SHORT_BUCKETS, 0.25, 0.5, 1, 2.5, 5, 10)
+_REVIEW_BUCKETS = (*_SCRAPE_BUCKETS, 15, 30)
 _DASHBOARD_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_REVIEW_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
-_SAMPLES_AT_ONCE = 50
-
 _LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _FRESHNESS_BUCKETS = tuple(round(1.364**step, 3) for step in range(20))
-
 _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 15, 30, 60, 120)
 
-STAGES = ("load-to-sample", "sample-to-decision", "decision-to-write")
-QUERY_KINDS = ("alone", "merged", "sweep", "age")
 WRITE_KINDS = ("floor", "scale", "status", "event")
-SCRAPE_OUTCOMES = (
-    "success",
-    "unreachable",
-    "timeout",
-    "status",
-    "size",
-    "decode",
-    "series",
-    "budget",
-    "credentials",
-)
-OUTCOMES = (
-    "success",
-    "unreachable",
-    "timeout",
-    "status",
-    "query",
-    "decode",
-    "type",
-    "size",
-    "partial",
-    "cancelled",
-)
 CACHES = (
     "routes",
     "bodies",
@@ -87,6 +45,14 @@ CACHES = (
     "batches",
     "selections",
 )
+_RULE_APIS = ("custom", "external", "resource")
+_FAILED_READS = ("unreachable", "timeout", "status")
+_QUERY_OUTCOMES = ("success", *_FAILED_READS, "query", "decode", "type", "size", "partial", "cancelled")
+
+_SAMPLES_AT_ONCE = 50
+
+
+_MetricT = TypeVar("_MetricT", Counter, Gauge, Histogram)
 
 
 @dataclass(slots=True)
@@ -97,7 +63,7 @@ class Metric:
     start at zero. Without it the labels are bounded by the cluster.
     """
 
-    type: Literal["counter", "gauge", "histogram"]
+    kind: type[Counter | Gauge | Histogram]
     name: str
     help: str
     labels: tuple[str, ...] = ()
@@ -108,43 +74,40 @@ class Metric:
     def __set_name__(self, _: object, name: str) -> None:
         self.attribute = name
 
+    @property
+    def type(self) -> str:
+        return self.kind.__name__.lower()
+
     def build(self, registry: prometheus_client.CollectorRegistry) -> Counter | Gauge | Histogram:
-        """Return the metric, registered."""
-        metric: Counter | Gauge | Histogram
-        if self.type == "counter":
-            metric = Counter(self.name, self.help, self.labels, registry=registry)
-        elif self.type == "gauge":
-            metric = Gauge(self.name, self.help, self.labels, registry=registry)
-        else:
-            metric = Histogram(self.name, self.help, self.labels, registry=registry, buckets=self.buckets)
+        buckets: dict[str, Any] = {"buckets": self.buckets} if self.buckets else {}
+        metric = self.kind(self.name, self.help, self.labels, registry=registry, **buckets)
         if self.values:
             for combination in itertools.product(*self.values):
                 metric.labels(*combination)
         return metric
 
 
-# `Any`, as for `dataclasses.field`: the attribute is a declaration on the class and the metric on an
-# instance.
-def _counter(
-    name: str, text: str, labels: tuple[str, ...] = (), values: tuple[tuple[str, ...], ...] = ()
-) -> Any:
-    return Metric("counter", name, text, labels, values=values)
-
-
-def _gauge(
-    name: str, text: str, labels: tuple[str, ...] = (), values: tuple[tuple[str, ...], ...] = ()
-) -> Any:
-    return Metric("gauge", name, text, labels, values=values)
-
-
-def _histogram(
+def _declare(
+    kind: type[_MetricT],
     name: str,
     text: str,
-    labels: tuple[str, ...] = (),
+    labels: str = "",
+    /,
     buckets: tuple[float, ...] = (),
-    values: tuple[tuple[str, ...], ...] = (),
-) -> Any:
-    return Metric("histogram", name, text, labels, buckets, values)
+    **values: tuple[str, ...],
+) -> _MetricT:
+    """Declare a metric by its help and its labels, or by the values of each label.
+
+    As with `dataclasses.field`, the attribute is the declaration on the class and the metric on an instance.
+    """
+    declared: Any = Metric(kind, name, text, (*labels.split(), *values), buckets, tuple(values.values()))
+    metric: _MetricT = declared
+    return metric
+
+
+_counter = functools.partial(_declare, Counter)
+_gauge = functools.partial(_declare, Gauge)
+_histogram = functools.partial(_declare, Histogram)
 
 
 class Cache(Protocol):
@@ -163,424 +126,386 @@ class Monitoring:
     """The metrics of one process, or of one test, in a registry of their own."""
 
     # the metrics APIs
-    requests: Counter = _counter(
+    requests = _counter(
         "apiserver_request_total",
-        "Requests to the metrics APIs by status code. Resource and subresource are always * to "
-        "bound the series.",
-        (*_REQUEST, "code"),
+        "Requests to the metrics APIs by status code. Resource and subresource are always * to bound "
+        "the series.",
+        f"{_REQUEST} code",
     )
-    request_duration: Histogram = _histogram(
+    request_duration = _histogram(
         "apiserver_request_duration_seconds",
         "Time from reading a request to writing its response.",
         _REQUEST,
         buckets=_REQUEST_BUCKETS,
     )
-    inflight: Gauge = _gauge(
+    inflight = _gauge(
         "apiserver_current_inflight_requests",
         "Requests that are being answered.",
-        ("request_kind",),
-        values=(("readOnly", "mutating"),),
+        request_kind=("readOnly", "mutating"),
     )
-    too_many: Counter = _counter(
+    too_many = _counter(
         "fastpath_requests_refused_total",
-        "Requests rejected with 429, by the limit that was exceeded: concurrent requests "
-        "(questions), callers that wait for a review (callers), concurrent reviews (reviews), "
-        "queries that wait for Prometheus (queries), memory of responses (answers).",
-        ("limit",),
-        values=(("questions", "callers", "reviews", "queries", "answers"),),
+        "Requests rejected with 429, by the limit that was exceeded: concurrent requests (questions), "
+        "callers that wait for a review (callers), concurrent reviews (reviews), queries that wait for "
+        "Prometheus (queries), memory of responses (answers).",
+        limit=("questions", "callers", "reviews", "queries", "answers"),
     )
-    connections: Gauge = _gauge("fastpath_connections", "Open client connections.")
-    connections_cut: Counter = _counter(
+    connections = _gauge("fastpath_connections", "Open client connections.")
+    connections_cut = _counter(
         "fastpath_connections_cut_total",
-        "Client connections that Fastpath closed, by reason: too many connections (flood), no "
-        "complete request in time (silence), headers above the limit (headers), the memory limit "
-        "of request heads (memory), a response that was not read in time or whose memory was "
-        "needed (unread), a TLS handshake that took too long or was displaced by another "
-        "(handshake).",
-        ("reason",),
-        values=(("flood", "silence", "headers", "memory", "unread", "handshake"),),
+        "Client connections that Fastpath closed, by reason: too many connections (flood), no complete "
+        "request in time (silence), headers above the limit (headers), the memory limit of request "
+        "heads (memory), a response that was not read in time or whose memory was needed (unread), a "
+        "TLS handshake that took too long or was displaced by another (handshake).",
+        reason=("flood", "silence", "headers", "memory", "unread", "handshake"),
     )
-    handshakes: Gauge = _gauge("fastpath_connection_handshakes", "Client connections in their TLS handshake.")
-    head_bytes: Gauge = _gauge(
+    handshakes = _gauge("fastpath_connection_handshakes", "Client connections in their TLS handshake.")
+    head_bytes = _gauge(
         "fastpath_request_head_bytes",
         "Estimated memory of request heads, from the first byte of a request until it is answered.",
     )
-    answer_bytes: Gauge = _gauge(
+    answer_bytes = _gauge(
         "fastpath_answer_bytes",
         "Memory of responses that are being encoded or sent, beyond the first 32 KiB of each.",
     )
-    requests_waiting: Gauge = _gauge(
+    requests_waiting = _gauge(
         "fastpath_requests_waiting",
         "Requests of clients without a client certificate that wait for their turn.",
     )
-    access_log_dropped: Counter = _counter(
+    access_log_dropped = _counter(
         "fastpath_access_log_dropped_total",
         "Access log lines that were dropped because the reader of the log is too slow or writing failed.",
     )
-    freshness: Histogram = _histogram(
+    freshness = _histogram(
         "metrics_apiserver_metric_freshness_seconds",
         "Age of the served values, from their timestamp to the response.",
-        ("group",),
+        "group",
         buckets=_FRESHNESS_BUCKETS,
     )
-    answers: Counter = _counter(
+    answers = _counter(
         "fastpath_answers_total",
-        "Answered questions by source: a query of their own, a query already in flight (joined), "
-        "the cache, a merged query (sweep), or the last answer while Prometheus fails (stale).",
-        ("source",),
-        values=(("query", "joined", "cache", "sweep", "stale"),),
+        "Answered questions by source: a query of their own, a query already in flight (joined), the "
+        "cache, a merged query (sweep), or the last answer while Prometheus fails (stale).",
+        source=("query", "joined", "cache", "sweep", "stale"),
     )
-    dropped: Counter = _counter(
+    dropped = _counter(
         "fastpath_values_dropped_total",
-        "Samples (for pods and nodes: usages) left out of an answer, by reason. They are never "
-        "served as zero.",
-        ("reason",),
-        values=(
-            ("nan", "infinite", "negative", "overflow", "incomplete", "stale", "duplicate", "histogram"),
-        ),
+        "Samples (for pods and nodes: usages) left out of an answer, by reason. They are never served "
+        "as zero.",
+        reason=("nan", "infinite", "negative", "overflow", "incomplete", "stale", "duplicate", "histogram"),
     )
 
     # authentication and authorization
-    authentication_attempts: Counter = _counter(
+    authentication_attempts = _counter(
         "authentication_attempts",
-        "Requests by the result of authentication. A request without credentials is anonymous and"
-        " counts as success.",
-        ("result",),
-        values=(("success", "failure", "error"),),
+        "Requests by the result of authentication. A request without credentials is anonymous and "
+        "counts as success.",
+        result=("success", "failure", "error"),
     )
-    authorization_attempts: Counter = _counter(
+    authorization_attempts = _counter(
         "authorization_attempts_total",
         "Requests by the result of authorization.",
-        ("result",),
-        values=(("allowed", "denied", "no-opinion", "error"),),
+        result=("allowed", "denied", "no-opinion", "error"),
     )
-    token_cache: Counter = _counter(
+    token_cache = _counter(
         "authentication_token_cache_request_total",
         "Lookups in the cache of token reviews.",
-        ("status",),
-        values=(("hit", "miss"),),
+        status=("hit", "miss"),
     )
-    access_cache: Counter = _counter(
+    access_cache = _counter(
         "fastpath_access_review_cache_total",
         "Lookups in the cache of access reviews.",
-        ("status",),
-        values=(("hit", "miss"),),
+        status=("hit", "miss"),
     )
-    token_reviews: Counter = _counter(
+    token_reviews = _counter(
         "apiserver_delegated_authn_request_total",
         "Token reviews by HTTP status code; <error> if there was no response.",
-        ("code",),
+        "code",
     )
-    token_review_duration: Histogram = _histogram(
+    token_review_duration = _histogram(
         "apiserver_delegated_authn_request_duration_seconds",
         "Duration of a token review including retries.",
-        ("code",),
+        "code",
         buckets=_REVIEW_BUCKETS,
     )
-    access_reviews: Counter = _counter(
+    access_reviews = _counter(
         "apiserver_delegated_authz_request_total",
         "Access reviews by HTTP status code; <error> if there was no response.",
-        ("code",),
+        "code",
     )
-    access_review_duration: Histogram = _histogram(
+    access_review_duration = _histogram(
         "apiserver_delegated_authz_request_duration_seconds",
         "Duration of an access review including retries.",
-        ("code",),
+        "code",
         buckets=_REVIEW_BUCKETS,
     )
-    trust_generation: Gauge = _gauge(
+    trust_generation = _gauge(
         "fastpath_trust_generation",
         "Number of changes of the CA certificates for client certificates; 0 while none are known.",
     )
 
     # what is kept
-    cache_entries: Gauge = _gauge(
+    cache_entries = _gauge(
         "fastpath_cache_entries",
         "Entries of each cache. docs/reference/limits.md describes the caches.",
-        ("cache",),
-        values=(CACHES,),
+        cache=CACHES,
     )
-    cache_used: Gauge = _gauge(
-        "fastpath_cache_used_ratio",
-        "Used share of the capacity of each cache; 1 is full.",
-        ("cache",),
-        values=(CACHES,),
+    cache_used = _gauge(
+        "fastpath_cache_used_ratio", "Used share of the capacity of each cache; 1 is full.", cache=CACHES
     )
-    cache_evictions: Counter = _counter(
-        "fastpath_cache_evictions_total", "Entries evicted from a full cache.", ("cache",), values=(CACHES,)
+    cache_evictions = _counter(
+        "fastpath_cache_evictions_total", "Entries evicted from a full cache.", cache=CACHES
     )
 
     # Prometheus
-    queries: Counter = _counter(
+    queries = _counter(
         "fastpath_prometheus_queries_total",
         "Instant queries by kind and outcome.",
-        ("kind", "outcome"),
-        values=(QUERY_KINDS, OUTCOMES),
+        kind=("alone", "merged", "sweep", "age"),
+        outcome=_QUERY_OUTCOMES,
     )
-    query_duration: Histogram = _histogram(
+    query_duration = _histogram(
         "fastpath_prometheus_query_duration_seconds",
         "Time of an instant query, from requesting a connection to the decoded answer.",
         buckets=_QUERY_BUCKETS,
     )
-    client_duration: Histogram = _histogram(
+    client_duration = _histogram(
         "prometheus_adapter_prometheus_client_request_duration_seconds",
         "Duration of a request to Prometheus until its body is read. The name is prometheus-adapter's.",
-        ("path", "server"),
+        "path server",
         buckets=_DASHBOARD_BUCKETS,
     )
-    query_retries: Counter = _counter(
+    query_retries = _counter(
         "fastpath_prometheus_query_retries_total",
         "Queries sent again because Prometheus had closed the idle connection.",
     )
-    query_posts: Counter = _counter(
+    query_posts = _counter(
         "fastpath_prometheus_query_long_total",
         "Queries sent as POST because the GET URL would have been too long.",
     )
-    query_warnings: Counter = _counter(
+    query_warnings = _counter(
         "fastpath_prometheus_query_warnings_total",
         "Warnings in answers of Prometheus. An answer with a warning may lack a part of the data.",
     )
-    questions_waiting: Gauge = _gauge(
+    questions_waiting = _gauge(
         "fastpath_prometheus_questions_bytes",
         "Memory of questions that wait for Prometheus, including those whose clients have disconnected.",
     )
-    answers_reading: Gauge = _gauge(
+    answers_reading = _gauge(
         "fastpath_prometheus_answers_bytes",
         "Estimated memory of the answers of Prometheus that are being read.",
     )
-    connections_waiting: Gauge = _gauge(
+    connections_waiting = _gauge(
         "fastpath_prometheus_queries_waiting", "Queries that wait for a free connection."
     )
 
     # discovery
-    lookups: Counter = _counter(
+    lookups = _counter(
         "fastpath_discovery_lookups_total",
-        "On-demand lookups of unknown metrics, by outcome: sent to Prometheus (asked), or skipped"
-        " because of the rate limit (limited).",
-        ("outcome",),
-        values=(("asked", "limited"),),
+        "On-demand lookups of unknown metrics, by outcome: sent to Prometheus (asked), or skipped "
+        "because of the rate limit (limited).",
+        outcome=("asked", "limited"),
     )
-    discovery_attempt: Gauge = _gauge(
+    discovery_attempt = _gauge(
         "fastpath_discovery_last_attempt_timestamp_seconds", "Time of the last discovery, successful or not."
     )
-    discovery_success: Gauge = _gauge(
+    discovery_success = _gauge(
         "fastpath_discovery_last_success_timestamp_seconds",
         "Time of the last discovery in which every series list was read.",
     )
-    discovery_duration: Gauge = _gauge(
-        "fastpath_discovery_duration_seconds", "Duration of the last discovery."
-    )
-    discovery_failures: Counter = _counter(
+    discovery_duration = _gauge("fastpath_discovery_duration_seconds", "Duration of the last discovery.")
+    discovery_failures = _counter(
         "fastpath_discovery_failures_total",
         "Series lists that could not be read, by kind of failure.",
-        ("kind",),
-        values=(("unreachable", "timeout", "status", "query", "decode", "size", "worker"),),
+        kind=("unreachable", "timeout", "status", "query", "decode", "size", "worker"),
     )
-    discovery_series: Gauge = _gauge("fastpath_discovery_series", "Series in the last discovery.")
-    discovery_bytes: Gauge = _gauge(
-        "fastpath_discovery_bytes", "Bytes of the series lists in the last discovery."
-    )
-    discovery_worker_memory: Gauge = _gauge(
+    discovery_series = _gauge("fastpath_discovery_series", "Series in the last discovery.")
+    discovery_bytes = _gauge("fastpath_discovery_bytes", "Bytes of the series lists in the last discovery.")
+    discovery_worker_memory = _gauge(
         "fastpath_discovery_worker_peak_memory_bytes",
         "Peak resident memory of the last discovery worker process.",
     )
-    discovery_voided: Gauge = _gauge(
+    discovery_voided = _gauge(
         "fastpath_discovery_rules_voided", "Rules whose series the last discovery could not refresh."
     )
 
     # direct scrapes
-    scrapes: Counter = _counter(
-        "fastpath_scrapes_total", "Pod scrapes by outcome.", ("outcome",), values=(SCRAPE_OUTCOMES,)
+    scrapes = _counter(
+        "fastpath_scrapes_total",
+        "Pod scrapes by outcome.",
+        outcome=("success", *_FAILED_READS, "size", "decode", "series", "budget", "credentials"),
     )
-    scrape_duration: Histogram = _histogram(
+    scrape_duration = _histogram(
         "fastpath_scrape_duration_seconds",
         "Duration of a scrape, from the request to the complete body or the failure.",
         buckets=_SCRAPE_BUCKETS,
     )
-    scrape_targets: Gauge = _gauge("fastpath_scrape_targets", "Pod endpoints that are scraped.")
-    scrape_stretch: Gauge = _gauge(
+    scrape_targets = _gauge("fastpath_scrape_targets", "Pod endpoints that are scraped.")
+    scrape_stretch = _gauge(
         "fastpath_scrape_interval_stretch_ratio",
         "Factor by which --scrape-max-per-second stretches every scrape interval; 1 is as configured.",
     )
-    scrape_seconds: Counter = _counter(
+    scrape_seconds = _counter(
         "fastpath_scrape_processing_seconds_total", "Time spent on processing scraped bodies."
     )
-    scrape_slowed: Gauge = _gauge(
+    scrape_slowed = _gauge(
         "fastpath_scrape_slowed_targets",
-        "Pod endpoints that are scraped less often because processing their bodies exceeds their "
-        "share of time.",
+        "Pod endpoints that are scraped less often because processing their bodies exceeds their share "
+        "of time.",
     )
-    scrape_bodies: Gauge = _gauge(
+    scrape_bodies = _gauge(
         "fastpath_scrape_bodies_bytes", "Bytes of scraped bodies that are being read or processed."
     )
-    scraped_series: Gauge = _gauge(
+    scraped_series = _gauge(
         "fastpath_scraped_series_bytes", "Estimated memory of the series kept from scraped pods."
     )
-    scraped_values: Counter = _counter(
+    scraped_values = _counter(
         "fastpath_scraped_values_total",
-        "Values requested for scraped pods, by source: a scrape, an overdue scrape, Prometheus as"
-        " a fallback, or none (absent).",
-        ("source",),
-        values=(("scrape", "overdue", "prometheus", "absent"),),
+        "Values requested for scraped pods, by source: a scrape, an overdue scrape, Prometheus as a "
+        "fallback, or none (absent).",
+        source=("scrape", "overdue", "prometheus", "absent"),
     )
 
     # configuration
-    rules_loaded: Gauge = _gauge(
-        "fastpath_rules_loaded", "Rules in use.", ("api",), values=(("custom", "external", "resource"),)
-    )
-    rules_skipped: Gauge = _gauge(
-        "fastpath_rules_skipped",
-        "Rules left out because of an error.",
-        ("api",),
-        values=(("custom", "external", "resource"),),
-    )
-    config_faults: Gauge = _gauge("fastpath_config_faults", "Errors in the configuration in use.")
-    config_reloads: Counter = _counter(
+    rules_loaded = _gauge("fastpath_rules_loaded", "Rules in use.", api=_RULE_APIS)
+    rules_skipped = _gauge("fastpath_rules_skipped", "Rules left out because of an error.", api=_RULE_APIS)
+    config_faults = _gauge("fastpath_config_faults", "Errors in the configuration in use.")
+    config_reloads = _counter(
         "fastpath_config_reloads_total",
         "Changed configuration files, by outcome.",
-        ("outcome",),
-        values=(("applied", "refused"),),
+        outcome=("applied", "refused"),
     )
-    config_success: Gauge = _gauge(
+    config_success = _gauge(
         "fastpath_config_last_success_timestamp_seconds", "Time at which the configuration in use was loaded."
     )
 
     # the object index
-    informer_objects: Gauge = _gauge("fastpath_informer_objects", "Objects in the cache.", ("resource",))
-    informer_synced: Gauge = _gauge(
-        "fastpath_informer_synced", "1 once the first list is complete, else 0.", ("resource",)
+    informer_objects = _gauge("fastpath_informer_objects", "Objects in the cache.", "resource")
+    informer_synced = _gauge(
+        "fastpath_informer_synced", "1 once the first list is complete, else 0.", "resource"
     )
-    informer_relists: Counter = _counter(
-        "fastpath_informer_relists_total", "Completed lists, including the first.", ("resource",)
+    informer_relists = _counter(
+        "fastpath_informer_relists_total", "Completed lists, including the first.", "resource"
     )
-    informer_event: Gauge = _gauge(
+    informer_event = _gauge(
         "fastpath_informer_last_event_timestamp_seconds",
         "Time of the last event or bookmark of the watch. The time since is the age of the watch.",
-        ("resource",),
+        "resource",
     )
-    informer_events: Counter = _counter(
-        "fastpath_informer_events_total", "Watch events, including bookmarks.", ("resource",)
+    informer_events = _counter(
+        "fastpath_informer_events_total", "Watch events, including bookmarks.", "resource"
     )
-    informer_errors: Counter = _counter(
-        "fastpath_informer_errors_total", "Failed lists and watches, by reason.", ("resource", "reason")
+    informer_errors = _counter(
+        "fastpath_informer_errors_total", "Failed lists and watches, by reason.", "resource reason"
     )
 
     # leadership and writes
-    leader: Gauge = _gauge(
+    leader = _gauge(
         "leader_election_master_status",
         "1 while this process holds the lease, else 0. The name is Kubernetes'.",
-        ("name",),
+        "name",
     )
-    lease_renewals: Counter = _counter(
+    lease_renewals = _counter(
         "fastpath_lease_renewals_total",
-        "Attempts to acquire or renew the lease, by outcome: success, conflict (another process "
-        "changed it first), failed (no valid response in time).",
-        ("outcome",),
-        values=(("success", "conflict", "failed"),),
+        "Attempts to acquire or renew the lease, by outcome: success, conflict (another process changed "
+        "it first), failed (no valid response in time).",
+        outcome=("success", "conflict", "failed"),
     )
-    writes: Counter = _counter(
+    writes = _counter(
         "fastpath_writes_total",
-        "Writes of the scaler by kind and outcome. A fenced write was not sent because the lease "
-        "might have been lost.",
-        ("kind", "outcome"),
-        values=(WRITE_KINDS, ("success", "conflict", "refused", "failed", "fenced")),
+        "Writes of the scaler by kind and outcome. A fenced write was not sent because the lease might "
+        "have been lost.",
+        kind=WRITE_KINDS,
+        outcome=("success", "conflict", "refused", "failed", "fenced"),
     )
-    write_duration: Histogram = _histogram(
+    write_duration = _histogram(
         "fastpath_write_duration_seconds",
         "Duration of a write, from leaving the queue to its response.",
-        ("kind",),
         buckets=_DASHBOARD_BUCKETS,
-        values=(WRITE_KINDS,),
+        kind=WRITE_KINDS,
     )
-    write_queue: Gauge = _gauge(
+    write_queue = _gauge(
         "fastpath_write_queue_length",
         "Writes that wait in the queue, in order of priority: floor, scale, status, event.",
-        ("kind",),
-        values=(WRITE_KINDS,),
+        kind=WRITE_KINDS,
     )
-    events_dropped: Counter = _counter(
+    events_dropped = _counter(
         "fastpath_events_dropped_total",
-        "Events that were not written, by reason: too many similar events for one object (spam), "
-        "a full queue (queue), refused by the API server (refused), no longer the leader "
-        "(fenced).",
-        ("reason",),
-        values=(("spam", "queue", "refused", "fenced"),),
+        "Events that were not written, by reason: too many similar events for one object (spam), a full "
+        "queue (queue), refused by the API server (refused), no longer the leader (fenced).",
+        reason=("spam", "queue", "refused", "fenced"),
     )
 
     # decisions
-    scaler_autoscalers: Gauge = _gauge("fastpath_scaler_autoscalers", "Autoscalers that this process runs.")
-    scaler_desired: Gauge = _gauge(
-        "fastpath_scaler_desired_replicas", "Desired replicas of an autoscaler.", ("namespace", "name")
+    scaler_autoscalers = _gauge("fastpath_scaler_autoscalers", "Autoscalers that this process runs.")
+    scaler_desired = _gauge(
+        "fastpath_scaler_desired_replicas", "Desired replicas of an autoscaler.", "namespace name"
     )
-    scaler_current: Gauge = _gauge(
+    scaler_current = _gauge(
         "fastpath_scaler_current_replicas",
         "spec.replicas of the scale target at the last decision.",
-        ("namespace", "name"),
+        "namespace name",
     )
-    recommended: Gauge = _gauge(
+    recommended = _gauge(
         "fastpath_recommended_replicas",
         "Recommended replicas for a HorizontalPodAutoscaler that is advised or boosted.",
-        ("namespace", "horizontalpodautoscaler"),
+        "namespace horizontalpodautoscaler",
     )
-    recommended_difference: Gauge = _gauge(
+    recommended_difference = _gauge(
         "fastpath_recommended_replicas_difference",
         "Recommended replicas minus spec.replicas of the scale target at the last decision.",
-        ("namespace", "horizontalpodautoscaler"),
+        "namespace horizontalpodautoscaler",
     )
-    floor: Gauge = _gauge(
+    floor = _gauge(
         "fastpath_floor_replicas",
         "The floor of a boosted HorizontalPodAutoscaler while Fastpath holds a scale-up, else 0.",
-        ("namespace", "horizontalpodautoscaler"),
+        "namespace horizontalpodautoscaler",
     )
-    scaler_decisions: Counter = _counter(
-        "fastpath_scaler_decisions_total",
-        "Decisions by direction.",
-        ("direction",),
-        values=(("up", "down", "none"),),
+    scaler_decisions = _counter(
+        "fastpath_scaler_decisions_total", "Decisions by direction.", direction=("up", "down", "none")
     )
-    scaler_limited: Counter = _counter(
+    scaler_limited = _counter(
         "fastpath_scaler_limited_decisions_total",
         "Decisions in which a limit or a scaling policy changed the count that the metrics asked for.",
     )
-    scaler_defects: Counter = _counter(
+    scaler_defects = _counter(
         "fastpath_scaler_unexpected_errors_total",
-        "Decisions, writes and Prometheus queries that ended in an unexpected error. The log has "
-        "the traceback.",
+        "Decisions, writes and Prometheus queries that ended in an unexpected error. The log has the "
+        "traceback.",
     )
-    scaler_question_stretch: Gauge = _gauge(
+    scaler_question_stretch = _gauge(
         "fastpath_scaler_question_stretch_ratio",
-        "Factor by which --prometheus-max-queries-per-second stretches the query period, the "
-        "largest of the last second; 1 is as configured.",
+        "Factor by which --prometheus-max-queries-per-second stretches the query period, the largest of "
+        "the last second; 1 is as configured.",
     )
-    scaler_lag: Histogram = _histogram(
+    scaler_lag = _histogram(
         "fastpath_scaler_lag_seconds", "Delay of a decision after its due time.", buckets=_LAG_BUCKETS
     )
-    scaler_sample_age: Histogram = _histogram(
+    scaler_sample_age = _histogram(
         "fastpath_scaler_sample_age_seconds",
         "Age of the oldest sample in a decision that changed the replica count or was kept from doing so.",
         buckets=_STAGE_BUCKETS,
     )
-    scaler_stages: Histogram = _histogram(
+    scaler_stages = _histogram(
         "fastpath_scaler_stage_seconds",
-        "Duration of the stages of a scale: from the load to its sample (at most), from the "
-        "sample to the decision, from the decision to the response to the write.",
-        ("stage",),
+        "Duration of the stages of a scale: from the load to its sample (at most), from the sample to "
+        "the decision, from the decision to the response to the write.",
         buckets=_STAGE_BUCKETS,
-        values=(STAGES,),
+        stage=("load-to-sample", "sample-to-decision", "decision-to-write"),
     )
 
     # the process
-    faults: Counter = _counter(
-        "fastpath_faults_total", "Occurrences of problems. The log reports each problem once.", ("fault",)
+    faults = _counter(
+        "fastpath_faults_total", "Occurrences of problems. The log reports each problem once.", "fault"
     )
-    faults_active: Gauge = _gauge("fastpath_faults_active", "Problems that persist.", ("fault",))
-    loop_lag: Histogram = _histogram(
+    faults_active = _gauge("fastpath_faults_active", "Problems that persist.", "fault")
+    loop_lag = _histogram(
         "fastpath_event_loop_lag_seconds", "Delay of event loop timers.", buckets=_LAG_BUCKETS
     )
-    build: Gauge = _gauge(
+    build = _gauge(
         "fastpath_build_info",
         "Always 1. The labels hold the version and the Python version.",
-        ("version", "python"),
+        "version python",
     )
 
     def __init__(self, version: str = "unknown") -> None:
@@ -606,16 +531,32 @@ class Monitoring:
         return self.cache_evictions.labels(name)
 
     def exposition(self) -> str:
-        """Return all metrics in the text format."""
         return b"".join(self.exposition_pieces()).decode()
 
     def exposition_pieces(self) -> Iterator[bytes]:
-        """Yield the text in pieces of about a millisecond, which do not block the event loop."""
-        return exposition.render(self.registry, _BARE_COUNTERS)
+        """Yield the text in pieces of at most 50 samples, about a millisecond each."""
+        for family in self._families():
+            samples = family.samples
+            for start in range(0, max(len(samples), 1), _SAMPLES_AT_ONCE):
+                family.samples = samples[start : start + _SAMPLES_AT_ONCE]
+                text = prometheus_client.generate_latest(_FamilyCollector(family))
+                # only the first piece of a family has the lines HELP and TYPE
+                yield text if start == 0 else text.split(b"\n", 2)[2]
+
+    def _families(self) -> Iterator[Family]:
+        """Yield the metrics without what prometheus_client adds to them."""
+        for family in self.registry.collect():
+            # a `_created` sample would be one more gauge for every series
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            if family.name in _BARE_COUNTERS:
+                family.type = "unknown"  # the type counter would be written with the suffix
+                family.samples = [sample._replace(name=family.name) for sample in family.samples]
+            yield family
 
 
 METRICS = tuple(metric for metric in vars(Monitoring).values() if isinstance(metric, Metric))
 
+# API servers expose these without the suffix `_total`, which prometheus_client always adds.
 _BARE_COUNTERS = frozenset(
     metric.name for metric in METRICS if metric.type == "counter" and not metric.name.endswith("_total")
 )
@@ -628,3 +569,13 @@ def _alive(watched: Iterable[weakref.ref[Cache]]) -> list[Cache]:
 def _used(caches: list[Cache]) -> float:
     room = sum(cache.maxsize for cache in caches)
     return sum(cache.currsize for cache in caches) / room if room else 0.0
+
+
+class _FamilyCollector(Collector):
+    """One family in the form that `generate_latest` takes."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Family]:
+        yield self._family

@@ -14,6 +14,8 @@ from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
+log = logging.getLogger("adapter.faults")
+
 UNFETCHED = "unable to fetch metrics"
 UNLISTED = "unable to list matching resources"
 
@@ -45,10 +47,9 @@ class ProblemLog:
     problem are logged, so that a text with a changing part cannot flood the log.
     """
 
-    def __init__(self, monitoring: Monitoring, clock: Clock, logger: logging.Logger | None = None) -> None:
+    def __init__(self, monitoring: Monitoring, clock: Clock) -> None:
         self._monitoring = monitoring
         self._clock = clock
-        self._logger = logger or logging.getLogger("adapter.faults")
         self._active: dict[tuple[str, str], _Active] = {}
 
     def report(
@@ -69,7 +70,7 @@ class ProblemLog:
         if text in active.texts or len(active.texts) >= _TEXTS_REMEMBERED:
             return
         active.texts.add(text)
-        self._logger.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
+        log.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
 
     def resolve(self, fault: str, *, subject: str = "") -> None:
         """End a problem if it is active; the log gets its duration and how often it was reported."""
@@ -81,7 +82,7 @@ class ProblemLog:
         values = facts(
             fault=fault, **_subject(subject), was=active.message, seconds=seconds, times=active.count
         )
-        self._logger.info("fault ended", extra=values)
+        log.info("fault ended", extra=values)
 
     def active(self) -> dict[tuple[str, str], str]:
         """Return the latest text of every active problem by fault and subject, oldest first."""

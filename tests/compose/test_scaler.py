@@ -67,7 +67,7 @@ class Bench:
             cache=nothing,
             resources=kinds,
             relister=nothing,
-            met=nothing,
+            source_problems=nothing,
             freshness=nothing,
             scraped=scraped,
             clock=clock,

@@ -101,7 +101,7 @@ def scaler() -> Any:
         cache=nothing,
         resources=kinds,
         relister=nothing,
-        met=nothing,
+        source_problems=nothing,
         freshness=nothing,
         scraped=scraped,
         clock=clock,

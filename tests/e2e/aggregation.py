@@ -21,7 +21,7 @@ from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from adapter.sandbox.apiserver.workloads import Workloads
-from adapter.server.tls import issue
+from adapter.server import tls
 from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane, write_kubeconfig
 from tests.e2e.frontproxy import FrontProxy
@@ -258,7 +258,7 @@ class Registered:
 
     def serve(self, authority: Authority) -> None:
         """Put a certificate of an authority where the adapter reads its own."""
-        pair = authority.issue(*issue.service_names(SERVICE, NAMESPACE))
+        pair = authority.issue(*tls.service_names(SERVICE, NAMESPACE))
         self._serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
 
     async def served(self) -> str:
@@ -333,7 +333,7 @@ async def register(
     objects = await asyncio.to_thread(rendered.render, folder)
     config = await backend.admit_adapter(cluster, objects)
     serving = Mount(directory / "serving")
-    pair = backend.authority.issue(*issue.service_names(SERVICE, NAMESPACE))
+    pair = backend.authority.issue(*tls.service_names(SERVICE, NAMESPACE))
     serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
     running = cluster.adapter(
         prometheus,

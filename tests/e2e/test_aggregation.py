@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.server.tls import serving_certificate
+from adapter.server import tls
 from tests.e2e import aggregation
 from tests.e2e.aggregation import PATHS, Direct, Registered
 from tests.e2e.clusters import ClusterUnderTest, Document
@@ -311,9 +311,7 @@ async def test_the_serving_certificate_is_rolled(
     await registered.trust(authority, other_authority)
     assert await goes_through(cluster)
     registered.serve(other_authority)
-    await until(
-        lambda found: found != before, registered.served, seconds=3 * serving_certificate.RELOAD_PERIOD
-    )
+    await until(lambda found: found != before, registered.served, seconds=3 * tls.RELOAD_PERIOD)
     await until(bool, lambda: goes_through(cluster))
     await registered.trust(other_authority)
     await until(bool, lambda: goes_through(cluster))

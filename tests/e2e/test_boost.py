@@ -23,7 +23,7 @@ from adapter.autoscaler.decide import boost
 from adapter.model.autoscaling import floor as floors
 from adapter.sandbox.prometheus.series import SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
-from adapter.server.tls import issue
+from adapter.server import tls
 from tests.e2e import aggregation, watching
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Document
@@ -226,7 +226,7 @@ async def scene(fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
         await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
         serving = backend.authority.server_context(
-            backend.authority.issue(*issue.service_names(SERVICE, NAMESPACE))
+            backend.authority.issue(*tls.service_names(SERVICE, NAMESPACE))
         )
 
         @contextlib.asynccontextmanager

@@ -18,7 +18,6 @@ from adapter.model.selectors.label_selectors import parse_selector
 from adapter.provider.relist import Relister
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import exposition
 from adapter.rules.scrape.pod_query import PodIdentity, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
@@ -28,6 +27,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support import waiting
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.scraping import evaluate, parse, record
 from tests.support.world import FakeLister, FakePod, compile_text, read_scraped
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -101,7 +101,7 @@ def recorded(module_prometheus: PrometheusFactory) -> PrometheusServer:
 def shown() -> PodSeries:
     series = PodSeries()
     for at in range(6):
-        series.record(exposition.parse(_body(at).encode(), VALUES.keys()), at, NOW, WINDOW)
+        record(series, parse(_body(at).encode(), VALUES.keys()), at, NOW, WINDOW)
     return series
 
 
@@ -117,7 +117,7 @@ def test_a_query_gives_what_prometheus_gives(
         promql = parsed.render({"Series": "", "LabelMatchers": matchers.join(named), "GroupBy": "pod"})
         theirs = [float(sample["value"][1]) for sample in recorded.query(promql, at=NOW)]
 
-        found = compiled.evaluate(shown, "", PodIdentity("shop", "web-0", "namespace", "pod"), parts, WINDOW)
+        found = evaluate(compiled, shown, "", PodIdentity("shop", "web-0", "namespace", "pod"), parts, WINDOW)
 
         ours = [] if found is None else [found.value]
         assert ours == pytest.approx(theirs, rel=1e-9, nan_ok=True), (promql, selector)
@@ -140,7 +140,7 @@ def test_sides_that_are_refused_because_they_never_match_do_not(
     recorded: PrometheusServer, query: str
 ) -> None:
     parsed = template.parse(query)
-    with pytest.raises(UnscrapableError, match=r"never match|has lost"):
+    with pytest.raises(UnscrapableError, match=r"never match|does not have"):
         compile_query(parsed, "pod", "namespace")
 
     promql = parsed.render({"Series": "", "LabelMatchers": 'pod="web-0"', "GroupBy": "pod"})
@@ -243,7 +243,13 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(
         ) as scraper:
             met = SourceProblems(clock, faults)
             scraped = ScrapedValues(
-                scraper, relister, clock, monitoring, met, per_second=2000, random=lambda: 0.0
+                scraper.fetch,
+                lambda: relister.registry,
+                clock,
+                monitoring,
+                met,
+                per_second=2000,
+                random=lambda: 0.0,
             )
             scraped.want("x", "shop", PROMQL.keys(), [pod])
             running = asyncio.create_task(scraped.run())

@@ -27,7 +27,7 @@ from adapter.provider.rules_files import RulesFiles
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.server.tls import serving_certificate
+from adapter.server import tls
 from tests.support import adapter as support
 from tests.support import faulty
 from tests.support.adapter import Answer, RunningAdapter
@@ -720,7 +720,7 @@ async def test_the_serving_certificate_rotates_under_load(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(serving_certificate.ServingCertificate.follow, "__defaults__", (0.05,))
+    monkeypatch.setattr(tls.ServingCertificate.follow, "__defaults__", (0.05,))
     message = "the changed serving certificate cannot be used, the old one stays"
     old, new, other = authority.issue(), authority.issue(), authority.issue()
     mount = Mount(tmp_path / "tls")

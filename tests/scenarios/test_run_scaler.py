@@ -15,7 +15,7 @@ from adapter.config.options import SERVE
 from adapter.errors import InputError
 from adapter.sandbox.apiserver.reviews import AccessReviewVerdict
 from adapter.sandbox.apiserver.workloads import deployment
-from adapter.server.admin import LocalPages
+from adapter.server.http.endpoints import LocalPages
 from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
 from tests.support.adapter import admit
 from tests.support.kubectl import TOKEN

@@ -3,11 +3,11 @@
 import pytest
 
 from adapter.errors import ScrapeError
-from adapter.scrape.http import BodyBudget, BodyBuffer
+from adapter.scrape.http import BodyBudget
 
 
 def test_parts_become_one_body() -> None:
-    buffer = BodyBuffer()
+    buffer = BodyBudget().open("a")
     buffer.add(b"one ")
     buffer.add(b"two")
 

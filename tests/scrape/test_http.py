@@ -18,10 +18,11 @@ from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.model.pod_networks import PodNetworks
 from adapter.sandbox.listener import Listener
-from adapter.scrape.http import HEADER_BYTES, HEADERS_TAKEN, BodyBudget, ScrapedBody, ScrapeEndpoint, Scraper
+from adapter.scrape.http import HEADER_BYTES, HEADERS_TAKEN, BodyBudget, ScrapedBody, ScrapeEndpoint
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
+from tests.support.scraping import LoneScraper
 from tests.support.tls import Authority
 from tests.support.waiting import other_work
 
@@ -77,7 +78,7 @@ class Scraping:
         self.clock = FakeClock()
         self.monitoring = Monitoring()
         faults = ProblemLog(self.monitoring, self.clock)
-        self.scraper = Scraper(
+        self.scraper = LoneScraper(
             self.clock, self.monitoring, faults, service_account=str(service_account), networks=LOOPBACK
         )
 
@@ -263,7 +264,7 @@ async def test_loopback_is_refused_unless_it_is_named(address: str) -> None:
     async with pod(reply()) as there:
         clock = FakeClock()
         monitoring = Monitoring()
-        async with Scraper(clock, monitoring, ProblemLog(monitoring, clock)) as scraper:
+        async with LoneScraper(clock, monitoring, ProblemLog(monitoring, clock)) as scraper:
             with pytest.raises(ScrapeError, match="is a loopback address"):
                 await scraper.fetch(there.endpoint()._replace(address=address))
         assert there.requests == []
@@ -423,7 +424,7 @@ async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
         pytest.param(gzip.compress(BODY)[:-3], "x-gzip", "the gzip body is truncated", id="cut short"),
         pytest.param(gzip.compress(BODY) * 2, "gzip", "data follows the gzip body", id="two members"),
         pytest.param(gzip.compress(BODY) + b"x", "gzip", "data follows the gzip body", id="a byte too many"),
-        pytest.param(BODY, "br", "the body is encoded as br, which was not asked for", id="another encoding"),
+        pytest.param(BODY, "br", "the body is encoded as br, which was not requested", id="another encoding"),
     ],
 )
 async def test_a_body_that_is_not_encoded_as_it_says(

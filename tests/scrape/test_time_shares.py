@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.scrape.turns import LONGEST_STRETCH, TIME_SHARE, TimeShares
+from adapter.scrape.schedule import LONGEST_STRETCH, TIME_SHARE, TimeShares
 
 COSTS = st.lists(
     st.tuples(st.sampled_from("abc"), st.floats(0, 1), st.sampled_from([0.1, 1.0, 30.0])), max_size=30

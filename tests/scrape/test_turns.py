@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from adapter.scrape.turns import TURN_SECONDS, FairTurns
+from adapter.scrape.schedule import TURN_SECONDS, FairTurns
 from tests.support.clock import FakeClock
 
 STEP = 0.001

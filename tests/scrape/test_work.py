@@ -10,10 +10,10 @@ import pytest
 from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules.scrape.series import MAX_LABELS
-from adapter.scrape import targets, work
+from adapter.scrape import targets
 from adapter.scrape.http import ScrapedBody
+from adapter.scrape.schedule import TURN_SECONDS
 from adapter.scrape.targets import ScrapedAnswer
-from adapter.scrape.turns import TURN_SECONDS
 from tests.support.clock import FakeClock
 from tests.support.world import FakePod, World, custom_question, read_scraped, vector, world
 
@@ -168,8 +168,8 @@ async def test_a_pod_that_keeps_too_much_has_no_value(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def small_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "KEPT_BYTES", 700_000)
-    monkeypatch.setattr(work, "NAMESPACE_BYTES", 400_000)
+    monkeypatch.setattr(targets, "KEPT_BYTES", 700_000)
+    monkeypatch.setattr(targets, "NAMESPACE_BYTES", 400_000)
 
 
 @pytest.mark.usefixtures("small_budgets")
@@ -212,7 +212,7 @@ async def test_where_all_keep_too_much_the_largest_namespace_loses() -> None:
 async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(work, "KEPT_BYTES", 600_000)
+    monkeypatch.setattr(targets, "KEPT_BYTES", 600_000)
     async with scraping() as here:
         assert isinstance(here.clock, TickingClock)
         here.clock.tick = TURN_SECONDS
@@ -344,7 +344,9 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert read(here, "bad", "bad").values["bad"].overdue, (
             "older than the rule's interval: may raise and not shrink"
         )
-        assert reason(here, "bad", "bad").startswith("its scrapes take more time than their share")
+        assert reason(here, "bad", "bad").startswith(
+            "processing its scrapes takes more than its share of time"
+        )
         here.clock.advance(2 * slowed)
         assert read(here, "bad", "bad").values == {}
 

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from adapter.net.event_loop import Loop
-from adapter.server import probes
-from adapter.server.health import Check, Health
-from adapter.server.probes import ProbeListener
+from adapter.server import health as probes
+from adapter.server.health import Check, Health, ProbeListener
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,8 +76,8 @@ async def test_a_failing_check_is_named_and_its_reason_withheld() -> None:
         (get("/livez", "POST"), 405),
         (b"GET /livez\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),
-        (b"GET /livez HTTP/1.1\r\nX: " + b"a" * probes.HEAD_BYTES + b"\r\n\r\n", 431),
-        (b"GET /livez HTTP/1.1\r\nX: " + b"a" * probes.HEAD_BYTES, 431),
+        (b"GET /livez HTTP/1.1\r\nX: " + b"a" * probes.PROBE_HEAD_BYTES + b"\r\n\r\n", 431),
+        (b"GET /livez HTTP/1.1\r\nX: " + b"a" * probes.PROBE_HEAD_BYTES, 431),
     ],
     ids=["metrics", "journal", "root", "POST", "no version", "TLS", "long head", "endless head"],
 )
@@ -113,13 +112,13 @@ async def test_a_crowd_of_silent_callers_does_not_keep_the_kubelet_out() -> None
     async with listening() as listener:
         crowd = [
             await asyncio.open_connection("127.0.0.1", listener.port)
-            for _ in range(2 * probes.MOST_CONNECTIONS)
+            for _ in range(2 * probes.PROBE_CONNECTIONS)
         ]
         status, _, _ = await ask(listener, get("/livez"))
         assert status == 200
         with contextlib.suppress(ConnectionResetError):
             assert await crowd[0][0].read() == b"", "the oldest was closed"
-        assert len(listener._open) <= probes.MOST_CONNECTIONS
+        assert len(listener._open) <= probes.PROBE_CONNECTIONS
         for _, writer in crowd:
             writer.close()
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
@@ -127,7 +126,7 @@ async def test_a_crowd_of_silent_callers_does_not_keep_the_kubelet_out() -> None
 
 
 async def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "SECONDS", 0.01)
+    monkeypatch.setattr(probes, "PROBE_SECONDS", 0.01)
     async with listening() as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         with contextlib.suppress(ConnectionResetError):

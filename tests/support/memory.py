@@ -24,18 +24,10 @@ from adapter.prometheus import answers, batching, client, query_cache, series_wo
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules import matching
 from adapter.rules.plan import lookback
-from adapter.scrape import http, work
-from adapter.server import probes
-from adapter.server.auth import request_header, review_cache
-from adapter.server.http import (
-    access_log,
-    connection_server,
-    connections,
-    handler,
-    heads,
-    listener,
-    response_budget,
-)
+from adapter.scrape import http, targets
+from adapter.server import health
+from adapter.server.auth import authentication, review_cache
+from adapter.server.http import access_log, budgets, connections, handler, listener, serving
 from adapter.server.http.handler import HandlerLimits
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, ROOT, Objects
@@ -116,19 +108,19 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("questions known (`batches`)", ESTIMATED * batching.BATCHES_BYTES)
     yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * label_index.ANSWERS_BYTES)
     yield Bound("the worker of discovery", options.discovery_max_bytes + series_worker.MEMORY_BYTES)
-    yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + PROBE_BYTES))
+    yield Bound("connections for probes", health.PROBE_CONNECTIONS * (health.PROBE_HEAD_BYTES + PROBE_BYTES))
     if process.serves or options.metrics_bind_address:
-        yield Bound("connections", connection_server.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
+        yield Bound("connections", serving.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
         yield Bound("TLS handshakes", listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES)
-        yield Bound("heads of requests", heads.HEADS_BYTES)
+        yield Bound("heads of requests", budgets.HEADS_BYTES)
         yield Bound("paths read (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
         yield Bound("answers ready to send (`bodies`)", ESTIMATED * limits.kept_bytes)
-        shares = connection_server.MOST_CONNECTIONS + limits.in_flight  # callers may go, and questions stay
-        sent = limits.answers_bytes + shares * response_budget.SMALL_ANSWER
+        shares = serving.MOST_CONNECTIONS + limits.in_flight  # callers may go, and questions stay
+        sent = limits.answers_bytes + shares * budgets.SMALL_ANSWER
         yield Bound("answers that are encoded or sent", sent)
         yield Bound(
             "users of a front proxy (`users`)",
-            ESTIMATED * request_header._USERS_KEPT * request_header._LARGEST_USER,
+            ESTIMATED * authentication._USERS_KEPT * authentication._LARGEST_USER,
         )
         reviews = 2 * review_cache.SIZE * review_cache._COUNTS_AS_ONE
         yield Bound("answers of reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
@@ -136,7 +128,7 @@ def bounds(process: Process) -> Iterator[Bound]:
             yield Bound("lines of the access log", access_log._ROOM)
     if process.scales:
         yield Bound("bodies of scraped pods", http.BODIES_BYTES)
-        yield Bound("series of scraped pods", ESTIMATED * work.KEPT_BYTES)
+        yield Bound("series of scraped pods", ESTIMATED * targets.KEPT_BYTES)
         read = 2 * scale_codec.TEXTS_BYTES + pod_codec.REQUESTS_BYTES + decision.SELECTORS_BYTES
         yield Bound("selectors and requests that are read", ESTIMATED * read)
         yield Bound("queries that are read", ESTIMATED * (matching.TESTS_BYTES + lookback.LOOKBACKS_BYTES))

@@ -25,6 +25,7 @@ from adapter.model.metrics import (
     ResourceAnswer,
     ResourceQuestion,
 )
+from adapter.server import tls
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, Question
 from adapter.server.auth.admission import Admission
@@ -32,10 +33,9 @@ from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.health import Check, Health
-from adapter.server.http.access_log import AccessLog, Sink
+from adapter.server.http.access_log import AccessLog
 from adapter.server.http.handler import Handler, HandlerLimits
-from adapter.server.http.serving import MetricsServer, Shutdown
-from adapter.server.tls import serving_certificate
+from adapter.server.http.serving import MetricsServer, ServerLimits, Shutdown
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -193,7 +193,7 @@ class Served:
         provider: Provider,
         clock: FakeClock,
         own_metrics: Monitoring,
-        certificate: serving_certificate.ServingCertificate,
+        certificate: tls.ServingCertificate,
         trust: ssl.SSLContext,
         believed: TrustStore,
         reviews: Reviews,
@@ -253,14 +253,14 @@ class ServerFactory:
         limits: HandlerLimits | None = None,
         readyz: Iterable[Check] = (),
         livez: Iterable[Check] = (),
-        pair: serving_certificate.CertificatePair | None = None,
+        pair: tls.CertificatePair | None = None,
         shutdown_delay: float = 0.0,
         drain_timeout: float = 1.0,
         believed: TrustStore | None = None,
         clock: Clock | None = None,
         anonymous: bool = True,
         always_allow: Iterable[str] = ("/healthz", "/readyz", "/livez"),
-        sink: Sink | None = None,
+        sink: Callable[[bytes], None] | None = None,
         floors: FloorProvider | None = None,
         **bounds: Any,
     ) -> Served:
@@ -271,17 +271,17 @@ class ServerFactory:
         """
         if pair is None:
             issued = self._authority.issue()
-            pair = serving_certificate.CertificatePair(issued.certificate, issued.key)
+            pair = tls.CertificatePair(issued.certificate, issued.key)
         provider, fake, shutdown, reviews = Provider(), FakeClock(), Shutdown(), Reviews()
         now: Clock = clock or fake
         own_metrics = Monitoring()
         believed = believed or TrustStore(ProblemLog(own_metrics, now), lookup=False)
-        certificate = serving_certificate.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
+        certificate = tls.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
         believed.changed = lambda trust: certificate.believe(trust.pem)
         believed.changed(believed.current)
         access = Admission(
-            Authenticator(believed, reviews, now, own_metrics),
-            Authorizer(reviews, now, own_metrics, always_allow=always_allow),
+            Authenticator(believed, reviews.review_token, now, own_metrics),
+            Authorizer(reviews.review_access, now, own_metrics, always_allow=always_allow),
             anonymous=anonymous,
         )
         if floors is not None:
@@ -311,7 +311,7 @@ class ServerFactory:
             port=0,
             shutdown_delay=shutdown_delay,
             drain_timeout=drain_timeout,
-            **bounds,
+            limits=ServerLimits(**bounds),
         )
         await server.start()
         served = Served(

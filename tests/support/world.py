@@ -237,7 +237,13 @@ class World:
         met = SourceProblems(clock, self.faults)
         self.reader = FakeReader()
         self.scraped = ScrapedValues(
-            self.reader, self.relister, clock, self.monitoring, met, per_second=2000, random=lambda: 0.0
+            self.reader.fetch,
+            lambda: self.relister.registry,
+            clock,
+            self.monitoring,
+            met,
+            per_second=2000,
+            random=lambda: 0.0,
         )
         self.provider = Provider(
             resources,

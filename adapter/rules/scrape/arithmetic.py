@@ -7,11 +7,9 @@ Python's do.
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 
 def _divide(left: float, right: float) -> float:
-    """Divide as IEEE 754 does."""
     if right:
         return left / right
     if left == 0 or math.isnan(left):
@@ -64,34 +62,30 @@ def _extreme(pick: Callable[[Sequence[float]], float]) -> Callable[[Sequence[flo
     return found
 
 
-AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = MappingProxyType(
-    {
-        "sum": _add,
-        "max": _extreme(max),
-        "min": _extreme(min),
-        "avg": _average,
-        "count": lambda values: float(len(values)),
-    }
-)
-ARITHMETIC: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
-    {
-        "+": operator.add,
-        "-": operator.sub,
-        "*": operator.mul,
-        "/": _divide,
-        "%": _remainder,
-        "^": _power,
-    }
-)
+AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "sum": _add,
+    "max": _extreme(max),
+    "min": _extreme(min),
+    "avg": _average,
+    "count": lambda values: float(len(values)),
+}
+ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+    "%": _remainder,
+    "^": _power,
+}
 
 
 def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
     return lambda value: float(function(value)) if math.isfinite(value) else value
 
 
-PER_VALUE: Mapping[str, Callable[[float], float]] = MappingProxyType(
-    {"abs": abs, "ceil": _whole(math.ceil), "floor": _whole(math.floor)}
-)
-WITH_BOUND: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
-    {"clamp_min": max, "clamp_max": min}
-)
+PER_VALUE: Mapping[str, Callable[[float], float]] = {
+    "abs": abs,
+    "ceil": _whole(math.ceil),
+    "floor": _whole(math.floor),
+}
+WITH_BOUND: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}

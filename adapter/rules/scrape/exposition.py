@@ -73,20 +73,6 @@ def is_openmetrics(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "application/openmetrics-text"
 
 
-def parse(
-    body: bytes, names: Collection[str], *, openmetrics: bool = False, limit: int = MAX_SAMPLES
-) -> list[Exposed]:
-    """Return the samples of the series called `names`; the samples of one name are in the order of the body.
-
-    A series that occurs twice is returned twice. Raises ExpositionError for a wanted line that cannot be
-    read, for more than `limit` samples, and for a truncated body of OpenMetrics, without its end mark.
-    """
-    samples: list[Exposed] = []
-    for _ in read(body, names, samples, openmetrics=openmetrics, limit=limit):
-        pass
-    return samples
-
-
 def read(
     body: bytes,
     names: Collection[str],
@@ -95,7 +81,12 @@ def read(
     openmetrics: bool = False,
     limit: int = MAX_SAMPLES,
 ) -> Generator[None, None, None]:
-    """Add to `samples` what `parse` returns; yield after each step of at most about a millisecond."""
+    """Add the samples of the series called `names`, those of one name in the order of the body.
+
+    A series that occurs twice is added twice. Yields after each step of at most about a millisecond. Raises
+    ExpositionError for a wanted line that cannot be read, for more than `limit` samples, and for a truncated
+    body of OpenMetrics, without its end mark.
+    """
     end = _find_end(body) if openmetrics else len(body)
     pattern = _OPENMETRICS_SAMPLE if openmetrics else _TEXT_SAMPLE
     start = 0
@@ -135,7 +126,6 @@ class _Part:
         self._openmetrics = openmetrics
 
     def find_named(self, name: str) -> Generator[None, None, None]:
-        """Add the samples of one name."""
         text = self.text
         needle = b"\n" + name.encode("utf-8", "surrogatepass")
         length = len(needle)
@@ -180,7 +170,6 @@ class _Part:
         return sample
 
     def _take(self, sample: re.Match[bytes], name: str, labels: bytes) -> int:
-        """Add a sample; return where it ends."""
         self._samples.append(Exposed(name, labels, self._value(sample), self._time(sample)))
         if len(self._samples) > self._limit:
             raise ExposureLimitError(f"there are more than {self._limit} samples of {name}")

@@ -13,7 +13,6 @@ import math
 import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import promql_parser as promql
@@ -87,15 +86,15 @@ class _Scope:
             self.gone = min(self.gone, track.times[-1])
 
 
-class _Node(NamedTuple):
-    """A part of a query. `grouping` has the labels of its results: None for all, empty for a scalar."""
+class _Vector(NamedTuple):
+    """A part of a query with a value for each group. `grouping` has the labels of these, None for all."""
 
     evaluate: Callable[[_Scope], _Elements]
     grouping: frozenset[str] | None
-    scalar: bool = False
 
-    def number(self) -> float:
-        return _finish(self.evaluate(_NO_SCOPE))[0][1]
+
+_Operand = _Vector | float
+"""A part of a query; a number is known when it is compiled."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +106,7 @@ class PodQuery:
     """Whether it uses more than the last scrape, as rates do."""
     selections: tuple[tuple[str, tuple[Matcher, ...]], ...]
     """The names with the query's own matchers on exposed labels."""
-    _root: _Node
+    _root: _Vector
 
     def select(self, series: str) -> Selections:
         """Return the series to keep for the rule's `series`."""
@@ -123,17 +122,12 @@ class PodQuery:
 
     def evaluate(
         self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
-    ) -> PodValue | None:
+    ) -> Generator[None, None, PodValue | None]:
         """Return the pod's value, None without a matching series.
 
-        `selector` has the matchers of the metric selector, `window` the seconds of rates.
+        `selector` has the matchers of the metric selector, `window` the seconds of rates. Steps take about a
+        millisecond; between them `pod` must not change.
         """
-        return _finish(self.steps(pod, series, identity, selector, window))
-
-    def steps(
-        self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
-    ) -> Generator[None, None, PodValue | None]:
-        """Do as `evaluate`, in steps of about a millisecond, between which `pod` must not change."""
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
         elements = yield from self._root.evaluate(scope)
         if not elements:
@@ -161,7 +155,7 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
         raise UnscrapableError(f"the query does not parse: {matchers.shorten(str(error))}") from error
     compiler = _Compiler(pod_label, namespace_label)
     root = compiler.visit(expression)
-    if root.scalar:
+    if isinstance(root, float):
         raise UnscrapableError("the query is a number")
     if root.grouping is None:
         raise UnscrapableError(
@@ -184,50 +178,42 @@ class _Compiler:
         self.selections: list[tuple[str, tuple[Matcher, ...]]] = []
         self.counts = False
 
-    def visit(self, node: Any) -> _Node:
+    def visit(self, node: Any) -> _Operand:
         visitor = _VISITORS.get(type(node))
         if visitor is None:
-            raise UnscrapableError("a text or a subquery stands where the series of one scrape are expected")
+            raise UnscrapableError("a string or a subquery cannot be computed from scrapes")
         return visitor(self, node)
 
-    def number(self, node: Any) -> _Node:
-        value = float(node.val)
-        return _scalar(value)
-
-    def paren(self, node: Any) -> _Node:
-        return self.visit(node.expr)
-
-    def unary(self, node: Any) -> _Node:
+    def unary(self, node: Any) -> _Operand:
         return _map(self.visit(node.expr), operator.neg)
 
-    def selector(self, node: Any) -> _Node:
+    def selector(self, node: Any) -> _Vector:
         """Return the values of the series of the last scrape."""
         return self._series(node, lambda track, scope: _last(track, scope.pod))
 
-    def call(self, node: Any) -> _Node:
+    def call(self, node: Any) -> _Operand:
         name = node.func.name
         arguments = list(node.args)
         if name in arithmetic.PER_VALUE:
             return _map(self.visit(arguments[0]), arithmetic.PER_VALUE[name])
         if name in arithmetic.WITH_BOUND:
-            bound = self.visit(arguments[1])
-            assert bound.scalar, "the parser accepts nothing else, and scalar() is refused"
-            limit, pick = bound.number(), arithmetic.WITH_BOUND[name]
+            limit, pick = self.visit(arguments[1]), arithmetic.WITH_BOUND[name]
+            assert isinstance(limit, float), "the parser accepts nothing else, and scalar() is refused"
             return _map(
                 self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit)
             )
         reading = _READINGS.get(name)
         if reading is None:
             known = ", ".join((*_READINGS, *arithmetic.PER_VALUE, *arithmetic.WITH_BOUND))
-            raise UnscrapableError(f"{name}() cannot be taken from scrapes, only {known}")
+            raise UnscrapableError(f"{name}() cannot be computed from scrapes, only {known}")
         matrix = arguments[0]
         if not isinstance(matrix, promql.MatrixSelector):
-            raise UnscrapableError(f"{name}() of something other than plain series")
+            raise UnscrapableError(f"{name}() needs a plain series selector")
         seconds = matrix.range.total_seconds()
         self.counts = self.counts or name != "last_over_time"
         return self._series(matrix.vector_selector, lambda track, scope: reading(track, scope, seconds))
 
-    def aggregate(self, node: Any) -> _Node:
+    def aggregate(self, node: Any) -> _Vector:
         name = str(node.op)
         function = arithmetic.AGGREGATIONS.get(name)
         if function is None:
@@ -240,7 +226,7 @@ class _Compiler:
                 f"{name} by ({', '.join(labels)}) does not name {self.pod_label}: it mixes pods"
             )
         inner = self.visit(node.expr)
-
+        assert isinstance(inner, _Vector), "the parser accepts nothing else"
         others = tuple(label for label in labels if label not in self.own_labels)
 
         def evaluate(scope: _Scope) -> _Elements:
@@ -253,22 +239,20 @@ class _Compiler:
             return [(dict(zip(others, key, strict=True)), function(values)) for key, values in groups.items()]
 
         carries = frozenset(labels) if inner.grouping is None else frozenset(labels) & inner.grouping
-        return _Node(evaluate, carries)
+        return _Vector(evaluate, carries)
 
-    def binary(self, node: Any) -> _Node:
+    def binary(self, node: Any) -> _Operand:
         name = str(node.op).strip()
         function = arithmetic.ARITHMETIC.get(name)
         if function is None:
             raise UnscrapableError(
-                f"{name} chooses between series, only {' '.join(arithmetic.ARITHMETIC)} are computed"
+                f"{name} is not computed from scrapes, only {' '.join(arithmetic.ARITHMETIC)}"
             )
         left, right = self.visit(node.lhs), self.visit(node.rhs)
-        if right.scalar:
-            bound = right.number()
-            return _map(left, lambda value: function(value, bound))
-        if left.scalar:
-            bound = left.number()
-            return _map(right, lambda value: function(bound, value))
+        if isinstance(right, float):
+            return _map(left, lambda value: function(value, right))
+        if isinstance(left, float):
+            return _map(right, lambda value: function(left, value))
         self._check_matching(name, left, right, node.modifier)
 
         def evaluate(scope: _Scope) -> _Elements:
@@ -276,9 +260,9 @@ class _Compiler:
             others = yield from right.evaluate(scope)
             return [(ones[0][0], function(ones[0][1], others[0][1]))] if ones and others else []
 
-        return _Node(evaluate, left.grouping)
+        return _Vector(evaluate, left.grouping)
 
-    def _check_matching(self, name: str, left: _Node, right: _Node, modifier: Any) -> None:
+    def _check_matching(self, name: str, left: _Vector, right: _Vector, modifier: Any) -> None:
         """Refuse two vectors unless each is one value of the pod and Prometheus would match them."""
         if (
             left.grouping is None
@@ -292,7 +276,7 @@ class _Compiler:
         if modifier is not None:
             fills = modifier.fill_values
             if fills.lhs is not None or fills.rhs is not None:
-                raise UnscrapableError(f"{name} with fill values stands in for series that are not there")
+                raise UnscrapableError(f"{name} has fill values for missing series")
             matching = modifier.matching
         if matching is None:
             if left.grouping != right.grouping:
@@ -300,15 +284,15 @@ class _Compiler:
         elif matching.type != promql.LabelModifierType.Include or self.pod_label not in matching.labels:
             raise UnscrapableError(f"{name} with a matching that does not name {self.pod_label}")
         elif (left.grouping ^ right.grouping) & frozenset(matching.labels):
-            raise UnscrapableError(f"{name} matches on labels that one side has lost")
+            raise UnscrapableError(f"{name} matches on labels that one side does not have")
 
-    def _series(self, node: Any, read: Callable[[Track, _Scope], float | None]) -> _Node:
+    def _series(self, node: Any, read: Callable[[Track, _Scope], float | None]) -> _Vector:
         """Return the values that `read` gives for the series of a selector."""
         shown = node.name or "{...}"
         if not node.name:
             raise UnscrapableError("a selector without the name of a series")
         if node.at is not None or node.offset is not None:
-            raise UnscrapableError(f"{_plain(shown)} is read at another time than now")
+            raise UnscrapableError(f"{_plain(shown)} has an @ modifier or an offset")
         if node.matchers.or_matchers:
             raise UnscrapableError(f"{_plain(shown)} joins matchers with or")
         own = self._own_matchers(node, _plain(shown))
@@ -337,7 +321,7 @@ class _Compiler:
                     yield
             return elements
 
-        return _Node(evaluate, None)
+        return _Vector(evaluate, None)
 
     def _own_matchers(self, node: Any, shown: str) -> tuple[Matcher, ...]:
         slots = 0
@@ -347,12 +331,12 @@ class _Compiler:
                 slots += 1
             elif matcher.name in _TARGET_LABELS - self.own_labels:
                 raise UnscrapableError(
-                    f"{shown} is selected by {matcher.name}, which Prometheus adds and no pod shows"
+                    f"{shown} is selected by {matcher.name}, which Prometheus adds and pods do not expose"
                 )
             elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
-                own.append(Matcher(matcher.name, _OPERATORS[str(matcher.op)], matcher.value))
+                own.append(Matcher(matcher.name, mergeable.OPERATORS[str(matcher.op)], matcher.value))
         if slots != 1:
             raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
         return tuple(own)
@@ -362,8 +346,8 @@ def _plain(name: str) -> str:
     return name.replace(mergeable.SERIES_SLOT, "<<.Series>>")
 
 
-def _finish(steps: Generator[None, None, _T]) -> _T:
-    """Run steps to their end and return the result."""
+def finish(steps: Generator[None, None, _T]) -> _T:
+    """Run an evaluation to its end and return the result."""
     while True:
         try:
             next(steps)
@@ -372,31 +356,19 @@ def _finish(steps: Generator[None, None, _T]) -> _T:
             return result
 
 
-def _scalar(value: float) -> _Node:
-    def evaluate(_: _Scope) -> _Elements:
-        yield from ()
-        return [(_NO_LABELS, value)]
-
-    return _Node(evaluate, frozenset(), scalar=True)
-
-
-def _map(inner: _Node, function: Callable[[float], float]) -> _Node:
-    if inner.scalar:
-        return _scalar(function(inner.number()))
+def _map(inner: _Operand, function: Callable[[float], float]) -> _Operand:
+    if isinstance(inner, float):
+        return function(inner)
 
     def evaluate(scope: _Scope) -> _Elements:
         elements = yield from inner.evaluate(scope)
         return [(labels, function(value)) for labels, value in elements]
 
-    return _Node(evaluate, inner.grouping)
+    return _Vector(evaluate, inner.grouping)
 
 
 def _last(track: Track, pod: PodSeries) -> float | None:
     return track.values[-1] if track.scrape == pod.scrapes else None
-
-
-def _rate(track: Track, scope: _Scope, _: float) -> float | None:
-    return track.rate(scope.pod.time, scope.window)
 
 
 def _increase(track: Track, scope: _Scope, seconds: float) -> float | None:
@@ -405,28 +377,18 @@ def _increase(track: Track, scope: _Scope, seconds: float) -> float | None:
     return None if rate is None else rate * seconds
 
 
-def _last_rate(track: Track, scope: _Scope, _: float) -> float | None:
-    return track.last_rate(scope.pod.time, scope.window)
-
-
-def _last_over_time(track: Track, scope: _Scope, _: float) -> float | None:
-    return _last(track, scope.pod)
-
-
-_READINGS: Mapping[str, Callable[[Track, _Scope, float], float | None]] = MappingProxyType(
-    {"rate": _rate, "increase": _increase, "irate": _last_rate, "last_over_time": _last_over_time}
-)
-_OPERATORS: Mapping[str, str] = mergeable.OPERATORS
-_NO_SCOPE = _Scope("", PodSeries(), {}, (), 0.0)
-
-_VISITORS: Mapping[type, Callable[[_Compiler, Any], _Node]] = MappingProxyType(
-    {
-        promql.NumberLiteral: _Compiler.number,
-        promql.ParenExpr: _Compiler.paren,
-        promql.UnaryExpr: _Compiler.unary,
-        promql.VectorSelector: _Compiler.selector,
-        promql.Call: _Compiler.call,
-        promql.AggregateExpr: _Compiler.aggregate,
-        promql.BinaryExpr: _Compiler.binary,
-    }
-)
+_READINGS: Mapping[str, Callable[[Track, _Scope, float], float | None]] = {
+    "rate": lambda track, scope, _: track.rate(scope.pod.time, scope.window),
+    "increase": _increase,
+    "irate": lambda track, scope, _: track.last_rate(scope.pod.time, scope.window),
+    "last_over_time": lambda track, scope, _: _last(track, scope.pod),
+}
+_VISITORS: Mapping[type, Callable[[_Compiler, Any], _Operand]] = {
+    promql.NumberLiteral: lambda _, node: float(node.val),
+    promql.ParenExpr: lambda compiler, node: compiler.visit(node.expr),
+    promql.UnaryExpr: _Compiler.unary,
+    promql.VectorSelector: _Compiler.selector,
+    promql.Call: _Compiler.call,
+    promql.AggregateExpr: _Compiler.aggregate,
+    promql.BinaryExpr: _Compiler.binary,
+}

@@ -22,14 +22,14 @@ from adapter.rules.scrape import exposition
 from adapter.rules.scrape.exposition import Exposed
 
 _LATE = 1.05
-"""Factor of a window: scrapes are never quite on time, and one at its very beginning counts."""
+"""Factor of a window, so that a slightly late scrape at its beginning still counts."""
 
 MAX_LABELS = 64
 MAX_LABEL_BYTES = 8 * 1024
 """Bounds on the labels of one series, and on their bytes between the braces."""
 
 KEPT_SERIES = 2
-"""A pod may have so many times the series of one scrape within a window: all may be replaced once."""
+"""A pod may have this many times the series of one scrape within a window: all can be replaced once."""
 
 _STEP_WORK = 300
 """Units of work in a step: one for a series, and for a new one another for each 64 bytes of labels."""
@@ -61,10 +61,6 @@ class Track(msgspec.Struct, gc=False, eq=False):
     values: "array[float]" = msgspec.field(default_factory=lambda: array("d"))
     scrape: int = -1
     stamp: float | None = None
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return dict(zip(self.flat[::2], self.flat[1::2], strict=True))
 
     def get(self, label: str, default: str = "") -> str:
         flat = self.flat
@@ -148,12 +144,7 @@ class PodSeries:
         self.selections: Selections | None = None
         """The series to keep, None for all."""
 
-    def record(self, samples: Sequence[Exposed], time: float, wall: float, keep: float) -> None:
-        """Record a scrape at once; see `record_steps`."""
-        for _ in self.record_steps(samples, time, wall, keep):
-            pass
-
-    def record_steps(
+    def record(
         self,
         samples: Sequence[Exposed],
         time: float,
@@ -194,7 +185,6 @@ class PodSeries:
         return any(track.scrape == self.scrapes for name in names for track in self.tracks(name))
 
     def known(self, name: str, flat: Labels) -> Track | None:
-        """Return a recorded series."""
         return self._by_name.get(name, {}).get(flat)
 
     def _find(
@@ -348,7 +338,6 @@ class _New:
 
 
 def _read_labels(sample: Exposed) -> Labels:
-    """Parse the labels of a sample. Raises ExpositionError."""
     if len(sample.labels) > MAX_LABEL_BYTES:
         raise ExposureLimitError(
             f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABEL_BYTES} bytes of labels"

@@ -18,7 +18,7 @@ from adapter import errors
 from adapter.model import milli
 from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
 from adapter.model.selectors import label_selectors
-from adapter.server.http.response_budget import SMALL_ANSWER, Charge
+from adapter.server.http.budgets import SMALL_ANSWER, Charge
 
 PIECE_BYTES = 16_384
 """A piece of a list ends with the member that reaches this size, which takes a fraction of a millisecond."""

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 from adapter import errors
 from adapter.server.api import paths
 from adapter.server.api.paths import RESOURCE_GROUP, CallOptions, MetricRequest, Question
-from adapter.server.auth import attributes
-from adapter.server.auth.attributes import Attributes
+from adapter.server.auth import authorization
+from adapter.server.auth.authorization import Attributes
 
 HEALTH_ENDPOINTS = ("healthz", "livez", "readyz")
 
@@ -108,7 +108,7 @@ class Route:
         self, request: MetricRequest, question: Question | errors.StatusError | None
     ) -> Attributes:
         authorized = request._replace(resource=self.resource) if self.resource else request
-        return attributes.build_attributes(authorized, question, watch=self.options.watch)
+        return authorization.build_attributes(authorized, question, watch=self.options.watch)
 
 
 _UNKNOWN = RequestLabels("GET")

@@ -7,8 +7,8 @@ loop; that is all that a repeated request needs. Where the API server has to be 
 one for the unknown tokens of each address, and one for anonymous callers. The handler bounds each queue, so
 that a flood of one kind, such as made-up tokens, does not delay the callers of another.
 
-An anonymous caller costs nothing to be. Its selectors are therefore never parsed before the review, which
-asks for the whole list instead, and the length of its query is bounded.
+Anonymous requests cost a client nothing. Their selectors are therefore never parsed before the review, which
+asks for the whole list instead, and the length of their queries is bounded.
 """
 
 import asyncio
@@ -21,14 +21,12 @@ from adapter.model.identity import ANONYMOUS, User
 from adapter.server.api import paths
 from adapter.server.api.paths import Question
 from adapter.server.api.routing import Route
-from adapter.server.auth.attributes import Attributes
-from adapter.server.auth.authentication import Authenticator
-from adapter.server.auth.authorization import Authorizer
-from adapter.server.auth.client_cert import Peer, PeerVerdict, read_peer
-from adapter.server.auth.request_header import RequestCredentials
+from adapter.server.auth.authentication import Authenticator, RequestCredentials
+from adapter.server.auth.authorization import Attributes, Authorizer
+from adapter.server.auth.client_cert import Peer, read_peer
 
 CALLER = web.RequestKey("caller", User)
-"""Under this key a request carries its caller once identified, admitted or not: for the access log."""
+"""The key of a request's caller, set once it is identified, admitted or not; the access log reads it."""
 
 
 class ReviewQueue(NamedTuple):
@@ -58,6 +56,7 @@ class Admission:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._anonymous = anonymous
+        self.judge = authenticator.judge
 
     def admit_now(self, request: web.BaseRequest, route: Route) -> User | PendingAdmission:
         """Return the caller if the access is allowed, else what to give to `admit`.
@@ -90,10 +89,6 @@ class Admission:
         if wanted is not None and not self._check(user, wanted, credentials):
             await self._authorizer.check(user, wanted)
         return _check_length(user, route)
-
-    def judge(self, peer: Peer) -> PeerVerdict:
-        """Return the verdict on a peer's certificate under the trust in force; the peer keeps it."""
-        return self._authenticator.judge(peer)
 
     async def close(self) -> None:
         await self._authenticator.close()

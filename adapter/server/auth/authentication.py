@@ -5,15 +5,21 @@ yield 401; they never fall back to anonymous. Tokens are kept as keyed digests o
 into a token review.
 
 The front proxy is kube-apiserver's aggregator, which sends the name of its caller in request headers. Those
-headers are client_trust only on a connection whose client certificate leads to the front proxy's authority
-and has one of the allowed names (`client_cert`). On any other connection they mean nothing, whatever else the
-caller is.
+headers are trusted only on a connection whose client certificate leads to the front proxy's authority and has
+one of the allowed names (`client_cert`). On any other connection they mean nothing, whatever else the caller
+is.
+
+Headers are read as upstream does: names in any case, each line one value, never split at commas; the first
+line of a name header counts and every line of a group header. Credentials never reach handlers, backends or
+logs.
 """
 
 import logging
+import re
 import secrets
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from cachetools import LRUCache
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -23,13 +29,13 @@ from adapter import errors
 from adapter.model import identity
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
-from adapter.server.auth import request_header, trust
-from adapter.server.auth.client_cert import Peer, PeerJudge, PeerVerdict
-from adapter.server.auth.request_header import HeaderReader, RequestCredentials
+from adapter.server.auth import client_cert
+from adapter.server.auth.client_cert import ClientTrust, HeaderNames, Peer, PeerJudge, PeerVerdict
 from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit
-from adapter.server.auth.trust import ClientTrust, HeaderNames
 from adapter.server.auth.trust_store import TrustStore
-from adapter.telemetry import logs, metrics
+from adapter.telemetry import logs
+from adapter.telemetry.caching import BoundedCache
+from adapter.telemetry.metrics import Monitoring
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +50,126 @@ them."""
 
 _KNOWN_TOKENS = 8192
 
+Line = tuple[str, bytes]
+"""A header's name in lower case and its value as it came."""
 
-class TokenReviewer(Protocol):
-    """Reviews tokens; raises `errors.KubernetesError` where there is no answer."""
+_NAMES_KEPT = 1024
+_LONGEST_NAME = 128
+_USERS_KEPT = 4096
+_LARGEST_USER = 10_000
 
-    async def review_token(self, token: str) -> User | None:
-        """Return the user of a token, None for an invalid one."""
-        ...
+_IMPERSONATE = "impersonate-"
+_ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9a-f]{2})")
+
+
+class RequestCredentials(NamedTuple):
+    """The lines that may name a proxied caller, the Authorization, and whether to impersonate."""
+
+    lines: tuple[Line, ...]
+    authorization: bytes
+    impersonates: bool
+
+
+class HeaderReader:
+    """Reads headers under one set of `names`. Caches the class of header names, and the users of lines."""
+
+    def __init__(self, names: HeaderNames, monitoring: Monitoring | None = None) -> None:
+        self._names = names
+        self._wanted = frozenset((*names.username, *names.uid, *names.group))
+        self._prefixes = names.extra_prefix
+        # raw name -> lower-case name where it means something here, "" where it does not
+        self._classed: dict[bytes, str] = {}
+        self._users: BoundedCache[tuple[Line, ...], User | None] = BoundedCache(
+            "users", monitoring, _USERS_KEPT
+        )
+
+    def read(self, headers: Iterable[tuple[bytes, bytes]]) -> RequestCredentials:
+        """Return the credentials of a request. Raises BadRequestError for a value that is not UTF-8."""
+        lines: list[Line] = []
+        authorization: bytes | None = None
+        impersonates = False
+        classed = self._classed
+        for raw, value in headers:
+            name = classed.get(raw)
+            if name is None:
+                name = self._class(raw)
+            if not value.isascii():
+                _check_text(value)
+            if not name:
+                continue
+            if name == "authorization":
+                authorization = value if authorization is None else authorization
+            elif name.startswith(_IMPERSONATE):
+                impersonates = True
+            else:
+                lines.append((name, value))
+        return RequestCredentials(tuple(lines), authorization or b"", impersonates)
+
+    def user(self, lines: tuple[Line, ...]) -> User | None:
+        """Return the user that a front proxy names, None where it names none."""
+        try:
+            return self._users[lines]
+        except KeyError:
+            made = self._make(lines)
+        if sum(len(name) + len(value) for name, value in lines) <= _LARGEST_USER:
+            self._users[lines] = made
+        return made
+
+    def _class(self, raw: bytes) -> str:
+        """Return the name in lower case if it is that of a credential, else ""."""
+        name = raw.decode("latin-1").lower()
+        if (
+            name != "authorization"
+            and not name.startswith((_IMPERSONATE, *self._prefixes))
+            and name not in self._wanted
+        ):
+            name = ""
+        if len(raw) <= _LONGEST_NAME:
+            if len(self._classed) >= _NAMES_KEPT:  # a client makes up names
+                self._classed.clear()
+            self._classed[raw] = name
+        return name
+
+    def _make(self, lines: tuple[Line, ...]) -> User | None:
+        values: dict[str, list[str]] = {}
+        for name, value in lines:
+            values.setdefault(name, []).append(value.decode())
+        username = _first(self._names.username, values)
+        if not username:
+            return None
+        groups = [group for name in self._names.group for group in values.get(name, ()) if group]
+        extra: dict[str, list[str]] = {}
+        for prefix in self._prefixes:
+            for name, found in values.items():
+                if name.startswith(prefix):
+                    extra.setdefault(_unescape(name[len(prefix) :]), []).extend(found)
+        uid = _first(self._names.uid, values)
+        return identity.complete_groups(User(username, uid, tuple(groups), identity.sort_extra(extra)))
+
+
+def bearer_token(authorization: bytes) -> bytes:
+    """Return the token of an Authorization header, b"" when it holds none; the scheme is read in any case."""
+    scheme, _, rest = authorization.strip().partition(b" ")
+    return rest.partition(b" ")[0] if scheme.lower() == b"bearer" else b""
+
+
+def _first(names: Iterable[str], values: dict[str, list[str]]) -> str:
+    return next((values[name][0] for name in names if values.get(name, [""])[0]), "")
+
+
+def _unescape(key: str) -> str:
+    """Decode the key of an extra header; one that does not decode stays as it is written."""
+    try:
+        return key if _ESCAPE_CUT_SHORT.search(key) else unquote_to_bytes(key).decode()
+    except UnicodeDecodeError:
+        return key
+
+
+def _check_text(value: bytes) -> None:
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        raise errors.BadRequestError("a header of the request is not UTF-8 text") from error
 
 
 class IdentifiedCaller(NamedTuple):
@@ -71,19 +190,23 @@ class _TokenOwner(NamedTuple):
 
 
 class Authenticator:
-    """Identifies callers. `token_ttl` is how many seconds the review of a token is used."""
+    """Identifies callers. `token_ttl` is how many seconds the review of a token is used.
+
+    `review_token` returns the user of a token, None for an invalid one. It raises KubernetesError if there is
+    no answer.
+    """
 
     def __init__(
         self,
         store: TrustStore,
-        reviewer: TokenReviewer,
+        review_token: Callable[[str], Awaitable[User | None]],
         clock: Clock,
-        own_metrics: metrics.Monitoring,
+        own_metrics: Monitoring,
         *,
         token_ttl: float = 10.0,
     ) -> None:
         self._store = store
-        self._reviewer = reviewer
+        self._review_token = review_token
         self._clock = clock
         self._judge = PeerJudge()
         self._hmac = HMAC(secrets.token_bytes(32), SHA256())
@@ -109,18 +232,18 @@ class Authenticator:
 
         Raises UnauthorizedError, and BadRequestError for bad headers.
         """
-        client_trust = self._store.current
-        if client_trust.generation != self._generation:
-            self._generation = client_trust.generation
-            names = client_trust.front_proxy.headers if client_trust.front_proxy else _NO_NAMES
+        trust = self._store.current
+        if trust.generation != self._generation:
+            self._generation = trust.generation
+            names = trust.front_proxy.headers if trust.front_proxy else _NO_NAMES
             self._reader = HeaderReader(names, self._monitoring)
         credentials = self._reader.read(headers)
         user, failed = (
-            self._identify_by_certificate(credentials, peer, client_trust) if peer.shown else (None, False)
+            self._identify_by_certificate(credentials, peer, trust) if peer.shown else (None, False)
         )
         if user is not None:
             return self._succeed(user, credentials)
-        token = request_header.bearer_token(credentials.authorization) if credentials.authorization else b""
+        token = bearer_token(credentials.authorization) if credentials.authorization else b""
         if token:
             digest = self._digest(token)
             owner = self._tokens.find(digest)
@@ -138,11 +261,11 @@ class Authenticator:
 
         Raises UnauthorizedError, also where there is no answer, and TooManyRequestsError.
         """
-        token = request_header.bearer_token(credentials.authorization)
+        token = bearer_token(credentials.authorization)
         digest = self._digest(token)
 
         async def review() -> _TokenOwner:
-            user = await self._reviewer.review_token(token.decode())
+            user = await self._review_token(token.decode())
             return _TokenOwner(identity.complete_groups(user) if user is not None else None)
 
         limits = (ALL_REVIEWS,) if digest in self._known else (_UNKNOWN, ReviewLimit(address, SHARE))
@@ -167,22 +290,22 @@ class Authenticator:
         await self._tokens.close()
 
     def _identify_by_certificate(
-        self, credentials: RequestCredentials, peer: Peer, client_trust: ClientTrust
+        self, credentials: RequestCredentials, peer: Peer, trust: ClientTrust
     ) -> tuple[User | None, bool]:
         """Return the user that a certificate names or is front proxy for, and whether it was refused."""
-        verdict = self._verdict_on(peer, client_trust)
+        verdict = self._verdict_on(peer, trust)
         if verdict.is_proxy:
             user = self._reader.user(credentials.lines)
             if user is not None:
                 return user, False
         elif credentials.lines:
-            self._warn(peer, client_trust, verdict)
+            self._warn(peer, trust, verdict)
         return verdict.user, verdict.failed
 
-    def _verdict_on(self, peer: Peer, client_trust: ClientTrust) -> PeerVerdict:
+    def _verdict_on(self, peer: Peer, trust: ClientTrust) -> PeerVerdict:
         verdict, now = peer.verdict, self._clock.wall()
-        if verdict is None or verdict.generation != client_trust.generation or now >= verdict.until:
-            verdict = peer.verdict = self._judge.judge(peer, client_trust, now)
+        if verdict is None or verdict.generation != trust.generation or now >= verdict.until:
+            verdict = peer.verdict = self._judge.judge(peer, trust, now)
         return verdict
 
     def _digest(self, token: bytes) -> bytes:
@@ -194,15 +317,15 @@ class Authenticator:
         self._succeeded.inc()
         return IdentifiedCaller(user, credentials)
 
-    def _warn(self, peer: Peer, client_trust: ClientTrust, verdict: PeerVerdict) -> None:
+    def _warn(self, peer: Peer, trust: ClientTrust, verdict: PeerVerdict) -> None:
         """Log why a client certificate is not a front proxy's: the first question when aggregation fails."""
         self._not_accepted.inc()
-        now, proxy, certificate = self._clock.monotonic(), client_trust.front_proxy, peer.certificate
+        now, proxy, certificate = self._clock.monotonic(), trust.front_proxy, peer.certificate
         if self._warned is not None and now - self._warned < _SAY_AGAIN:
             return
         self._warned = now
         found = logs.facts(
-            name=trust.common_name(certificate) if certificate else "",
+            name=client_cert.common_name(certificate) if certificate else "",
             expected=", ".join(proxy.allowed_names) or "any" if proxy else "",
             issuer=certificate.issuer.rfc4514_string() if certificate else "",
             authorities="; ".join(proxy.bundle.subjects) if proxy else "",

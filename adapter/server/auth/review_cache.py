@@ -18,7 +18,8 @@ from adapter.telemetry.caching import BoundedCache
 from adapter.telemetry.metrics import Monitoring
 
 SIZE = 8192
-"""Answers kept; beyond that the least recently used go. Each 4 KiB of a long question count as one more."""
+"""Answers kept; beyond that the least recently used are evicted. A long question counts once more for each
+4 KiB."""
 
 _COUNTS_AS_ONE = 4096
 

@@ -1,34 +1,38 @@
 """The trust in force, kept current from files, from the cluster's ConfigMap, or from one each.
 
-Good authorities stay in force until other good ones replace them. A ConfigMap that is deleted, emptied or
-malformed removes nothing, since that would lock out all callers of a running cluster. Before the first
-successful read nothing is trusted.
+kube-apiserver publishes its authorities of clients and of front proxies in the ConfigMap
+``extension-apiserver-authentication``. Good authorities stay in force until other good ones replace them. A
+ConfigMap that is deleted, emptied or malformed removes nothing, since that would lock out all callers of a
+running cluster. Before the first successful read nothing is trusted.
 """
 
+import json
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from adapter.server.auth import trust
-from adapter.server.auth.trust import USUAL_HEADERS, Bundle, ClientTrust, FrontProxy, HeaderNames
+from adapter.server.auth.client_cert import USUAL_HEADERS, Bundle, ClientTrust, FrontProxy, HeaderNames
 from adapter.telemetry import logs
 from adapter.telemetry.problems import ProblemLog
 
 log = logging.getLogger(__name__)
 
+PROXY_CA = "requestheader-client-ca-file"
+CLIENT_CA = "client-ca-file"
+"""Two keys of the ConfigMap."""
+
 _FAULT = "trust"
 _AMBIGUOUS = "trust-ambiguous"
 _UNSUPPORTED = "trust-unsupported"
-
-_Key = Literal["requestheader-client-ca-file", "client-ca-file"]
-_Part = TypeVar("_Part")
-
-_MISSING: dict[_Key, str] = {
-    "requestheader-client-ca-file": "requests through API aggregation "
-    "cannot be authenticated: no front proxy is known",
-    "client-ca-file": "client certificates of users cannot be authenticated: no authority of theirs is known",
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
+_MISSING = {
+    PROXY_CA: "requests through API aggregation cannot be authenticated: no front proxy is known",
+    CLIENT_CA: "client certificates of users cannot be authenticated: no authority that issues them is known",
 }
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class TrustStore:
 
     def __init__(
         self,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         lookup: bool = True,
         proxy_file: bool = False,
@@ -58,19 +62,14 @@ class TrustStore:
     ) -> None:
         self.current = ClientTrust()
         self.changed: Callable[[ClientTrust], None] = lambda _: None
-        self._faults = faults
+        self._problems = problems
         self._proxy = proxy
         self._tolerant = tolerant
-        self._state: dict[_Key, Literal["unread", "faulty", "absent", "good"]] = {}
-        self._looked_up: set[_Key] = set()
-        self._add_part("requestheader-client-ca-file", from_file=proxy_file, lookup=lookup)
-        self._add_part("client-ca-file", from_file=clients_file, lookup=lookup)
-
-    def _add_part(self, key: _Key, *, from_file: bool, lookup: bool) -> None:
-        if from_file or lookup:
-            self._state[key] = "unread"
-        if lookup and not from_file:
-            self._looked_up.add(key)
+        from_file = {PROXY_CA: proxy_file, CLIENT_CA: clients_file}
+        self._looked_up = {key for key, given in from_file.items() if lookup and not given}
+        self._state: dict[str, Literal["unread", "faulty", "absent", "good"]] = {
+            key: "unread" for key, given in from_file.items() if lookup or given
+        }
 
     @property
     def asks_for_certificates(self) -> bool:
@@ -87,7 +86,7 @@ class TrustStore:
             return None
         for key, state in self._state.items():
             if state == "unread":
-                return f"{key} was not read yet"
+                return f"{key} has not been read yet"
             if state == "faulty":
                 return f"{key} cannot be used"
         if self._state and "good" not in self._state.values():
@@ -95,18 +94,15 @@ class TrustStore:
         return None
 
     def adopt_proxy_file(self, pem: str) -> None:
-        """Take the file of ``--requestheader-client-ca-file``.
-
-        Raises ValueError for one that cannot be used.
-        """
+        """Take the file of ``--requestheader-client-ca-file``. Raises ValueError if it cannot be used."""
         found = FrontProxy(Bundle(pem), self._proxy.allowed_names, self._proxy.headers)
-        self._state["requestheader-client-ca-file"] = "good"
+        self._state[PROXY_CA] = "good"
         self._set(replace(self.current, front_proxy=found))
 
     def adopt_clients_file(self, pem: str) -> None:
         """Take the file of ``--client-ca-file``; otherwise as `adopt_proxy_file`."""
         found = Bundle(pem)
-        self._state["client-ca-file"] = "good"
+        self._state[CLIENT_CA] = "good"
         self._set(replace(self.current, clients=found))
 
     def adopt_config_map(self, entries: Mapping[str, str] | None) -> None:
@@ -114,50 +110,39 @@ class TrustStore:
 
         A bad part is reported and keeps its last value.
         """
-        there = entries is not None
-        entries = entries or {}
         proxy, clients = self.current.front_proxy, self.current.clients
-        if "requestheader-client-ca-file" in self._looked_up:
-            proxy = self._read(
-                "requestheader-client-ca-file", entries, trust.read_front_proxy, proxy, there=there
-            )
-        if "client-ca-file" in self._looked_up:
-            clients = self._read("client-ca-file", entries, trust.read_clients, clients, there=there)
+        if PROXY_CA in self._looked_up:
+            proxy = self._read(PROXY_CA, entries, read_front_proxy, proxy)
+        if CLIENT_CA in self._looked_up:
+            clients = self._read(CLIENT_CA, entries, read_clients, clients)
         self._set(replace(self.current, front_proxy=proxy, clients=clients))
 
     def _read(
         self,
-        key: _Key,
-        entries: Mapping[str, str],
+        key: str,
+        entries: Mapping[str, str] | None,
         read: Callable[[Mapping[str, str]], _Part | None],
         last: _Part | None,
-        *,
-        there: bool,
     ) -> _Part | None:
         try:
-            found = read(entries)
+            found = read(entries or {})
         except ValueError as error:
-            self._faults.report(
-                _FAULT,
-                "the ConfigMap's authorities cannot be used; the last good ones stay",
-                str(error),
-                subject=key,
-            )
+            message = "the ConfigMap's authorities cannot be used; the last good ones stay"
+            self._problems.report(_FAULT, message, str(error), subject=key)
             self._state[key] = "good" if last is not None else "faulty"
             return last
         if found is not None:
             self._state[key] = "good"
-            self._faults.resolve(_FAULT, subject=key)
+            self._problems.resolve(_FAULT, subject=key)
             return found
-        self._state[key] = "good" if last is not None else "absent"
-        message = (
-            "authorities are gone from the ConfigMap; the last good ones stay"
-            if last is not None
-            else _MISSING[key]
-        )
-        self._faults.report(
-            _FAULT, message, f"it has no {key}" if there else "there is no such ConfigMap", subject=key
-        )
+        text = "there is no such ConfigMap" if entries is None else f"it has no {key}"
+        if last is None:
+            self._state[key] = "absent"
+            self._problems.report(_FAULT, _MISSING[key], text, subject=key)
+        else:
+            self._state[key] = "good"
+            message = "authorities are gone from the ConfigMap; the last good ones stay"
+            self._problems.report(_FAULT, message, text, subject=key)
         return last
 
     def _set(self, wanted: ClientTrust) -> None:
@@ -172,34 +157,79 @@ class TrustStore:
             client_authorities="; ".join(clients.subjects) if clients else "none",
         )
         log.info("trust in client certificates changed", extra=found)
-        self._warn()
-        self.changed(self.current)
-
-    def _warn(self) -> None:
-        self._warn_of_unsupported()
-        if not self.current.is_ambiguous:
-            self._faults.resolve(_AMBIGUOUS)
-            return
-        self._faults.report(
-            _AMBIGUOUS,
-            "ANY client certificate of the cluster can act as front proxy and name itself any user: "
-            "one authority serves both purposes and no names are required; "
-            "set requestheader-allowed-names, or give the front proxy an authority of its own",
-            "; ".join(self.current.clients.subjects if self.current.clients else ()),
-        )
-
-    def _warn_of_unsupported(self) -> None:
-        bundles = [self.current.clients] + (
-            [self.current.front_proxy.bundle] if self.current.front_proxy else []
-        )
-        subjects = sorted({subject for bundle in bundles if bundle for subject in bundle.unsupported})
-        if not subjects:
-            self._faults.resolve(_UNSUPPORTED)
-            return
-        self._faults.report(
+        bundles = [bundle for bundle in (clients, proxy.bundle if proxy else None) if bundle is not None]
+        unsupported = sorted({subject for bundle in bundles for subject in bundle.unsupported})
+        self._note(
             _UNSUPPORTED,
             "an authority of client certificates has a key of a kind that is not supported: "
             "certificates that it issued are refused; "
             "use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
-            "; ".join(subjects),
+            unsupported,
         )
+        self._note(
+            _AMBIGUOUS,
+            "ANY client certificate of the cluster can act as front proxy and name itself any user: "
+            "one authority serves both purposes and no names are required; "
+            "set requestheader-allowed-names, or give the front proxy an authority of its own",
+            clients.subjects if clients and self.current.is_ambiguous else (),
+        )
+        self.changed(self.current)
+
+    def _note(self, fault: str, message: str, subjects: Sequence[str]) -> None:
+        """Report a problem of some authorities, or end it if no authority has it."""
+        if subjects:
+            self._problems.report(fault, message, "; ".join(subjects))
+        else:
+            self._problems.resolve(fault)
+
+
+def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:
+    """Return the request-header part of the ConfigMap, None if absent. Raises ValueError if malformed."""
+    pem = entries.get(PROXY_CA, "")
+    if not pem:
+        return None
+    return FrontProxy(
+        _named(PROXY_CA, lambda: Bundle(pem)),
+        _strings(entries, "requestheader-allowed-names"),
+        HeaderNames(
+            header_names(_strings(entries, "requestheader-username-headers")),
+            header_names(_strings(entries, "requestheader-uid-headers")),
+            header_names(_strings(entries, "requestheader-group-headers")),
+            header_names(_strings(entries, "requestheader-extra-headers-prefix")),
+        ),
+    )
+
+
+def read_clients(entries: Mapping[str, str]) -> Bundle | None:
+    """Return the bundle for client certificates of the ConfigMap; otherwise as `read_front_proxy`."""
+    pem = entries.get(CLIENT_CA, "")
+    return _named(CLIENT_CA, lambda: Bundle(pem)) if pem else None
+
+
+def header_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return header names in lower case. Raises ValueError for an invalid name."""
+    found = tuple(name.strip().lower() for name in names)
+    for name in found:
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"invalid header name {name[:100]!r}")
+    return found
+
+
+def _strings(entries: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """Return a value that is a JSON array of strings; () when it is absent or empty."""
+    text = entries.get(key, "")
+    if not text:
+        return ()
+    values = _named(key, lambda: json.loads(text))
+    if values is None:  # Go reads null as an empty list
+        return ()
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{key}: expected a JSON array of strings")
+    return tuple(values)
+
+
+def _named(key: str, read: Callable[[], _Part]) -> _Part:
+    try:
+        return read()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{key}: {error}") from error

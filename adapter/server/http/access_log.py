@@ -9,10 +9,11 @@ dropped and counted; no request waits for the log.
 
 import asyncio
 import contextlib
+import functools
 import os
 import sys
-from pathlib import Path
-from typing import BinaryIO, Protocol
+from collections.abc import Callable
+from typing import BinaryIO
 
 import msgspec
 from aiohttp import web
@@ -61,58 +62,42 @@ class _LogEntry(msgspec.Struct, omit_defaults=True):
     fieldSelector: str = ""  # noqa: N815 - as it is written
 
 
-class Sink(Protocol):
-    """A destination of lines, called from a thread."""
+def open_sink(destination: str) -> Callable[[bytes], None]:
+    """Return what writes whole lines to the stream or the file that the flag names.
 
-    def write(self, lines: bytes) -> None:
-        """Write whole lines; OSError."""
-        ...
+    A file is opened for each batch, since it may be rotated at any time; a new one is readable by its owner
+    only. InputError for a file that cannot be written.
+    """
+    if destination in STREAMS:
+        return functools.partial(write_stream, getattr(sys, destination).buffer)
 
-
-class StreamSink:
-    """Writes to a stream of the process."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def write(self, lines: bytes) -> None:
-        self._stream.write(lines)
-        self._stream.flush()
-
-
-class FileSink:
-    """Appends to a file, which is opened for each batch: it may be rotated at any time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def write(self, lines: bytes) -> None:
-        """Append to the file; a new one is readable by its owner only."""
-        with open(self._path, "ab", opener=_private) as file:
+    def append(lines: bytes) -> None:
+        with open(destination, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(lines)
 
-
-def open_sink(destination: str) -> Sink:
-    """Return the sink that the flag names. InputError for a file that cannot be written."""
-    if destination in STREAMS:
-        return StreamSink(sys.stdout.buffer if destination == "stdout" else sys.stderr.buffer)
-    sink = FileSink(Path(destination))
     try:
-        sink.write(b"")
+        append(b"")
     except OSError as error:
         reason = f"expected stdout, stderr, or a file that can be written: {error.strerror}"
         raise errors.InputError([errors.Fault(FLAG, destination, reason)]) from error
-    return sink
+    return append
+
+
+def write_stream(stream: BinaryIO, lines: bytes) -> None:
+    stream.write(lines)
+    stream.flush()
 
 
 class AccessLog:
-    """Buffers entries and writes them while `run` runs; `close` writes the rest."""
+    """Buffers entries and writes them while `run` runs; `close` writes the rest. A thread calls `sink`."""
 
-    def __init__(self, sink: Sink, clock: Clock, monitoring: Monitoring, faults: ProblemLog) -> None:
+    def __init__(
+        self, sink: Callable[[bytes], None], clock: Clock, monitoring: Monitoring, problems: ProblemLog
+    ) -> None:
         self._sink = sink
         self._clock = clock
         self._dropped = monitoring.access_log_dropped
-        self._faults = faults
+        self._problems = problems
         self._encoder = msgspec.json.Encoder()
         self._waiting: list[bytes] = []
         self._size = 0
@@ -155,15 +140,15 @@ class AccessLog:
                     await writing  # a thread cannot be cancelled, and half a line is worse than a late end
                 raise
             if failure is None:
-                self._faults.resolve("access-log")
+                self._problems.resolve("access-log")
             else:
                 self._dropped.inc(len(lines))
-                self._faults.report("access-log", "access log cannot be written", failure)
+                self._problems.report("access-log", "access log cannot be written", failure)
 
     def _write(self, lines: list[bytes]) -> str | None:
         """Write lines; return why that failed, None if it did not."""
         try:
-            self._sink.write(b"\n".join([*lines, b""]))
+            self._sink(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:  # ValueError: a stream that was closed
             return f"{type(error).__name__}: {error}"
         return None
@@ -198,7 +183,3 @@ def _build_line(
         metricLabelSelector=parameters.get("metricLabelSelector", "")[:_LONGEST],
         fieldSelector=parameters.get("fieldSelector", "")[:_LONGEST],
     )
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

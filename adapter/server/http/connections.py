@@ -15,9 +15,8 @@ from aiohttp.http import HttpRequestParser
 
 from adapter.server.auth import client_cert
 from adapter.server.auth.client_cert import Peer
-from adapter.server.http import heads, listener
-from adapter.server.http.heads import HeadAccount, HeadBudget, HeadLimits
-from adapter.server.http.response_budget import LargeBody
+from adapter.server.http import budgets, listener
+from adapter.server.http.budgets import HeadAccount, HeadBudget, HeadLimits, LargeBody
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ class ClientConnection(web.RequestHandler):
         self.peer: Peer | None = None
         self.address = ""
         self.heads = HeadAccount()
-        self._limits = heads.UNCERTIFIED
+        self._limits = budgets.UNCERTIFIED_HEADS
         self._opened = loop.time()
         self._heads_read = 0
         self._head_seconds = head_seconds
@@ -132,7 +131,7 @@ class ClientConnection(web.RequestHandler):
                 self._judge(self.peer)
             transport.set_read_buffer_limits(high=_READ_BUFFER)  # type: ignore[attr-defined]  # of TLS transports
             transport.set_write_buffer_limits(high=_WRITE_BUFFER)  # type: ignore[attr-defined]  # of all transports
-        self._use_limits(heads.CERTIFIED if self.is_certified else heads.UNCERTIFIED)
+        self._use_limits(budgets.CERTIFIED_HEADS if self.is_certified else budgets.UNCERTIFIED_HEADS)
         super().connection_made(transport)
         self._expect_head()
 
@@ -171,7 +170,7 @@ class ClientConnection(web.RequestHandler):
         Only a parser between two requests can be replaced; in any other state the connection closes after the
         response.
         """
-        limits = heads.CERTIFIED if self.is_certified else heads.UNCERTIFIED
+        limits = budgets.CERTIFIED_HEADS if self.is_certified else budgets.UNCERTIFIED_HEADS
         if limits is self._limits or not self.is_open:
             return
         if self._messages or self.heads.unfinished or self._upgraded or self._buffer_paused:
@@ -277,6 +276,5 @@ class ClientConnection(web.RequestHandler):
         self._budget.note(self)
 
     def _has_arrived(self) -> bool:
-        """Return whether there is unread input."""
         connection = self.transport.get_extra_info("socket") if self.transport is not None else None
         return connection is not None and listener.is_readable(connection.fileno())

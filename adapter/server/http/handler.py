@@ -28,11 +28,9 @@ from adapter.server.api.documents import Documents
 from adapter.server.api.routing import RequestLabels, Route
 from adapter.server.auth.admission import Admission, PendingAdmission, ReviewQueue, parse_query
 from adapter.server.health import Health
-from adapter.server.http import negotiation, pages
+from adapter.server.http import endpoints, negotiation
 from adapter.server.http.access_log import AccessLog
-from adapter.server.http.metrics_endpoint import MetricsEndpoint, ResourceMetricsProvider
-from adapter.server.http.pages import Pages, ShowAutoscaler
-from adapter.server.http.response_budget import (
+from adapter.server.http.budgets import (
     ANSWERS_BYTES,
     SMALL_ANSWER,
     Charge,
@@ -40,6 +38,7 @@ from adapter.server.http.response_budget import (
     ResponseBudget,
     connection_of,
 )
+from adapter.server.http.endpoints import MetricsEndpoint, Pages, ResourceMetricsProvider, ShowAutoscaler
 from adapter.server.http.response_cache import LONGEST_KEY, EncodedResponse, ResponseCache
 from adapter.telemetry import logs, metrics
 from adapter.telemetry.caching import BoundedCache
@@ -279,4 +278,4 @@ def _fail(error: errors.StatusError, request: web.BaseRequest, route: Route) -> 
 
 
 def _too_many(error: errors.TooManyRequestsError) -> EncodedResponse:
-    return EncodedResponse(error.code, f"{error.message}\n".encode(), pages.TEXT, (("Retry-After", "1"),))
+    return EncodedResponse(error.code, f"{error.message}\n".encode(), endpoints.TEXT, (("Retry-After", "1"),))

@@ -79,7 +79,6 @@ class TLSListener:
 
     @property
     def listening(self) -> bool:
-        """Whether new connections are accepted."""
         return self._socket is not None
 
     def start(self, host: str, port: int, *, share_port: bool = False) -> int:
@@ -128,7 +127,6 @@ class TLSListener:
         self._socket = None
 
     async def end_handshakes(self) -> None:
-        """Cancel the handshakes under way."""
         tasks = [each.task for each in self._handshakes if each.task is not None]
         for task in tasks:
             task.cancel()

@@ -7,8 +7,8 @@ the same few headers all the time, so what follows from them is remembered.
 
 import functools
 import re
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeVar
 
 from adapter import errors
 
@@ -28,6 +28,7 @@ _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 MediaType = Literal["json", "aggregated"]
 TableVersion = Literal["v1", "v1beta1"]
+_Form = TypeVar("_Form", bound=str)
 
 
 class Representation(NamedTuple):
@@ -68,8 +69,12 @@ def choose_metrics_representation(
         has_table,
     )
     if found is None:
-        raise errors.NotAcceptableError(f"only the following media types are accepted: {JSON}")
+        raise not_acceptable()
     return found
+
+
+def not_acceptable() -> errors.NotAcceptableError:
+    return errors.NotAcceptableError(f"only the following media types are accepted: {JSON}")
 
 
 @functools.lru_cache(maxsize=256)
@@ -102,36 +107,33 @@ def accepts_json(accept: str) -> bool:
 def choose_discovery(accept: str) -> MediaType | None:
     """Return the form of ``/apis`` that an Accept header prefers, None for neither.
 
-    Ranges of equal quality count in the order written. Of aggregated discovery only v2 is served.
+    Of aggregated discovery only v2 is served.
     """
     return _choose_discovery(accept[:_LONGEST])
 
 
 @functools.lru_cache(maxsize=256)
 def _choose_discovery(accept: str) -> MediaType | None:
-    if not accept.strip():
-        return "json"
-    for entry in sorted(_ranges(accept), key=lambda entry: -entry.quality):
-        if _takes_json(entry):
-            return "json"
-        if entry.quality > 0 and entry.media_type == JSON and _asks_aggregated(entry.parameters):
-            return "aggregated"
-    return None
+    return _prefer(accept, "json", _asks_aggregated)
 
 
 def choose_table(accept: str) -> TableVersion | Literal[""] | None:
-    """Return the version of a Table that an Accept header prefers, "" for plain JSON, None for neither.
+    """Return the version of a Table that an Accept header prefers, "" for plain JSON, None for neither."""
+    return _prefer(accept[:_LONGEST], "", _asks_table)
+
+
+def _prefer(accept: str, plain: _Form, asks: Callable[[dict[str, str]], _Form | None]) -> _Form | None:
+    """Return `plain` for JSON without parameters, or what `asks` makes of the parameters of a JSON range.
 
     Ranges of equal quality count in the order written.
     """
-    accept = accept[:_LONGEST]
     if not accept.strip():
-        return ""
+        return plain
     for entry in sorted(_ranges(accept), key=lambda entry: -entry.quality):
         if _takes_json(entry):
-            return ""
-        if entry.quality > 0 and entry.media_type == JSON and (version := _asks_table(entry.parameters)):
-            return version
+            return plain
+        if entry.quality > 0 and entry.media_type == JSON and (form := asks(entry.parameters)):
+            return form
     return None
 
 
@@ -163,19 +165,16 @@ def _takes_json(entry: _Range) -> bool:
     return entry.quality > 0 and entry.media_type in _JSON_RANGES and "as" not in entry.parameters
 
 
-def _asks_aggregated(parameters: dict[str, str]) -> bool:
+def _asks_aggregated(parameters: dict[str, str]) -> MediaType | None:
     wanted = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
-    return all(parameters.get(name) == value for name, value in wanted.items())
+    return "aggregated" if all(parameters.get(name) == value for name, value in wanted.items()) else None
 
 
-def _asks_table(parameters: dict[str, str]) -> TableVersion | None:
-    if parameters.get("as") != "Table" or parameters.get("g") != "meta.k8s.io":
-        return None
-    match parameters.get("v"):
-        case "v1":
-            return "v1"
-        case "v1beta1":
-            return "v1beta1"
+def _asks_table(parameters: dict[str, str]) -> TableVersion | Literal[""] | None:
+    if parameters.get("as") == "Table" and parameters.get("g") == "meta.k8s.io":
+        match parameters.get("v"):
+            case "v1" | "v1beta1" as version:
+                return version
     return None
 
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from adapter.model.clock import Clock
 from adapter.server.api import encoding
 from adapter.server.http import negotiation
+from adapter.server.http.budgets import Charge
 from adapter.server.http.negotiation import Representation
-from adapter.server.http.response_budget import Charge
 from adapter.telemetry.caching import BoundedCache
 from adapter.telemetry.metrics import Monitoring
 

@@ -1,4 +1,14 @@
-"""The HTTPS server: listener, limits of the HTTP layer, and graceful shutdown.
+"""The HTTPS server: its connections, the order of requests, and graceful shutdown.
+
+The client certificate tells the cluster's front proxy from everything else that reaches the port. Connections
+with a trusted certificate have a reserved share of all connections, and their requests start at once.
+Connections without one share the rest fairly by remote address, so that a probe of the kubelet or a scrape
+gets through a flood from elsewhere.
+
+Fairness needs turns, because the event loop runs everything that is ready before it looks for input again. A
+client that pipelines a hundred requests would delay all others by the time of a hundred. `FairQueue` starts a
+few requests in each turn of the loop, in rotation over the addresses, so that it delays them by the time of a
+few.
 
 Shutdown is that of Kubernetes' API servers. Readiness fails first, while serving goes on for the shutdown
 delay, since endpoints are removed later than a pod is told to stop. Then new connections are refused,
@@ -8,23 +18,41 @@ close its connection, and no connection is closed while a request on it is unrea
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
 
 from adapter.server.auth.client_cert import Peer
 from adapter.server.health import Check
-from adapter.server.http import connection_server, connections, heads, listener
-from adapter.server.http.connection_server import ConnectionServer
+from adapter.server.http import budgets, connections, listener
+from adapter.server.http.budgets import HeadBudget
+from adapter.server.http.connections import ClientConnection
 from adapter.server.http.handler import Handler
 from adapter.server.http.listener import TLSListener
-from adapter.server.tls.serving_certificate import ServingCertificate
+from adapter.server.tls import ServingCertificate
 from adapter.telemetry import logs
+from adapter.telemetry.metrics import Monitoring
 
 log = logging.getLogger(__name__)
 
+MOST_CONNECTIONS = 800
+"""Connections at a time: below the 1024 files that a process may open by default, less those for
+handshakes."""
+
+MOST_UNCERTIFIED = 200
+"""Connections at a time without a trusted certificate; the others are reserved for those with one."""
+
+REQUESTS_PER_TURN = 8
+"""Requests without a trusted certificate that start in one turn of the event loop, in rotation over
+addresses."""
+
 UNCERTIFIED_BYTES = (
-    heads.HEADS_BYTES
-    + connection_server.MOST_UNCERTIFIED * connections.CONNECTION_BYTES
+    budgets.HEADS_BYTES
+    + MOST_UNCERTIFIED * connections.CONNECTION_BYTES
     + listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES
 )
 """Memory that clients without a trusted certificate can take in all, before one of their requests is
@@ -35,16 +63,26 @@ _LOOK = 0.02  # seconds between two looks at the open connections during shutdow
 _CUT = 0.01  # seconds for cancelling the rest; aiohttp takes 0 for no limit
 
 
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Limits on the connections of one server, all together and each."""
+
+    most_connections: int = MOST_CONNECTIONS
+    most_uncertified: int = MOST_UNCERTIFIED
+    most_handshakes: int = listener.MOST_HANDSHAKES
+    handshake_seconds: float = listener.HANDSHAKE_SECONDS
+    head_bytes: int = budgets.HEADS_BYTES
+    head_seconds: float | None = None
+    """Replaces the times of `HeadLimits`, if given."""
+    unread_seconds: float = connections.UNREAD_SECONDS
+
+
 class Shutdown:
     """Whether the process is shutting down: the readiness check that fails first."""
 
     def __init__(self) -> None:
         self._begun: float | None = None
         self.check = Check("shutdown", lambda: None if self._begun is None else "process is shutting down")
-
-    @property
-    def begun(self) -> bool:
-        return self._begun is not None
 
     def begin(self) -> None:
         """Fail the check from now on."""
@@ -55,6 +93,143 @@ class Shutdown:
         """Return the seconds that are left of `delay`, counted from the begin of the shutdown."""
         elapsed = 0.0 if self._begun is None else asyncio.get_running_loop().time() - self._begun
         return max(0.0, delay - elapsed)
+
+
+class FairQueue:
+    """Admits `per_turn` callers in each turn of the event loop.
+
+    Addresses that wait are served in rotation.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, per_turn: int) -> None:
+        self._loop = loop
+        self._per_turn = per_turn
+        self._admitted = 0
+        self._scheduled = False
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    async def enter(self, address: str) -> None:
+        """Return when the caller may go on: at once while this turn has room and no other caller waits."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+        if self._admitted < self._per_turn and not self._waiting:
+            self._admitted += 1
+            return
+        admission: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.setdefault(address, deque()).append(admission)
+        await admission
+
+    def _turn(self) -> None:
+        """Begin a turn: admit those that wait. Runs in every turn until one passes without admissions."""
+        self._admitted = 0
+        while self._waiting and self._admitted < self._per_turn:
+            address = next(iter(self._waiting))
+            queue = self._waiting.pop(address)
+            admission = queue.popleft()
+            if queue:
+                self._waiting[address] = queue  # at the end: the other addresses are first
+            if not admission.done():  # else it was cancelled
+                self._admitted += 1
+                admission.set_result(None)
+        self._scheduled = self._admitted > 0
+        if self._scheduled:
+            self._loop.call_soon(self._turn)
+
+
+class ConnectionServer(web.Server):
+    """aiohttp's low-level server. A new connection beyond its limits replaces another, see `_choose`."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        own_metrics: Monitoring,
+        judge: Callable[[Peer], object],
+        limits: ServerLimits,
+    ) -> None:
+        super().__init__(self._answer)
+        self._handler = handler
+        self._limits = limits
+        self._turns = FairQueue(self._loop, REQUESTS_PER_TURN)
+        self._make_connection = functools.partial(
+            ClientConnection,
+            self,
+            loop=self._loop,
+            cuts=own_metrics.connections_cut,
+            budget=HeadBudget(
+                limits.head_bytes, limits.most_connections, lambda connection: connection.cut("memory")
+            ),
+            judge=judge,
+            head_seconds=limits.head_seconds,
+            unread_seconds=limits.unread_seconds,
+            access_log=None,
+            keepalive_timeout=connections.KEEPALIVE,
+            lingering_time=0,  # bodies are not read; a connection with one left over is closed
+            auto_decompress=False,
+        )
+        own_metrics.connections.set_function(lambda: len(self.open_connections()))
+        own_metrics.head_bytes.set_function(
+            lambda: sum(each.heads.weight for each in self.open_connections())
+        )
+        own_metrics.requests_waiting.set_function(lambda: self._turns.waiting)
+
+    def __call__(self) -> web.RequestHandler:
+        return self._make_connection()
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        assert isinstance(handler, ClientConnection)
+        others = self.open_connections()  # without this one, which has not begun
+        uncertified = sum(not each.is_certified for each in others)
+        if len(others) >= self._limits.most_connections or (
+            not handler.is_certified and uncertified >= self._limits.most_uncertified
+        ):
+            self._choose(handler, others).cut("flood")
+
+    def open_connections(self) -> list[ClientConnection]:
+        """Return the open connections, oldest first, without those that this side is closing."""
+        return [each for each in self._connections if isinstance(each, ClientConnection) and each.is_open]
+
+    def _choose(self, newcomer: ClientConnection, others: list[ClientConnection]) -> ClientConnection:
+        """Return the connection to close: an older one, or the new one.
+
+        Connections without a certificate are closed first: those of the address that has the most of them,
+        idle ones before busy ones, then the oldest. A busy one is not closed for another of an address that
+        has as many. Connections with a certificate are closed only for another with one, and only if idle.
+        """
+        uncertified = [each for each in others if not each.is_certified]
+        if not uncertified:
+            return (
+                next((each for each in others if each.waits), newcomer) if newcomer.is_certified else newcomer
+            )
+        counts = Counter(each.address for each in uncertified)
+        if not newcomer.is_certified:
+            counts[newcomer.address] += 1
+        chosen = min(
+            uncertified, key=lambda each: (-counts[each.address], not each.waits and not each.writing_paused)
+        )
+        is_idle = chosen.waits or chosen.writing_paused
+        if newcomer.is_certified or is_idle or counts[chosen.address] > counts[newcomer.address]:
+            return chosen
+        return newcomer
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, ClientConnection)
+        try:
+            if not connection.is_certified:
+                await self._turns.enter(connection.address)
+                if not connection.is_open:
+                    return web.Response()  # closed in the meantime; nothing is sent
+            response = await self._handler(request)
+        finally:
+            connection.answered()
+        connection.follow_trust(response)
+        return response
 
 
 class MetricsServer:
@@ -75,46 +250,26 @@ class MetricsServer:
         shutdown_delay: float = 0.0,
         drain_timeout: float = 60.0,
         share_port: bool = False,
-        head_seconds: float | None = None,
-        unread_seconds: float = connections.UNREAD_SECONDS,
-        handshake_seconds: float = listener.HANDSHAKE_SECONDS,
-        most_connections: int = connection_server.MOST_CONNECTIONS,
-        most_uncertified: int = connection_server.MOST_UNCERTIFIED,
-        most_handshakes: int = listener.MOST_HANDSHAKES,
-        head_bytes: int = heads.HEADS_BYTES,
+        limits: ServerLimits = ServerLimits(),
     ) -> None:
         """`judge` gives a peer with a certificate its verdict.
 
         `host` is an IP address; `share_port` is SO_REUSEPORT.
         """
         self._handler = handler
-        self._certificate = certificate
         self._shutdown = shutdown
         self._host = host
         self.port = port
         self._shutdown_delay = shutdown_delay
         self._drain_timeout = drain_timeout
         self._share_port = share_port
-        self._connections = ConnectionServer(
-            handler.handle,
-            handler.own_metrics,
-            judge=judge,
-            most=most_connections,
-            most_uncertified=most_uncertified,
-            head_seconds=head_seconds,
-            unread_seconds=unread_seconds,
-            head_bytes=head_bytes,
-            access_log=None,
-            keepalive_timeout=connections.KEEPALIVE,
-            lingering_time=0,  # bodies are not read; a connection with one left over is closed
-            auto_decompress=False,
-        )
+        self._connections = ConnectionServer(handler.handle, handler.own_metrics, judge, limits)
         self._listener = TLSListener(
             self._connections,
             certificate.context,
             handler.own_metrics,
-            most_handshakes=most_handshakes,
-            handshake_seconds=handshake_seconds,
+            most_handshakes=limits.most_handshakes,
+            handshake_seconds=limits.handshake_seconds,
         )
 
     @property

@@ -14,7 +14,8 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from adapter.errors import ExpositionError, ExposureLimitError
 from adapter.rules.scrape import exposition
-from adapter.rules.scrape.exposition import parse, parse_labels
+from adapter.rules.scrape.exposition import parse_labels
+from tests.support.scraping import parse
 
 
 def read(

@@ -7,10 +7,10 @@ import pytest
 from adapter.errors import UnscrapableError
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers
-from adapter.rules.scrape import exposition
 from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
+from tests.support.scraping import evaluate, parse, record
 
 SERIES = "jobs"
 NAMES = ("jobs", "jobs_sum", "jobs_count", "other")
@@ -27,13 +27,13 @@ def pod(*bodies: str) -> PodSeries:
     """Return what scrapes a second apart have shown."""
     series = PodSeries()
     for time, body in enumerate(bodies):
-        series.record(exposition.parse(body.encode(), NAMES), time, time, WINDOW)
+        record(series, parse(body.encode(), NAMES), time, time, WINDOW)
     return series
 
 
 def value(query: str, *bodies: str, selector: str = "") -> float | None:
     parts = matchers.from_selector(parse_selector(selector))
-    found = compiled(query).evaluate(pod(*bodies), SERIES, POD, parts, WINDOW)
+    found = evaluate(compiled(query), pod(*bodies), SERIES, POD, parts, WINDOW)
     return None if found is None else found.value
 
 
@@ -172,7 +172,7 @@ def test_a_ratio_of_two_series() -> None:
     )
     bodies = [f"jobs_sum {time * 3}\njobs_count {time * 2}" for time in range(6)]
 
-    found = query.evaluate(pod(*bodies), SERIES, POD, (), WINDOW)
+    found = evaluate(query, pod(*bodies), SERIES, POD, (), WINDOW)
 
     assert found is not None
     assert found.value == pytest.approx(1.5)
@@ -204,9 +204,9 @@ def test_the_labels_of_the_pod_are_not_taken_from_what_it_shows() -> None:
 
 def test_a_value_is_as_old_as_the_oldest_of_its_newest_samples() -> None:
     series = PodSeries()
-    series.record(exposition.parse(b'jobs{a="1"} 1 7000\njobs{a="2"} 1', NAMES), 10, 10, WINDOW)
+    record(series, parse(b'jobs{a="1"} 1 7000\njobs{a="2"} 1', NAMES), 10, 10, WINDOW)
 
-    found = compiled("sum(S{}) by pod").evaluate(series, SERIES, POD, (), WINDOW)
+    found = evaluate(compiled("sum(S{}) by pod"), series, SERIES, POD, (), WINDOW)
 
     assert found == (2, 7)
 
@@ -225,8 +225,8 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
     query = compile_query(
         template.parse('sum(<<.Series>>{<<.LabelMatchers>>,namespace="n"}) by (<<.GroupBy>>)'), "pod", ""
     )
-    found = query.evaluate(
-        pod('jobs{namespace="n"} 4'), SERIES, PodIdentity("shop", "web-0", "", "pod"), (), WINDOW
+    found = evaluate(
+        query, pod('jobs{namespace="n"} 4'), SERIES, PodIdentity("shop", "web-0", "", "pod"), (), WINDOW
     )
 
     assert found is not None
@@ -272,27 +272,25 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         pytest.param("sum(1) by pod", "the query does not parse: ", id="sum of a number"),
         pytest.param(
             "sum(S{}) by pod or vector(0)",
-            "or chooses between series, only + - * / % ^ are computed",
+            "or is not computed from scrapes, only + - * / % ^",
             id="or",
         ),
         pytest.param(
-            "sum(S{}) by pod > 5", "> chooses between series, only + - * / % ^ are computed", id="comparison"
+            "sum(S{}) by pod > 5", "> is not computed from scrapes, only + - * / % ^", id="comparison"
         ),
         pytest.param(
             "sum(avg_over_time(S{}[1m])) by pod",
-            "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "avg_over_time() cannot be computed from scrapes, only rate, increase, irate, last_over_time, "
             "abs, ceil, floor, clamp_min, clamp_max",
             id="function",
         ),
         pytest.param(
             "max_over_time(sum(S{}) by pod[5m:1m])",
-            "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "max_over_time() cannot be computed from scrapes, only rate, increase, irate, last_over_time, "
             "abs, ceil, floor, clamp_min, clamp_max",
             id="function of a subquery",
         ),
-        pytest.param(
-            "sum(rate(S{}[5m:1m])) by pod", "rate() of something other than plain series", id="subquery"
-        ),
+        pytest.param("sum(rate(S{}[5m:1m])) by pod", "rate() needs a plain series selector", id="subquery"),
         pytest.param(
             "clamp_max(sum(S{}) by pod, sum(S{}) by pod)",
             "the query does not parse: ",
@@ -300,18 +298,14 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "clamp_max(sum(S{}) by pod, scalar(S{}))",
-            "scalar() cannot be taken from scrapes, only ",
+            "scalar() cannot be computed from scrapes, only ",
             id="bound from series",
         ),
+        pytest.param('"text"', "a string or a subquery cannot be computed from scrapes", id="text"),
+        pytest.param("sum(S{} offset 1m) by pod", "<<.Series>> has an @ modifier or an offset", id="offset"),
+        pytest.param("sum(S{} @ 5) by pod", "<<.Series>> has an @ modifier or an offset", id="at"),
         pytest.param(
-            '"text"', "a text or a subquery stands where the series of one scrape are expected", id="text"
-        ),
-        pytest.param(
-            "sum(S{} offset 1m) by pod", "<<.Series>> is read at another time than now", id="offset"
-        ),
-        pytest.param("sum(S{} @ 5) by pod", "<<.Series>> is read at another time than now", id="at"),
-        pytest.param(
-            "sum(rate(S{}[1m] offset 1m)) by pod", "<<.Series>> is read at another time than now", id="range"
+            "sum(rate(S{}[1m] offset 1m)) by pod", "<<.Series>> has an @ modifier or an offset", id="range"
         ),
         pytest.param("sum(other) by pod", "other is selected without <<.LabelMatchers>>", id="no matchers"),
         pytest.param(
@@ -330,7 +324,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             'sum(S{job="web"}) by pod',
-            "<<.Series>> is selected by job, which Prometheus adds and no pod shows",
+            "<<.Series>> is selected by job, which Prometheus adds and pods do not expose",
             id="job",
         ),
         pytest.param(
@@ -365,7 +359,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "sum(S{}) by pod / fill(0) sum(S{}) by pod",
-            "/ with fill values stands in for series that are not there",
+            "/ has fill values for missing series",
             id="fill",
         ),
         pytest.param(
@@ -375,7 +369,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "sum(S{}) by pod / on(pod, namespace) sum(S{}) by (pod, namespace)",
-            "/ matches on labels that one side has lost",
+            "/ matches on labels that one side does not have",
             id="lost label",
         ),
     ],

@@ -10,22 +10,26 @@ from hypothesis import strategies as st
 
 from adapter.errors import ExpositionError, ExposureLimitError
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import exposition
 from adapter.rules.scrape import series as podseries
 from adapter.rules.scrape.series import PodSeries, Track
+from tests.support.scraping import parse, record
 
 WALL = 1_700_000_000.0
+
+
+def labels_of(track: Track) -> dict[str, str]:
+    return dict(zip(track.flat[::2], track.flat[1::2], strict=True))
 
 
 def scrape(
     series: PodSeries, body: str, time: float, keep: float = 5.0, names: tuple[str, ...] = ("x",)
 ) -> None:
-    series.record(exposition.parse(body.encode(), names), time, WALL + time, keep)
+    record(series, parse(body.encode(), names), time, WALL + time, keep)
 
 
 def shown(series: PodSeries, name: str = "x") -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
     return [
-        (dict(track.labels), list(zip(track.times, track.values, strict=True)))
+        (labels_of(track), list(zip(track.times, track.values, strict=True)))
         for track in series.tracks(name)
         if track.scrape == series.scrapes
     ]
@@ -130,7 +134,7 @@ def test_a_series_that_is_gone_is_not_shown_and_forgotten_after_the_window() -> 
 
     scrape(series, "y 1", 2.5, keep=2)
     assert not series.shows(["x"])
-    assert [track.labels for track in series.tracks("x")] == [{"a": "2"}]
+    assert [labels_of(track) for track in series.tracks("x")] == [{"a": "2"}]
 
     scrape(series, "y 1", 3.5, keep=2)
     assert list(series.tracks("x")) == []
@@ -163,7 +167,7 @@ def test_labels_are_forgotten_that_were_only_in_a_body_that_cannot_be_read() -> 
         scrape(series, 'x{b="1"} 2\nx{1="1"} 2', 0)
     scrape(series, "x 1", 1)
 
-    assert [track.labels for track in series.tracks("x")] == [{}]
+    assert [labels_of(track) for track in series.tracks("x")] == [{}]
 
 
 def test_a_window_of_two_intervals_has_a_rate_at_every_scrape() -> None:
@@ -183,7 +187,7 @@ def test_the_same_sample_again_is_the_last_one_again_though_clocks_are_not_read_
     for number in range(20):
         body = f"x {50 * (1 + number // 10)} {int((WALL + number // 10 * 10) * 1000)}".encode()
         wall = WALL + number + number % 3 * 1e-5
-        series.record(exposition.parse(body, ("x",)), 100.0 + number, wall, 30.0)
+        record(series, parse(body, ("x",)), 100.0 + number, wall, 30.0)
 
     (track,) = series.tracks("x")
     assert list(track.values) == [50, 100]
@@ -238,11 +242,9 @@ def test_series_within_the_window_have_a_limit_and_the_reason_names_the_label() 
     series = PodSeries()
     for time in range(3):
         scrape(series, body(*(f'code="200",id="{time}-{number}"' for number in range(1000))), time)
-    samples = exposition.parse(
-        body(*(f'code="200",id="{number}"' for number in range(1001))).encode(), ("x",)
-    )
+    samples = parse(body(*(f'code="200",id="{number}"' for number in range(1001))).encode(), ("x",))
     with pytest.raises(ExposureLimitError) as raised:
-        series.record(samples, 3, WALL, 5)
+        record(series, samples, 3, WALL, 5)
 
     assert str(raised.value) == (
         "more than 4000 series of x within 5 s: of the newest 500 the label id has 500 values; "
@@ -256,19 +258,22 @@ def test_series_within_the_window_have_a_limit_and_the_reason_names_the_label() 
 def test_only_selected_series_are_kept_and_others_are_read_once() -> None:
     series = PodSeries()
     selections = {"x": frozenset({(Matcher("code", "=~", "2.."), Matcher("path", "!=", "/health"))})}
-    samples = exposition.parse(
+    samples = parse(
         body(
             'code="200",path="/a"', 'code="500",path="/a"', 'code="200",path="/health"', 'code="204"'
         ).encode(),
         ("x",),
     )
     for time in range(3):
-        for _ in series.record_steps(samples, time, WALL + time, 5, selections=selections):
+        for _ in series.record(samples, time, WALL + time, 5, selections=selections):
             pass
 
-    assert [track.labels for track in series.tracks("x")] == [{"code": "200", "path": "/a"}, {"code": "204"}]
+    assert [labels_of(track) for track in series.tracks("x")] == [
+        {"code": "200", "path": "/a"},
+        {"code": "204"},
+    ]
     assert len(series._written["x"]) == 4
-    for _ in series.record_steps(samples, 3, WALL + 3, 5, selections={"x": frozenset({()})}):
+    for _ in series.record(samples, 3, WALL + 3, 5, selections={"x": frozenset({()})}):
         pass
     assert series.count == 4
 
@@ -305,13 +310,13 @@ def test_the_size_is_that_of_the_memory(labels: int) -> None:
             + f'{"," * bool(labels)}n="{number}"'
         )
 
-    parsed = [exposition.parse(body(*map(long, range(1000))).encode(), ("x",)) for _ in range(5)]
+    parsed = [parse(body(*map(long, range(1000))).encode(), ("x",)) for _ in range(5)]
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         series = PodSeries()
         for time, samples in enumerate(parsed):
-            series.record(samples, time, WALL + time, 5)
+            record(series, samples, time, WALL + time, 5)
         parsed.clear()
         del samples
         gc.collect()
@@ -325,8 +330,8 @@ def test_the_size_is_that_of_the_memory(labels: int) -> None:
 def test_a_step_does_little_work() -> None:
     """Counted in new series, whose labels have to be parsed: a step has a bounded number of them."""
     series = PodSeries()
-    samples = exposition.parse(body(*(f'n="{number}"' for number in range(2000))).encode(), ("x",))
-    sizes = [0, *(series.size for _ in series.record_steps(samples, 0, WALL, 5))]
+    samples = parse(body(*(f'n="{number}"' for number in range(2000))).encode(), ("x",))
+    sizes = [0, *(series.size for _ in series.record(samples, 0, WALL, 5))]
     most = max(later - earlier for earlier, later in itertools.pairwise(sizes))
 
     assert most < series.size / 5

@@ -45,7 +45,8 @@ def admit(request: Request, route: Route) -> object:
     monitoring, clock, reviews = Monitoring(), FakeClock(), Reviews()
     store = TrustStore(ProblemLog(monitoring, clock), lookup=False)
     access = Admission(
-        Authenticator(store, reviews, clock, monitoring), Authorizer(reviews, clock, monitoring)
+        Authenticator(store, reviews.review_token, clock, monitoring),
+        Authorizer(reviews.review_access, clock, monitoring),
     )
     return access.admit_now(cast("web.BaseRequest", request), route)
 

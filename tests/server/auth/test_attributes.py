@@ -8,7 +8,7 @@ from adapter.model.identity import ANONYMOUS, User
 from adapter.server.api import encoding
 from adapter.server.api.paths import VERSIONS
 from adapter.server.api.routing import find_route
-from adapter.server.auth.attributes import Attributes
+from adapter.server.auth.authorization import Attributes
 
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 

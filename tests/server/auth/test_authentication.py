@@ -16,7 +16,7 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
-from adapter.server.auth import trust
+from adapter.server.auth import client_cert
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry.metrics import Monitoring
@@ -290,7 +290,7 @@ async def test_a_client_certificate(world: World) -> None:
         "groups": ["devs", "a,b", "system:authenticated"],
         "extra": {
             "authentication.kubernetes.io/credential-id": [
-                f"X509SHA256={trust.fingerprint(ALICE.certificate)}"
+                f"X509SHA256={client_cert.fingerprint(ALICE.certificate)}"
             ]
         },
     }
@@ -425,13 +425,13 @@ async def test_verdicts_are_not_worked_out_for_each_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = []
-    whole = trust.Bundle.verify
+    whole = client_cert.Bundle.verify
 
     def verify(*arguments: Any) -> Any:
         judged.append(arguments)
         return whole(*arguments)
 
-    monkeypatch.setattr(trust.Bundle, "verify", verify)
+    monkeypatch.setattr(client_cert.Bundle, "verify", verify)
     connection = await world.connect(AGGREGATOR)
     for _ in range(5):
         assert (await request(connection, BOB)).status == 200

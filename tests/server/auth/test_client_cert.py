@@ -7,8 +7,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from adapter.model.identity import User
-from adapter.server.auth.client_cert import Peer, PeerJudge, read_peer
-from adapter.server.auth.trust import Bundle, ClientTrust, FrontProxy
+from adapter.server.auth.client_cert import Bundle, ClientTrust, FrontProxy, Peer, PeerJudge, read_peer
 from tests.support.certificates import Identity, Signer, patched
 from tests.support.clock import ShiftedClock
 

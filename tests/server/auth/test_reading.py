@@ -36,7 +36,7 @@ class Sink:
 @pytest.fixture
 async def served(serve: ServerFactory) -> Served:
     """Return a server that logs every request, knows bob, and allows what a test says."""
-    served = await serve(groups=VERSIONS, sink=Sink())
+    served = await serve(groups=VERSIONS, sink=Sink().write)
     served.reviews.tokens["bob"] = User("bob")
     served.provider.items = (pod_value("web-1", 1500),)
     return served

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.model.identity import User
-from adapter.server.auth import request_header
-from adapter.server.auth.request_header import HeaderReader
-from adapter.server.auth.trust import HeaderNames
+from adapter.server.auth import authentication
+from adapter.server.auth.authentication import HeaderReader
+from adapter.server.auth.client_cert import HeaderNames
 
 USUAL = HeaderNames()
 Lines = list[tuple[str, str]]
@@ -171,7 +171,7 @@ def test_impersonation_is_noticed(name: str) -> None:
     ],
 )
 def test_bearer_tokens(header: bytes, token: bytes) -> None:
-    assert request_header.bearer_token(header) == token
+    assert authentication.bearer_token(header) == token
 
 
 def test_of_two_authorizations_the_first_counts() -> None:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from adapter.server.auth.trust import Bundle, ClientTrust, FrontProxy, HeaderNames
+from adapter.server.auth.client_cert import Bundle, ClientTrust, FrontProxy, HeaderNames
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -23,7 +23,7 @@ def faults() -> ProblemLog:
 def test_nothing_is_believed_before_it_was_read(faults: ProblemLog) -> None:
     store = TrustStore(faults)
     assert store.current == ClientTrust()
-    assert store.find_fault() == "requestheader-client-ca-file was not read yet"
+    assert store.find_fault() == "requestheader-client-ca-file has not been read yet"
     assert store.asks_for_certificates
     assert store.needs_lookup
 
@@ -105,7 +105,7 @@ def test_a_file_wins_over_the_config_map(faults: ProblemLog) -> None:
     store = TrustStore(faults, proxy_file=True, proxy=ProxySettings(("name",), headers))
     assert store.needs_lookup
     store.adopt_config_map(config_map(NEW.pem, CLIENTS.pem))
-    assert store.find_fault() == "requestheader-client-ca-file was not read yet"
+    assert store.find_fault() == "requestheader-client-ca-file has not been read yet"
     store.adopt_proxy_file(PROXY.pem)
     assert store.find_fault() is None
     assert store.current.front_proxy == FrontProxy(Bundle(PROXY.pem), ("name",), headers)

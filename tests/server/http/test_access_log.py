@@ -1,6 +1,7 @@
 """The access log: what a line says and never says, and that no request waits for it."""
 
 import asyncio
+import functools
 import json
 import logging
 import stat
@@ -50,7 +51,7 @@ def sink() -> Memory:
 
 @pytest.fixture
 async def served(serve: ServerFactory, sink: Memory) -> Served:
-    served = await serve(sink=sink)
+    served = await serve(sink=sink.write)
     served.provider.items = (pod_value("web-1", 1500),)
     served.reviews.tokens["s3cret-t0ken"] = User("jane", groups=("system:authenticated",))
     return served
@@ -204,10 +205,10 @@ async def test_a_failed_sink_is_reported_once_and_affects_no_request(
 def test_a_file_is_made_for_its_owner_and_may_be_moved_away(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     sink = access_log.open_sink(str(path))
-    sink.write(b"one\n")
+    sink(b"one\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.rename(tmp_path / "access.log.1")
-    sink.write(b"two\n")
+    sink(b"two\n")
     assert path.read_bytes() == b"two\n"
 
 
@@ -219,16 +220,15 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", access_log.STREAMS)
 async def test_streams(stream: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    access_log.open_sink(stream).write(b"line\n")
+    access_log.open_sink(stream)(b"line\n")
     assert getattr(capfdbinary.readouterr(), {"stdout": "out", "stderr": "err"}[stream]) == b"line\n"
 
 
 async def test_a_stream_that_was_closed(tmp_path: Path) -> None:
     monitoring = Monitoring()
     with (tmp_path / "x").open("wb") as file:
-        log = access_log.AccessLog(
-            access_log.StreamSink(file), FakeClock(), monitoring, ProblemLog(monitoring, FakeClock())
-        )
+        sink = functools.partial(access_log.write_stream, file)
+        log = access_log.AccessLog(sink, FakeClock(), monitoring, ProblemLog(monitoring, FakeClock()))
     await log.close()
     log._waiting.append(b"{}")
     await log.close()

@@ -14,7 +14,7 @@ from aiohttp import web
 from adapter.model.identity import User
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.auth.trust_store import TrustStore
-from adapter.server.http import connection_server, heads, listener
+from adapter.server.http import budgets, listener, serving
 from adapter.server.http.connections import ClientConnection
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -283,7 +283,7 @@ async def test_a_flood_of_requests_takes_turns_with_others(certified: Certified)
     stopped = True
     counts = Counter(number for number, path in begun if path == "/livez")
     assert sum(counts.values()) == 800
-    assert max(counts.values()) <= connection_server.REQUESTS_PER_TURN
+    assert max(counts.values()) <= serving.REQUESTS_PER_TURN
 
 
 async def test_small_heads_without_a_certificate(certified: Certified) -> None:
@@ -325,7 +325,7 @@ async def test_limits_follow_the_trust_over_pipelined_requests(certified: Certif
 
 async def test_heads_share_one_budget(certified: Certified) -> None:
     """Many heads, each within its limits, are too much together: of the largest sender the largest is cut."""
-    served = await certified.start(most_connections=20, head_bytes=20 * heads.SMALL_HEADS + 400_000)
+    served = await certified.start(most_connections=20, head_bytes=20 * budgets.SMALL_HEADS + 400_000)
     alice = await served.connect(certified.alice)
     alice.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 20_000)
     await waiting.until(lambda: any(each.heads.unfinished > 20_000 for each in behind(served)))
@@ -344,7 +344,7 @@ async def test_heads_share_one_budget(certified: Certified) -> None:
     for each in (alice, small, other):
         each.writer.write(b"\r\n\r\n")
         assert (await each.read_answer()).status == 200
-    assert sum(each.heads.weight for each in behind(served)) <= 20 * heads.SMALL_HEADS + 400_000
+    assert sum(each.heads.weight for each in behind(served)) <= 20 * budgets.SMALL_HEADS + 400_000
 
 
 async def test_queued_requests_count(serve: ServerFactory) -> None:
@@ -366,9 +366,9 @@ async def test_queued_requests_count(serve: ServerFactory) -> None:
     await waiting.until(lambda: len(served.provider.questions) == 1)
     (there,) = behind(served)
     await waiting.until(lambda: there._buffer_paused)
-    assert len(there._messages) <= heads.UNCERTIFIED.queued
-    weight = len(request) * heads.BYTE_WEIGHT + 92 * heads.HEADER_WEIGHT
-    assert there.heads.weight >= (heads.UNCERTIFIED.queued + 1) * weight
+    assert len(there._messages) <= budgets.UNCERTIFIED_HEADS.queued
+    weight = len(request) * budgets.BYTE_WEIGHT + 92 * budgets.HEADER_WEIGHT
+    assert there.heads.weight >= (budgets.UNCERTIFIED_HEADS.queued + 1) * weight
     assert f"fastpath_request_head_bytes {float(there.heads.weight)}" in served.monitoring.exposition()
     release.set()
     for _ in range(30):

@@ -27,10 +27,10 @@ from adapter.server.api import encoding, routing
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.health import Check
 from adapter.server.http import handler
+from adapter.server.http.budgets import Charge
 from adapter.server.http.handler import HandlerLimits
 from adapter.server.http.negotiation import Representation
-from adapter.server.http.response_budget import Charge
-from adapter.telemetry import exposition
+from adapter.telemetry import metrics
 from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
 
 CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
@@ -411,9 +411,9 @@ async def test_memory_for_routes_is_bounded(served: Served) -> None:
         target = f"{PODS}?labelSelector=n{number},{selector}"
         assert (await connection.request(target, headers=BOB)).status == 200
     assert len(served.handler._routes) <= fit
-    exposition = served.monitoring.exposition()
-    assert f'fastpath_cache_entries{{cache="routes"}} {len(served.handler._routes)}.0' in exposition
-    assert 'fastpath_cache_evictions_total{cache="routes"} 3.0' in exposition
+    metrics = served.monitoring.exposition()
+    assert f'fastpath_cache_entries{{cache="routes"}} {len(served.handler._routes)}.0' in metrics
+    assert 'fastpath_cache_evictions_total{cache="routes"} 3.0' in metrics
     assert (await connection.request(PODS)).status == 200
 
 
@@ -500,10 +500,10 @@ async def test_other_work_has_turns_while_many_series_are_exposed(served: Served
             await asyncio.sleep(0)
 
     working = asyncio.create_task(other_work())
-    exposition = await encoding.join(served.monitoring.exposition_pieces())
+    metrics = await encoding.join(served.monitoring.exposition_pieces())
     working.cancel()
-    assert turns >= len(exposition) // (2 * TURN)
-    assert exposition.count(b"fastpath_scaler_desired_replicas{") == 3_000
+    assert turns >= len(metrics) // (2 * TURN)
+    assert metrics.count(b"fastpath_scaler_desired_replicas{") == 3_000
     answer = await served.get("/metrics")
     assert answer.text.count("fastpath_scaler_desired_replicas{") == 3_000
 
@@ -600,9 +600,9 @@ async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) 
         assert (await served.get(f"{PODS}?timeout=10ms&labelSelector=n%3D{number}")).status == 504
     for query in ("?timeout=10ms&labelSelector=n%3D2", ""):
         assert (await served.get(f"{PODS}{query}")).status == 429
-    exposition = served.monitoring.exposition()
-    assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 2.0' in exposition
-    assert 'fastpath_requests_refused_total{limit="questions"} 2.0' in exposition
+    metrics = served.monitoring.exposition()
+    assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 2.0' in metrics
+    assert 'fastpath_requests_refused_total{limit="questions"} 2.0' in metrics
     assert len(served.provider.questions) == 2
     release.set()
     for _ in range(2):
@@ -743,7 +743,7 @@ async def test_self_metrics(served: Served) -> None:
     await served.get("/surprise/1")
     await served.get("/surprise/2")
     answer = await served.get("/metrics")
-    assert answer.headers["content-type"] == exposition.CONTENT_TYPE
+    assert answer.headers["content-type"] == metrics.CONTENT_TYPE
     counted = dict(re.findall(r"^apiserver_request_total\{(.*)\} (.*)$", answer.text, re.MULTILINE))
     assert counted == {
         f'code="{code}",group="{group}",resource="{resource}",'

@@ -11,8 +11,8 @@ from aiohttp.http import HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.server.http import heads
-from adapter.server.http.heads import HeadAccount, HeadBudget
+from adapter.server.http import budgets
+from adapter.server.http.budgets import HeadAccount, HeadBudget
 
 _NAME = st.from_regex(r"[A-Z][a-z]{0,8}", fullmatch=True).map(lambda name: f"X-{name}")
 _VALUE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40) | st.just(
@@ -79,10 +79,10 @@ def test_what_is_unfinished(sent: list[Sent], cuts: set[int], left: int) -> None
             answered += len(parsed)
         assert answered == len(sent)
         assert account.unfinished == len(last)
-        assert account.weight >= heads.BYTE_WEIGHT * (len(last) + sum(len(each.head) for each in sent))
+        assert account.weight >= budgets.BYTE_WEIGHT * (len(last) + sum(len(each.head) for each in sent))
         for _ in sent:
             account.answered()
-        assert account.weight == heads.BYTE_WEIGHT * len(last) + heads.HEADER_WEIGHT * last.count(b"\n")
+        assert account.weight == budgets.BYTE_WEIGHT * len(last) + budgets.HEADER_WEIGHT * last.count(b"\n")
 
     asyncio.run(play())
 
@@ -147,11 +147,11 @@ class Budgeted:
 
     def __init__(self, most: int) -> None:
         self.cut: list[Holder] = []
-        self.budget = HeadBudget(most + 10 * heads.SMALL_HEADS, 10, self._end)
+        self.budget = HeadBudget(most + 10 * budgets.SMALL_HEADS, 10, self._end)
 
     def hold(self, *holders: Holder) -> None:
         for each in holders:
-            each.weight += heads.SMALL_HEADS
+            each.weight += budgets.SMALL_HEADS
             self.budget.note(each)
 
     def _end(self, holder: Holder) -> None:
@@ -201,8 +201,10 @@ def test_requests_of_connections_that_are_gone_cost_no_certified_one() -> None:
     assert budgeted.cut == [stranger]
 
 
-@pytest.mark.parametrize("limits", [heads.UNCERTIFIED, heads.CERTIFIED], ids=["uncertified", "certified"])
-def test_one_connection_fits_the_budget(limits: heads.HeadLimits) -> None:
+@pytest.mark.parametrize(
+    "limits", [budgets.UNCERTIFIED_HEADS, budgets.CERTIFIED_HEADS], ids=["uncertified", "certified"]
+)
+def test_one_connection_fits_the_budget(limits: budgets.HeadLimits) -> None:
     """A single head within its limits is never too much."""
-    weight = heads.BYTE_WEIGHT * limits.total + heads.HEADER_WEIGHT * limits.headers
-    assert weight < heads.HEADS_BYTES // 4
+    weight = budgets.BYTE_WEIGHT * limits.total + budgets.HEADER_WEIGHT * limits.headers
+    assert weight < budgets.HEADS_BYTES // 4

@@ -15,9 +15,9 @@ from adapter.model.metrics import ExternalValue
 from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.auth.trust_store import TrustStore
+from adapter.server.http.budgets import SMALL_ANSWER, TAKING_SECONDS, Charge, ResponseBudget
 from adapter.server.http.connections import ClientConnection
 from adapter.server.http.handler import HandlerLimits
-from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, Charge, ResponseBudget
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -38,7 +38,7 @@ BIG = 1.5 * MIB
 
 @dataclass(eq=False)
 class Caller:
-    """Meets `response_budget.ResponseConnection`."""
+    """Meets `budgets.ResponseConnection`."""
 
     address: str = "a"
     is_certified: bool = False

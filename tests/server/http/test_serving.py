@@ -9,9 +9,9 @@ import pytest
 
 from adapter.model.identity import User
 from adapter.model.metrics import CustomMetricInfo, ExternalValue, GroupResource
+from adapter.server import tls
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.http.serving import MetricsServer
-from adapter.server.tls import serving_certificate
 from tests.support.kubectl import TOKEN, Kubectl
 from tests.support.serving import Served, ServerFactory, pod_value
 from tests.support.tls import Authority
@@ -169,7 +169,7 @@ async def test_a_changed_pair_is_followed_while_connections_stay(
         authority.issue("localhost", "127.0.0.1"),
         authority.issue("localhost", "127.0.0.1", "second.test"),
     )
-    served = await serve(pair=serving_certificate.CertificatePair(first.certificate, first.key))
+    served = await serve(pair=tls.CertificatePair(first.certificate, first.key))
     old = await served.connect()
     assert (await old.request("/livez")).status == 200
     first.key.write_bytes(second.key.read_bytes())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.server.tls import serving_certificate
+from adapter.server import tls
 from tests.support.certificates import Identity, Signer
 from tests.support.tls import Authority
 
@@ -17,17 +17,17 @@ ONE, OTHER = Signer("one"), Signer("other")
 BROKEN = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
-def pair_of(authority: Authority, directory: Path, *names: str) -> serving_certificate.CertificatePair:
+def pair_of(authority: Authority, directory: Path, *names: str) -> tls.CertificatePair:
     issued = authority.issue(*(names or ("a.test",)))
     directory.mkdir(exist_ok=True)
-    pair = serving_certificate.CertificatePair(directory / "tls.crt", directory / "tls.key")
+    pair = tls.CertificatePair(directory / "tls.crt", directory / "tls.key")
     shutil.copy(issued.certificate, pair.certificate)
     shutil.copy(issued.key, pair.key)
     return pair
 
 
 def accepts(
-    certificate: serving_certificate.ServingCertificate,
+    certificate: tls.ServingCertificate,
     authority: Authority,
     directory: Path,
     shown: Identity | None,
@@ -56,14 +56,14 @@ def accepts(
 
 
 @pytest.fixture
-def pair(authority: Authority, tmp_path: Path) -> serving_certificate.CertificatePair:
+def pair(authority: Authority, tmp_path: Path) -> tls.CertificatePair:
     return pair_of(authority, tmp_path / "pair")
 
 
 def test_what_is_believed_is_replaced_and_not_added_to(
-    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
+    authority: Authority, pair: tls.CertificatePair, tmp_path: Path
 ) -> None:
-    certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
+    certificate = tls.ServingCertificate(pair, ask_clients=True)
     one, other = ONE.issue("client"), OTHER.issue("client")
 
     def accepted() -> list[bool]:
@@ -81,9 +81,9 @@ def test_what_is_believed_is_replaced_and_not_added_to(
 
 
 def test_a_changed_pair_keeps_what_is_believed(
-    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
+    authority: Authority, pair: tls.CertificatePair, tmp_path: Path
 ) -> None:
-    certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
+    certificate = tls.ServingCertificate(pair, ask_clients=True)
     certificate.believe(ONE.pem)
     pair_of(authority, tmp_path / "pair")
     assert certificate.reload_if_changed()
@@ -92,12 +92,10 @@ def test_a_changed_pair_keeps_what_is_believed(
 
 
 def test_every_name_believes_the_same(
-    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
+    authority: Authority, pair: tls.CertificatePair, tmp_path: Path
 ) -> None:
-    named = serving_certificate.ServingCertificate(
-        pair_of(authority, tmp_path / "named", "b.test"), ask_clients=True
-    )
-    certificate = serving_certificate.ServingCertificate(pair, named=[(["b.test"], named)], ask_clients=True)
+    named = tls.ServingCertificate(pair_of(authority, tmp_path / "named", "b.test"), ask_clients=True)
+    certificate = tls.ServingCertificate(pair, named=[(["b.test"], named)], ask_clients=True)
     certificate.believe(ONE.pem)
     for name in ("a.test", "b.test"):
         assert accepts(certificate, authority, tmp_path, ONE.issue("client"), name)
@@ -106,17 +104,17 @@ def test_every_name_believes_the_same(
 
 def test_new_authorities_while_the_pair_is_being_replaced(
     authority: Authority,
-    pair: serving_certificate.CertificatePair,
+    pair: tls.CertificatePair,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The old pair goes on, the new authorities count at once, and the next look ends it all well."""
-    certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
+    certificate = tls.ServingCertificate(pair, ask_clients=True)
     certificate.believe(ONE.pem)
     replacement = authority.issue("a.test")
     shutil.copy(replacement.key, pair.key)
     certificate.believe(OTHER.pem)
-    assert "the serving certificate cannot be read again for new authorities" in caplog.text
+    assert "the serving certificate cannot be loaded with the new authorities" in caplog.text
     assert accepts(certificate, authority, tmp_path, OTHER.issue("client"))
     assert not certificate.reload_if_changed()
     shutil.copy(replacement.certificate, pair.certificate)
@@ -126,9 +124,9 @@ def test_new_authorities_while_the_pair_is_being_replaced(
 
 
 def test_a_pair_that_was_only_unreadable_for_a_moment(
-    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
+    authority: Authority, pair: tls.CertificatePair, tmp_path: Path
 ) -> None:
-    certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
+    certificate = tls.ServingCertificate(pair, ask_clients=True)
     certificate.believe(ONE.pem)
     aside = pair.key.rename(tmp_path / "aside")
     certificate.believe(OTHER.pem)
@@ -139,21 +137,19 @@ def test_a_pair_that_was_only_unreadable_for_a_moment(
 
 def test_authorities_that_openssl_does_not_take(
     authority: Authority,
-    pair: serving_certificate.CertificatePair,
+    pair: tls.CertificatePair,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
+    certificate = tls.ServingCertificate(pair, ask_clients=True)
     certificate.believe(BROKEN)
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "OpenSSL does not take the authorities" in record.message
+    assert "OpenSSL rejects the authorities" in record.message
     assert accepts(certificate, authority, tmp_path, None)
     assert not accepts(certificate, authority, tmp_path, ONE.issue("client"))
 
 
-def test_without_need_no_certificate_is_asked_for(
-    authority: Authority, pair: serving_certificate.CertificatePair
-) -> None:
-    certificate = serving_certificate.ServingCertificate(pair)
+def test_without_need_no_certificate_is_asked_for(authority: Authority, pair: tls.CertificatePair) -> None:
+    certificate = tls.ServingCertificate(pair)
     certificate.believe(ONE.pem)
     assert certificate.context.verify_mode is ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""The turnstile: few admissions a turn, addresses in rotation, cancelled ones forgotten."""
+"""The queue of requests without a certificate: few a turn, addresses in rotation, no cancelled ones."""
 
 import asyncio
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.server.http.connection_server import FairQueue
+from adapter.server.http.serving import FairQueue
 
 
-async def _enter(turnstile: FairQueue, address: str, number: int, admitted: list[tuple[str, int]]) -> None:
-    await turnstile.enter(address)
+async def _enter(queue: FairQueue, address: str, number: int, admitted: list[tuple[str, int]]) -> None:
+    await queue.enter(address)
     admitted.append((address, number))
 
 
@@ -23,9 +23,9 @@ def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> No
     """Connections that are not cancelled are admitted, at most `per_turn` a turn: addresses in rotation."""
 
     async def play() -> None:
-        turnstile, admitted = FairQueue(asyncio.get_running_loop(), per_turn), list[tuple[str, int]]()
+        queue, admitted = FairQueue(asyncio.get_running_loop(), per_turn), list[tuple[str, int]]()
         tasks = [
-            asyncio.create_task(_enter(turnstile, address, number, admitted))
+            asyncio.create_task(_enter(queue, address, number, admitted))
             for number, address in enumerate(arrivals)
         ]
         await asyncio.sleep(0)  # all have arrived, and the first are in
@@ -45,27 +45,27 @@ def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> No
             assert [pair for pair in later if pair[0] == address] == [
                 pair for pair in expected if pair[0] == address
             ]
-        assert turnstile.waiting == 0
+        assert queue.waiting == 0
 
     asyncio.run(play())
 
 
 async def test_one_that_comes_alone_does_not_wait_for_many_of_another_address() -> None:
-    turnstile, admitted = FairQueue(asyncio.get_running_loop(), 2), list[tuple[str, int]]()
-    tasks = [asyncio.create_task(_enter(turnstile, "many", number, admitted)) for number in range(100)]
+    queue, admitted = FairQueue(asyncio.get_running_loop(), 2), list[tuple[str, int]]()
+    tasks = [asyncio.create_task(_enter(queue, "many", number, admitted)) for number in range(100)]
     await asyncio.sleep(0)
-    assert turnstile.waiting == 98
-    tasks.append(asyncio.create_task(_enter(turnstile, "alone", 0, admitted)))
+    assert queue.waiting == 98
+    tasks.append(asyncio.create_task(_enter(queue, "alone", 0, admitted)))
     await asyncio.gather(*tasks)
     assert admitted.index(("alone", 0)) < 12
 
 
 @pytest.mark.parametrize("turns", [1, 3])
 async def test_an_empty_turn_makes_room(turns: int) -> None:
-    turnstile = FairQueue(asyncio.get_running_loop(), 1)
+    queue = FairQueue(asyncio.get_running_loop(), 1)
     for _ in range(5):
-        await turnstile.enter("a")
+        await queue.enter("a")
         for _ in range(turns):
             await asyncio.sleep(0)
-    assert turnstile.waiting == 0
-    assert not turnstile._scheduled or turns < 2, "no callback is left in the loop"
+    assert queue.waiting == 0
+    assert not queue._scheduled or turns < 2, "no callback is left in the loop"

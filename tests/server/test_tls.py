@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import datetime as dt
 import functools
+import ipaddress
 import os
 import shutil
 import socket
@@ -12,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
 from adapter import errors
-from adapter.server.tls import serving_certificate
+from adapter.server import tls
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -25,7 +28,7 @@ from tests.support.tls import Authority
 DAY = 86_400.0
 
 
-def leaf(pair: serving_certificate.CertificatePair) -> x509.Certificate:
+def leaf(pair: tls.CertificatePair) -> x509.Certificate:
     return x509.load_pem_x509_certificates(pair.certificate.read_bytes())[0]
 
 
@@ -55,7 +58,7 @@ def clock() -> FakeClock:
 
 def test_made_when_missing(tmp_path: Path, clock: FakeClock) -> None:
     directory = tmp_path / "a" / "b"
-    pair = serving_certificate.ensure_self_signed(
+    pair = tls.ensure_self_signed(
         directory, clock, names=["adapter.metrics.svc"], addresses=["127.0.0.1", "::1"]
     )
     assert pair == (directory / "apiserver.crt", directory / "apiserver.key")
@@ -74,8 +77,8 @@ async def test_its_file_is_its_own_authority(tmp_path: Path) -> None:
         def __init__(self) -> None:
             super().__init__(wall=tmp_path.stat().st_mtime)  # checked by OpenSSL against the system's clock
 
-    pair = serving_certificate.ensure_self_signed(tmp_path / "pair", Now())
-    certificate = serving_certificate.ServingCertificate(pair)
+    pair = tls.ensure_self_signed(tmp_path / "pair", Now())
+    certificate = tls.ServingCertificate(pair)
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=certificate.context)
     trust = ssl.create_default_context(cafile=str(pair.certificate))
     for name in ("127.0.0.1", "localhost"):
@@ -88,32 +91,30 @@ async def test_its_file_is_its_own_authority(tmp_path: Path) -> None:
 
 
 def test_reused_while_good(tmp_path: Path, clock: FakeClock) -> None:
-    first = leaf(serving_certificate.ensure_self_signed(tmp_path, clock, names=["a", "b"])).serial_number
+    first = leaf(tls.ensure_self_signed(tmp_path, clock, names=["a", "b"])).serial_number
     clock.advance(300 * DAY)
-    assert leaf(serving_certificate.ensure_self_signed(tmp_path, clock, names=["a"])).serial_number == first
+    assert leaf(tls.ensure_self_signed(tmp_path, clock, names=["a"])).serial_number == first
 
 
 @pytest.mark.parametrize("days", [336, 400, -2], ids=["ends_soon", "ended", "clock_went_back"])
 def test_made_again_when_its_time_is_over(tmp_path: Path, clock: FakeClock, days: int) -> None:
-    first = leaf(serving_certificate.ensure_self_signed(tmp_path, clock)).serial_number
+    first = leaf(tls.ensure_self_signed(tmp_path, clock)).serial_number
     clock.set_wall(clock.wall() + days * DAY)
-    assert leaf(serving_certificate.ensure_self_signed(tmp_path, clock)).serial_number != first
+    assert leaf(tls.ensure_self_signed(tmp_path, clock)).serial_number != first
 
 
 def test_made_again_for_another_name(tmp_path: Path, clock: FakeClock) -> None:
-    first = leaf(serving_certificate.ensure_self_signed(tmp_path, clock)).serial_number
-    assert (
-        leaf(serving_certificate.ensure_self_signed(tmp_path, clock, names=["other"])).serial_number != first
-    )
+    first = leaf(tls.ensure_self_signed(tmp_path, clock)).serial_number
+    assert leaf(tls.ensure_self_signed(tmp_path, clock, names=["other"])).serial_number != first
 
 
 def test_made_again_when_the_key_is_another(tmp_path: Path, clock: FakeClock, authority: Authority) -> None:
-    pair = serving_certificate.ensure_self_signed(tmp_path, clock)
+    pair = tls.ensure_self_signed(tmp_path, clock)
     shutil.copy(authority.issue().key, pair.key)
     first = leaf(pair).serial_number
-    again = serving_certificate.ensure_self_signed(tmp_path, clock)
+    again = tls.ensure_self_signed(tmp_path, clock)
     assert leaf(again).serial_number != first
-    serving_certificate.build_context(again)
+    tls.build_context(again)
 
 
 def test_a_pair_of_someone_else_is_used_and_kept(
@@ -123,7 +124,7 @@ def test_a_pair_of_someone_else_is_used_and_kept(
     shutil.copy(issued.certificate, tmp_path / "apiserver.crt")
     shutil.copy(issued.key, tmp_path / "apiserver.key")
     clock.advance(10_000 * DAY)
-    pair = serving_certificate.ensure_self_signed(tmp_path, clock, names=["other"])
+    pair = tls.ensure_self_signed(tmp_path, clock, names=["other"])
     assert pair.certificate.read_bytes() == issued.certificate.read_bytes()
 
 
@@ -144,7 +145,7 @@ def test_a_broken_pair_of_someone_else_is_refused(
         (tmp_path / "apiserver.crt").write_text("not a certificate" if broken == "crt_text" else "")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(errors.InputError) as caught:
-        serving_certificate.ensure_self_signed(tmp_path, clock)
+        tls.ensure_self_signed(tmp_path, clock)
     [fault] = caught.value.faults
     assert fault.path == "--cert-dir"
     assert "\n" not in str(fault)
@@ -155,46 +156,40 @@ def test_a_broken_pair_of_someone_else_is_refused(
 def test_a_directory_that_cannot_be_written(tmp_path: Path, clock: FakeClock) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(errors.InputError, match="Permission denied"):
-        serving_certificate.ensure_self_signed(tmp_path, clock)
+        tls.ensure_self_signed(tmp_path, clock)
 
 
 def test_a_directory_that_is_a_file(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.InputError, match="--cert-dir"):
-        serving_certificate.ensure_self_signed(tmp_path / "file", clock)
+        tls.ensure_self_signed(tmp_path / "file", clock)
 
 
 def test_a_pair_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(
         errors.InputError, match=r"--tls-cert-file.*expected a certificate and its private key"
     ):
-        serving_certificate.ServingCertificate(
-            serving_certificate.CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key")
-        )
+        tls.ServingCertificate(tls.CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key"))
 
 
 def test_tls_1_2_or_newer(authority: Authority) -> None:
     issued = authority.issue()
-    context = serving_certificate.build_context(
-        serving_certificate.CertificatePair(issued.certificate, issued.key)
-    )
+    context = tls.build_context(tls.CertificatePair(issued.certificate, issued.key))
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2, "whatever OpenSSL's own settings allow"
 
 
 def test_nothing_is_negotiated_twice(authority: Authority) -> None:
     issued = authority.issue()
     assert (
-        serving_certificate.build_context(
-            serving_certificate.CertificatePair(issued.certificate, issued.key)
-        ).options
+        tls.build_context(tls.CertificatePair(issued.certificate, issued.key)).options
         & ssl.OP_NO_RENEGOTIATION
     )
 
 
 def test_halves_that_do_not_match(authority: Authority) -> None:
-    pair = serving_certificate.CertificatePair(authority.issue().certificate, authority.issue().key)
+    pair = tls.CertificatePair(authority.issue().certificate, authority.issue().key)
     with pytest.raises(errors.InputError, match="certificate and key do not belong together"):
-        serving_certificate.ServingCertificate(pair)
+        tls.ServingCertificate(pair)
 
 
 def test_a_key_with_a_password(tmp_path: Path, authority: Authority) -> None:
@@ -209,18 +204,16 @@ def test_a_key_with_a_password(tmp_path: Path, authority: Authority) -> None:
         )
     )
     with pytest.raises(errors.InputError, match="the private key is encrypted"):
-        serving_certificate.ServingCertificate(
-            serving_certificate.CertificatePair(issued.certificate, locked)
-        )
+        tls.ServingCertificate(tls.CertificatePair(issued.certificate, locked))
 
 
 @pytest.fixture
-def changing(tmp_path: Path, authority: Authority) -> serving_certificate.CertificatePair:
+def changing(tmp_path: Path, authority: Authority) -> tls.CertificatePair:
     """Return a pair of links that a test points elsewhere, as the kubelet does with a Secret."""
     issued = authority.issue()
     for name, source in (("tls.crt", issued.certificate), ("tls.key", issued.key)):
         (tmp_path / name).symlink_to(source)
-    return serving_certificate.CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key")
+    return tls.CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key")
 
 
 def point(link: Path, target: Path) -> None:
@@ -229,8 +222,8 @@ def point(link: Path, target: Path) -> None:
     draft.replace(link)
 
 
-def test_reload(changing: serving_certificate.CertificatePair, authority: Authority) -> None:
-    serving = serving_certificate.ServingCertificate(changing)
+def test_reload(changing: tls.CertificatePair, authority: Authority) -> None:
+    serving = tls.ServingCertificate(changing)
     first = shown(serving.context)
     assert first == leaf(changing).serial_number
     assert not serving.reload_if_changed()
@@ -245,12 +238,12 @@ def test_reload(changing: serving_certificate.CertificatePair, authority: Author
 
 
 def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
-    changing: serving_certificate.CertificatePair,
+    changing: tls.CertificatePair,
     authority: Authority,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    serving = serving_certificate.ServingCertificate(changing)
+    serving = tls.ServingCertificate(changing)
     first = shown(serving.context)
     (tmp_path / "rubbish").write_text("rubbish")
     point(changing.certificate, tmp_path / "rubbish")
@@ -266,18 +259,18 @@ def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
 
 
 def test_files_that_change_while_they_are_read_are_read_again(
-    changing: serving_certificate.CertificatePair, authority: Authority
+    changing: tls.CertificatePair, authority: Authority
 ) -> None:
     fresh, starting = authority.issue(), True
 
-    def build(pair: serving_certificate.CertificatePair) -> ssl.SSLContext:
+    def build(pair: tls.CertificatePair) -> ssl.SSLContext:
         try:
-            return serving_certificate.build_context(pair)
+            return tls.build_context(pair)
         finally:
             if not starting:
                 point(changing.key, fresh.key)
 
-    serving = serving_certificate.ServingCertificate(changing, build)
+    serving = tls.ServingCertificate(changing, build)
     starting = False
     point(changing.certificate, fresh.certificate)
     assert not serving.reload_if_changed()
@@ -285,8 +278,8 @@ def test_files_that_change_while_they_are_read_are_read_again(
     assert shown(serving.context) == leaf(changing).serial_number
 
 
-async def test_follow(changing: serving_certificate.CertificatePair, authority: Authority) -> None:
-    serving = serving_certificate.ServingCertificate(changing)
+async def test_follow(changing: tls.CertificatePair, authority: Authority) -> None:
+    serving = tls.ServingCertificate(changing)
     following = asyncio.create_task(serving.follow(ProblemLog(Monitoring(), FakeClock()), period=0.005))
     fresh = authority.issue()
     point(changing.certificate, fresh.certificate)
@@ -299,19 +292,19 @@ async def test_follow(changing: serving_certificate.CertificatePair, authority: 
 
 
 async def test_an_unexpected_error_does_not_end_following(
-    changing: serving_certificate.CertificatePair, authority: Authority, caplog: pytest.LogCaptureFixture
+    changing: tls.CertificatePair, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The process goes on with the pair it has, says so, and takes the next good pair."""
     broken = True
 
-    def build(pair: serving_certificate.CertificatePair) -> ssl.SSLContext:
+    def build(pair: tls.CertificatePair) -> ssl.SSLContext:
         if broken and leaf(pair).serial_number != first:
             raise RuntimeError("a kind of key that is not known")
-        return serving_certificate.build_context(pair)
+        return tls.build_context(pair)
 
     first = leaf(changing).serial_number
     own_metrics = Monitoring()
-    serving = serving_certificate.ServingCertificate(changing, build)
+    serving = tls.ServingCertificate(changing, build)
     following = asyncio.create_task(serving.follow(ProblemLog(own_metrics, FakeClock()), period=0.005))
     fresh = authority.issue()
     point(changing.certificate, fresh.certificate)
@@ -320,7 +313,9 @@ async def test_an_unexpected_error_does_not_end_following(
     await waiting.until(lambda: following.done() or active % "1.0" in own_metrics.exposition())
     assert not following.done()
     assert shown(serving.context) == first
-    assert "the serving certificate cannot be followed" in [record.message for record in caplog.records]
+    assert "the files of the serving certificate cannot be checked" in [
+        record.message for record in caplog.records
+    ]
     broken = False
     await waiting.until(lambda: active % "0.0" in own_metrics.exposition())
     assert shown(serving.context) == leaf(changing).serial_number
@@ -330,7 +325,7 @@ async def test_an_unexpected_error_does_not_end_following(
 
 
 def _handshake(
-    certificate: serving_certificate.ServingCertificate, authority: Authority, name: str, **limits: object
+    certificate: tls.ServingCertificate, authority: Authority, name: str, **limits: object
 ) -> tuple[str, str]:
     """Return the first DNS name of the certificate shown for `name`, and the negotiated suite."""
     client_side, server_side = socket.socketpair()
@@ -367,14 +362,12 @@ def _accept(context: ssl.SSLContext, raw: socket.socket) -> None:
 def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str, shown: str) -> None:
     pairs = {name: authority.issue(name) for name in ("first.example", "second.example", "*.wild.example")}
     made = {
-        name: serving_certificate.ServingCertificate(
-            serving_certificate.CertificatePair(pair.certificate, pair.key)
-        )
+        name: tls.ServingCertificate(tls.CertificatePair(pair.certificate, pair.key))
         for name, pair in pairs.items()
     }
     own = pairs["first.example"]
-    certificate = serving_certificate.ServingCertificate(
-        serving_certificate.CertificatePair(own.certificate, own.key),
+    certificate = tls.ServingCertificate(
+        tls.CertificatePair(own.certificate, own.key),
         named=[([name], made[name]) for name in ("second.example", "*.wild.example")],
     )
     assert _handshake(certificate, authority, asked)[0] == shown
@@ -382,7 +375,7 @@ def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str,
 
 def test_the_names_a_certificate_is_for(authority: Authority) -> None:
     pair = authority.issue("a.example", "b.example")
-    assert serving_certificate.names_of(serving_certificate.CertificatePair(pair.certificate, pair.key)) == (
+    assert tls.names_of(tls.CertificatePair(pair.certificate, pair.key)) == (
         "a.example",
         "b.example",
     )
@@ -390,14 +383,56 @@ def test_the_names_a_certificate_is_for(authority: Authority) -> None:
 
 def test_suites_and_versions_are_those_asked_for(authority: Authority) -> None:
     issued = authority.issue("first.example")
-    pair = serving_certificate.CertificatePair(issued.certificate, issued.key)
+    pair = tls.CertificatePair(issued.certificate, issued.key)
     wanted = "ECDHE-ECDSA-AES256-GCM-SHA384"
-    build = functools.partial(serving_certificate.build_context, ciphers=wanted)
-    certificate = serving_certificate.ServingCertificate(pair, build)
+    build = functools.partial(tls.build_context, ciphers=wanted)
+    certificate = tls.ServingCertificate(pair, build)
     suite = _handshake(certificate, authority, "first.example", maximum_version=ssl.TLSVersion.TLSv1_2)[1]
     assert suite == wanted
-    modern = serving_certificate.ServingCertificate(
-        pair, functools.partial(serving_certificate.build_context, minimum=ssl.TLSVersion.TLSv1_3)
+    modern = tls.ServingCertificate(
+        pair, functools.partial(tls.build_context, minimum=ssl.TLSVersion.TLSv1_3)
     )
     with pytest.raises(ssl.SSLError):
         _handshake(modern, authority, "first.example", maximum_version=ssl.TLSVersion.TLSv1_2)
+
+
+# --- new certificates
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def issue(*names: str) -> tuple[x509.Certificate, x509.Certificate]:
+    issued = tls.issue("leaf", "authority", names, now=NOW, valid=dt.timedelta(days=2))
+    return x509.load_pem_x509_certificate(issued.certificate), x509.load_pem_x509_certificate(
+        issued.authority
+    )
+
+
+def test_addresses_and_names_are_distinguished() -> None:
+    leaf, _ = issue("::1", "web", "127.0.0.1")
+    found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert found.get_values_for_type(x509.DNSName) == ["web"]
+    addresses = {ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")}
+    assert set(found.get_values_for_type(x509.IPAddress)) == addresses
+
+
+def test_issued_certificates_are_good_from_a_little_before_now() -> None:
+    for each in issue("web"):
+        assert each.not_valid_before_utc == NOW - dt.timedelta(hours=1)
+        assert each.not_valid_after_utc == NOW + dt.timedelta(days=2)
+
+
+def test_an_authority_vouches_for_its_own_leaf_alone() -> None:
+    (leaf, authority), (_, other) = issue("web"), issue("web")
+    leaf.verify_directly_issued_by(authority)
+    with pytest.raises(InvalidSignature):
+        leaf.verify_directly_issued_by(other)
+
+
+def test_the_names_of_a_service() -> None:
+    assert tls.service_names("adapter", "metrics") == (
+        "adapter",
+        "adapter.metrics",
+        "adapter.metrics.svc",
+        "adapter.metrics.svc.cluster.local",
+    )

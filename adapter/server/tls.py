@@ -5,6 +5,9 @@ one stays. A new pair means a new `ssl.SSLContext`, which the handshake switches
 unload a certificate. The same is true of new authorities of client certificates. A handshake refuses unknown
 client certificates; which user a certificate names, and whether it still does, is judged for each request
 (`auth.client_cert`).
+
+A new pair comes with an authority of its own. The authority's key never leaves `issue` and is discarded at
+once, so no second certificate can be issued; a renewal is a new authority.
 """
 
 import asyncio
@@ -13,26 +16,29 @@ import ipaddress
 import logging
 import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from adapter import errors
+from adapter.errors import Fault, InputError
 from adapter.model.clock import Clock
-from adapter.server.tls import issue
-from adapter.telemetry import logs, problems
+from adapter.telemetry import logs
+from adapter.telemetry.problems import ProblemLog
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("adapter.server.tls.serving_certificate")  # the name that log filters know
 
 RELOAD_PERIOD = 10.0
 """Seconds between two checks of the files. Upstream takes up to a minute."""
 
 _VALID = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
+_BACKDATED = timedelta(hours=1)  # for clients whose clock is behind
 _OWN_ISSUER = "fastpath-self-signed-ca"
 
 
@@ -50,7 +56,7 @@ class ServingCertificate:
     `named` are further certificates, each for the server names it is listed with (a name may begin with
     ``*.``); a client that asks for one of those names gets that pair, any other the first. With `ask_clients`
     a client may show a certificate, and the handshake fails if it does not lead to an authority given to
-    `believe`. Raises `errors.InputError` for a pair that cannot be used.
+    `believe`. Raises InputError for a pair that cannot be used.
     """
 
     def __init__(
@@ -70,7 +76,7 @@ class ServingCertificate:
         try:
             self._current = self._build()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise errors.InputError([_fault(pair, error)]) from error
+            raise InputError([_fault(pair, error)]) from error
         self.context = self._build()
         self.context.sni_callback = self._switch
 
@@ -111,7 +117,7 @@ class ServingCertificate:
             self._tried = ()
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning(
-                "the serving certificate cannot be read again for new authorities, the old one stays",
+                "the serving certificate cannot be loaded with the new authorities, the old one stays",
                 extra=found,
             )
 
@@ -134,11 +140,11 @@ class ServingCertificate:
         except (ssl.SSLError, ValueError) as error:
             found = logs.facts(certificate=self._pair.certificate, error=str(error))
             log.warning(
-                "OpenSSL does not take the authorities of client certificates: theirs are refused",
+                "OpenSSL rejects the authorities of client certificates, so their certificates are refused",
                 extra=found,
             )
 
-    async def follow(self, faults: problems.ProblemLog, period: float = RELOAD_PERIOD) -> None:
+    async def follow(self, problems: ProblemLog, period: float = RELOAD_PERIOD) -> None:
         """Check the files until cancelled.
 
         An unexpected error is reported and the next check tries again. The same file reaches all replicas at
@@ -152,14 +158,14 @@ class ServingCertificate:
                     certificate.reload_if_changed()
                 except Exception as error:  # noqa: BLE001 - see above
                     text = f"{type(error).__name__}: {error}"
-                    faults.report(
+                    problems.report(
                         "serving-certificate",
-                        "the serving certificate cannot be followed",
+                        "the files of the serving certificate cannot be checked",
                         text,
                         subject=subject,
                     )
                 else:
-                    faults.resolve("serving-certificate", subject=subject)
+                    problems.resolve("serving-certificate", subject=subject)
 
     def _switch(
         self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext
@@ -205,13 +211,13 @@ def build_context(
 
 
 def names_of(pair: CertificatePair) -> tuple[str, ...]:
-    """Return the DNS names of a certificate. Raises `errors.InputError` when it cannot be read."""
+    """Return the DNS names of a certificate. Raises InputError when it cannot be read."""
     try:
         found = _leaf(pair).extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return ()
     except (OSError, ValueError) as error:
-        raise errors.InputError([_fault(pair, error, "--tls-sni-cert-key")]) from error
+        raise InputError([_fault(pair, error, "--tls-sni-cert-key")]) from error
     return tuple(found.value.get_values_for_type(x509.DNSName))
 
 
@@ -222,7 +228,7 @@ def ensure_self_signed(
 
     As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file
     ends with the authority that issued it. A foreign pair is used as it is and never overwritten: one that
-    does not work is an `errors.InputError`.
+    does not work is an InputError.
     """
     pair = CertificatePair(directory / "apiserver.crt", directory / "apiserver.key")
     wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
@@ -236,7 +242,7 @@ def ensure_self_signed(
         else:
             build_context(pair)
     except (OSError, ValueError) as error:
-        raise errors.InputError([_fault(pair, error, "--cert-dir")]) from error
+        raise InputError([_fault(pair, error, "--cert-dir")]) from error
     return pair
 
 
@@ -269,7 +275,7 @@ def _leaf(pair: CertificatePair) -> x509.Certificate:
 def _write_pair(pair: CertificatePair, wanted: set[str], now: datetime) -> None:
     """Write a new pair: the certificate with its authority, and the key for its owner only."""
     stamp = int(now.timestamp())
-    issued = issue.issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
+    issued = issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
     pair.certificate.parent.mkdir(parents=True, exist_ok=True)
     _write(pair.key, issued.key, 0o600)
     _write(pair.certificate, issued.certificate + issued.authority, 0o644)
@@ -299,7 +305,82 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _fault(pair: CertificatePair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
-    return errors.Fault(
-        flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}"
+def _fault(pair: CertificatePair, error: Exception, flag: str = "--tls-cert-file") -> Fault:
+    return Fault(flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}")
+
+
+class IssuedCertificate(NamedTuple):
+    """A certificate, its private key and its authority, all PEM."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+
+
+def issue(
+    common_name: str, authority_name: str, names: Iterable[str], *, now: datetime, valid: timedelta
+) -> IssuedCertificate:
+    """Return a certificate for `names` (DNS names and IP addresses) and its new authority.
+
+    Both are valid for `valid` from `now`. `common_name` is for people; clients check `names` only.
+    """
+    authority_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+
+    def build(subject: str, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.CertificateBuilder:
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+        return (
+            x509.CertificateBuilder()
+            .subject_name(_name(subject))
+            .issuer_name(_name(authority_name))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _BACKDATED)
+            .not_valid_after(now + valid)
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(issuer, critical=False)
+            .add_extension(_key_usage(ca=ca), critical=True)
+        )
+
+    alternate = x509.SubjectAlternativeName([_alternate(name) for name in sorted(names)])
+    leaf = (
+        build(common_name, leaf_key, ca=False)
+        .add_extension(alternate, critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(authority_key, hashes.SHA256())
     )
+    authority = build(authority_name, authority_key, ca=True).sign(authority_key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    key = leaf_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return IssuedCertificate(leaf.public_bytes(pem), key, authority.public_bytes(pem))
+
+
+def service_names(service: str, namespace: str) -> tuple[str, ...]:
+    """Return the DNS names of a Service in a cluster; kube-apiserver uses ``<service>.<namespace>.svc``."""
+    within = f"{service}.{namespace}"
+    return (service, within, f"{within}.svc", f"{within}.svc.cluster.local")
+
+
+def _key_usage(*, ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=ca,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _alternate(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

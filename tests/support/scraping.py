@@ -1,0 +1,40 @@
+"""A scraper without a budget, and the steps of a scrape, each run to its end at once."""
+
+from collections.abc import Collection, Sequence
+
+from adapter.rules.matchers import Matcher
+from adapter.rules.scrape import exposition, pod_query
+from adapter.rules.scrape.exposition import MAX_SAMPLES, Exposed
+from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, PodValue
+from adapter.rules.scrape.series import PodSeries
+from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint, Scraper
+
+
+class LoneScraper(Scraper):
+    """Reads each body with a budget of its own, unless it is given one."""
+
+    async def fetch(self, endpoint: ScrapeEndpoint, buffer: BodyBuffer | None = None) -> ScrapedBody:
+        return await super().fetch(endpoint, buffer or BodyBudget().open(endpoint.namespace))
+
+
+def parse(
+    body: bytes, names: Collection[str], *, openmetrics: bool = False, limit: int = MAX_SAMPLES
+) -> list[Exposed]:
+    samples: list[Exposed] = []
+    pod_query.finish(exposition.read(body, names, samples, openmetrics=openmetrics, limit=limit))
+    return samples
+
+
+def record(series: PodSeries, samples: Sequence[Exposed], time: float, wall: float, keep: float) -> None:
+    pod_query.finish(series.record(samples, time, wall, keep))
+
+
+def evaluate(
+    query: PodQuery,
+    pod: PodSeries,
+    series: str,
+    identity: PodIdentity,
+    selector: Sequence[Matcher],
+    window: float,
+) -> PodValue | None:
+    return pod_query.finish(query.evaluate(pod, series, identity, selector, window))
