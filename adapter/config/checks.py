@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from adapter.config import ciphers
 from adapter.config.yaml import reader
-from adapter.model import pod_networks, shards
+from adapter.model import pod_networks
+from adapter.model.autoscaling import shards
 
 SERVABLE_GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io")
 """The API groups that can be served."""

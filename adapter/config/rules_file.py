@@ -20,7 +20,7 @@ from adapter.config import scrape_keys
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Scalar, Shape
-from adapter.model import durations
+from adapter.model import timestamps
 
 
 class OnNaN(enum.Enum):
@@ -367,7 +367,7 @@ def _resource_rules(fields: Fields, decoder: Decoder) -> ResourceRulesConfig:
     written = fields.scalars.get("window")
     if written:
         try:
-            window = durations.parse_prometheus_duration(written.text)
+            window = timestamps.parse_prometheus_duration(written.text)
         except ValueError:
             expected = "expected a Prometheus duration such as 5m or 1h30m (units y w d h m s ms), or 0"
             _refuse(fields, "window", written, expected, decoder)
@@ -411,12 +411,12 @@ def _duration(fields: Fields, key: str, decoder: Decoder) -> float | None:
         return None
     least, greatest = BOUNDS[key]
     try:
-        seconds = durations.parse_go_duration(written.text)
+        seconds = timestamps.parse_go_duration(written.text)
     except ValueError:
         seconds = -1.0
     if least <= seconds <= greatest:
         return seconds
-    low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
+    low, high = timestamps.format_go_duration(least), timestamps.format_go_duration(greatest)
     _refuse(
         fields, key, written, f"expected a Go duration such as 1s or 1m30s, from {low} to {high}", decoder
     )

@@ -15,7 +15,7 @@ import yaml
 
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, Shape
-from adapter.model import durations
+from adapter.model import timestamps
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its own identity, which is never sent to another pod."""
@@ -273,9 +273,9 @@ def _is_host(text: str) -> bool:
 def _duration(fields: Fields, key: str, decoder: Decoder, default: float) -> float:
     if key not in fields.scalars:
         return default
-    low, high = map(durations.format_go_duration, BOUNDS[key])
+    low, high = map(timestamps.format_go_duration, BOUNDS[key])
     expected = f"expected a Go duration such as 1s or 500ms, from {low} to {high}"
-    return _number(fields, key, decoder, default, durations.parse_go_duration, BOUNDS[key], expected)
+    return _number(fields, key, decoder, default, timestamps.parse_go_duration, BOUNDS[key], expected)
 
 
 def _count(fields: Fields, key: str, decoder: Decoder, default: int) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from adapter.cli.check.missing import guess_overrides
 from adapter.cli.check.wanted import Wanted
 from adapter.errors import PrometheusError, TemplateError
-from adapter.model import milli as quantity
+from adapter.model import quantity
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.resources import APIResource
 from adapter.rules import matchers

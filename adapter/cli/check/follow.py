@@ -9,9 +9,9 @@ from adapter.cli.check.session import SHOWN_VALUES, Inquiry
 from adapter.cli.check.wanted import ALL, Wanted, build_query
 from adapter.config.rules_file import OnNaN
 from adapter.errors import KubernetesError, NamingError, TemplateError
-from adapter.model import durations
+from adapter.model import timestamps
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult, Sample
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.rules.matchers import Matcher, join
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery, last_samples
@@ -219,4 +219,4 @@ class _Answer:
 
 
 def _age(seconds: float) -> str:
-    return durations.format_go_duration(round(seconds))
+    return timestamps.format_go_duration(round(seconds))

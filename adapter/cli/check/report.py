@@ -14,8 +14,8 @@ from adapter.cli.check.resource_preview import ResourceSketch
 from adapter.config.rules_file import ResourceRulesConfig
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import Fault, PrometheusError
-from adapter.model.durations import format_go_duration
 from adapter.model.metrics import QueryResult, Sample
+from adapter.model.timestamps import format_go_duration
 from adapter.rules.compile import Rule
 from adapter.rules.preview import Example, Sketch
 from adapter.rules.trace import counted, listed

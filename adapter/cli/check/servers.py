@@ -19,9 +19,9 @@ from adapter.kubernetes import codec, credentials
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.model.clock import Clock
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.prometheus.client import PrometheusClient, Querier
 from adapter.prometheus.series import SeriesLister
 from adapter.rules.trace import Lists

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapter.cli.check import empty, report
 from adapter.errors import PrometheusError
-from adapter.model import durations
+from adapter.model import timestamps
 from adapter.model.metrics import QueryResult, Sample
 from adapter.rules import trace
 from adapter.rules.trace import Lists, counted, listed
@@ -67,7 +67,7 @@ class Inquiry:
     @property
     def look_back(self) -> str:
         """How far back series were looked for, as people write it."""
-        return durations.format_go_duration(self.prometheus.look_back)
+        return timestamps.format_go_duration(self.prometheus.look_back)
 
     def labels(self, selector: str, series: str) -> frozenset[str]:
         """Return the labels of one series name among those of a selector."""

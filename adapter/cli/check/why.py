@@ -14,8 +14,8 @@ from adapter.cli.check.session import Inquiry, Story
 from adapter.cli.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
 from adapter.model.go_text import quote
+from adapter.model.label_selectors import LabelSelector, parse_selector
 from adapter.model.resources import Catalogue
-from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
 from adapter.rules import matchers, registry, trace
 from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher

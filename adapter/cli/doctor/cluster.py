@@ -18,16 +18,15 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
-from adapter.model import apiservices, shards
+from adapter.model import apiservices
 from adapter.model.apiservices import Owner, ServiceReference
-from adapter.model.autoscaling import floor
+from adapter.model.autoscaling import floor, shards
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.clock import Clock
-from adapter.model.durations import parse_go_duration
 from adapter.model.resources import BUILTIN, Catalogue
-from adapter.model.shards import WHOLE, Shard
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, parse_go_duration
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec
-from adapter.model.shards import WHOLE, Shard
+from adapter.model.autoscaling.shards import WHOLE, Shard
 
 
 class Unread(NamedTuple):

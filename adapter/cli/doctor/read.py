@@ -15,11 +15,11 @@ from adapter.cli.doctor.facts import AnswerFacts, Starts, TargetFacts, Unread
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
+from adapter.model import api_selectors
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricIdentifier, MetricSpec, Scale
 from adapter.model.clock import Clock
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors import api_selectors
 from adapter.model.timestamps import SECOND
 from adapter.rules import matchers
 

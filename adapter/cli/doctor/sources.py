@@ -23,12 +23,12 @@ from adapter.errors import (
     UnscrapableError,
     UnsupportedSelectorError,
 )
+from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import MetricIdentifier, MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import APIResource
-from adapter.model.selectors import api_selectors
 from adapter.prometheus.client import Querier
 from adapter.rules import compile as compiler
 from adapter.rules import matchers, preview, registry

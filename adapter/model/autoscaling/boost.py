@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
@@ -36,7 +37,6 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
-from adapter.model.selectors.api_selectors import APISelector
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
 
 MODE_ANNOTATION = "fastpath.io/mode"

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.errors import InputError
-from adapter.model.autoscaling import documents, fastpath_autoscaler, validation_errors
+from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FLOOR_METRIC,
     GROUP,
@@ -101,9 +101,7 @@ def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[st
     """Yield what the HorizontalPodAutoscaler lacks, and what its API server may not accept."""
     given = tree["spec"]
     own = [
-        f"spec.{name}: {validation_errors.shown(given[name])}"
-        for name in _OWN_FIELDS
-        if given.get(name) is not None
+        f"spec.{name}: {documents.shown(given[name])}" for name in _OWN_FIELDS if given.get(name) is not None
     ]
     if own:
         yield f"left out, a {HPA_KIND} does not have it: {', '.join(own)}"

@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.model.autoscaling import validation
-from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerBehavior,
@@ -24,6 +23,7 @@ from adapter.model.autoscaling.hpa import (
     ObjectMeta,
     Struct,
     encode_scalar,
+    with_defaults,
 )
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from adapter.model.autoscaling.hpa import Int32, Struct, decode_scalar, encode_scalar
-from adapter.model.shards import Shard, parse_shard
+from adapter.model.autoscaling.shards import Shard, parse_shard
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 LABEL = "fastpath.io/floors"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from adapter.model import label_selectors
 from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricSource,
     CrossVersionObjectReference,
@@ -28,7 +29,6 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.go_text import quote
 from adapter.model.quantity import Quantity
-from adapter.model.selectors import label_selectors
 
 _MAX_PERIOD = 1800
 _MAX_WINDOW = 3600

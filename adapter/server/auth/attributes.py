@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from adapter import errors
+from adapter.model.field_selectors import NAME, FieldSelector
 from adapter.model.go_text import quote
 from adapter.model.identity import User
+from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.metrics import ExternalQuestion, ResourceQuestion
-from adapter.model.selectors.field_selectors import NAME, FieldSelector
-from adapter.model.selectors.label_selectors import LabelSelector, Operator
 from adapter.server.api.paths import WILDCARD, MetricRequest, Question
 
 VERBS = {

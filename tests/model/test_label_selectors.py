@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model.selectors import label_selectors
-from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model import label_selectors
+from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
 NAME_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from adapter.model import label_selectors
 from adapter.model.go_text import quote
-from adapter.model.selectors import label_selectors
-from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
 _OPERATORS = {
     "In": Operator.IN,
@@ -48,18 +48,6 @@ class APISelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     def __post_init__(self) -> None:
         """Leave out what is empty: upstream writes no empty parts."""
         _drop_empty(self, "match_labels", "match_expressions")
-
-    def shown(self) -> dict[str, object]:
-        """Return it as JSON, empty parts left out: two selectors that show the same mean the same."""
-        labels, expressions = self.match_labels, self.match_expressions
-        shown: dict[str, object] = {"matchLabels": dict(labels)} if labels else {}
-        if expressions:
-            shown["matchExpressions"] = [
-                {"key": one.key, "operator": one.operator}
-                | ({"values": list(one.values)} if one.values else {})
-                for one in expressions
-            ]
-        return shown
 
 
 def compile_selector(selector: APISelector | None) -> LabelSelector:
