@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from adapter.cli.check import lint
+from adapter.cli.check import lint, preview
 from adapter.config import chart, rules_file, scrape_keys
 from adapter.config.options import SERVE
 from adapter.model import timestamps
@@ -181,7 +181,7 @@ def test_examples_work_and_are_listed(path: Path) -> None:
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)
     assert faults == ()
-    made = lint.sketches(ruleset)
+    made = preview.preview_rules(ruleset, {})
     assert lint.lint(made, 15.0) == []
     (row,) = re.findall(
         rf"^\| \[{path.name}\]\(\.\./examples/{path.name}\) \| ([^|]*) \|", CONFIGURATION, re.MULTILINE
@@ -204,7 +204,7 @@ def test_rules_on_pages_work() -> None:
         assert (parsed.faults, parsed.fatal) == ((), ())
         ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)
         assert faults == ()
-        assert lint.lint(lint.sketches(ruleset), 15.0) == []
+        assert lint.lint(preview.preview_rules(ruleset, {}), 15.0) == []
 
 
 def test_every_verb_is_documented() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from adapter.cli.check import report
 from adapter.cli.check.missing import guess_overrides
 from adapter.cli.check.wanted import Wanted
 from adapter.errors import PrometheusError, TemplateError
@@ -18,7 +19,7 @@ from adapter.model.resources import APIResource
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
-from adapter.rules.trace import counted, listed
+from adapter.rules.wording import counted, listed
 
 # Kinds of PrometheusError that are about the query and not about the way to Prometheus.
 OF_THE_QUERY = frozenset({"query", "type"})
@@ -31,21 +32,16 @@ class Value(NamedTuple):
     fault: str = ""
 
 
-def show_number(value: float) -> str:
-    """Return a sample's value as Prometheus prints it, shortened to ten digits."""
-    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text := f"{value:.10g}", text)
-
-
 def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
     """Return what a sample is served as."""
     try:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
         return Value(
-            "", f"{show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail"
+            "", f"{report.show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail"
         )
     if isinstance(milli, Dropped):
-        shown = "a native histogram" if milli == HISTOGRAM else show_number(sample.value)
+        shown = "a native histogram" if milli == HISTOGRAM else report.show_number(sample.value)
         return Value("", f"{shown} is no number to scale by and is left out")
     return Value(quantity.format_milli(milli))
 
@@ -93,7 +89,7 @@ def no_number(metric: str, wanted: object, value: float) -> str:
     """Return the sentence for a value that is NaN or infinite."""
     zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
     return (
-        f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as "
+        f"the value of {metric} for {wanted} is {report.show_number(value)} and left out, never served as "
         "zero: let metricsQuery return a number, or "
         f"nothing, where it divides by zero{zero}"
     )

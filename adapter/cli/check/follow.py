@@ -1,22 +1,144 @@
-"""The part of `fastpath check --why` that follows a served metric to the values that an autoscaler gets."""
+"""The steps of `fastpath check --why`: a query, what it found, and the sentence at the end.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+`Story` is what was found so far, and `Inquiry` asks Prometheus and notes each step in it. `follow_external`
+and `follow_objects` follow a served metric to the values that an autoscaler gets.
+"""
 
-from adapter.cli.check import empty, report
-from adapter.cli.check.empty import Value
-from adapter.cli.check.session import SHOWN_VALUES, Inquiry
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from adapter.cli.check import empty, missing, report
+from adapter.cli.check.empty import EmptyCase, Followups, Value
+from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.wanted import ALL, Wanted, build_query
 from adapter.config.rules_file import OnNaN
-from adapter.errors import KubernetesError, NamingError, TemplateError
-from adapter.model import timestamps
+from adapter.errors import KubernetesError, NamingError, PrometheusError, TemplateError
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult, Sample
+from adapter.model.timestamps import format_go_duration
+from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher, join
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery, last_samples
 from adapter.rules.registry import CustomEntry, ExternalEntry
-from adapter.rules.trace import counted, listed
+from adapter.rules.wording import counted, listed
+
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import ClusterReader, PrometheusReader
+
+_SHOWN_VALUES = 5
+
+
+@dataclass(slots=True)
+class Story:
+    """What was found about a metric, in sections, and the sentence at the end.
+
+    `served`: an autoscaler that asks for it gets a value. `unreachable`: the servers that could not be asked.
+    """
+
+    metric: str
+    sections: list[tuple[str, list[str]]] = field(default_factory=list)
+    conclusion: str = ""
+    served: bool = False
+    unreachable: list[str] = field(default_factory=list)
+
+    def section(self, title: str) -> list[str]:
+        """Begin a section and return its lines, to add to."""
+        lines: list[str] = []
+        self.sections.append((title, lines))
+        return lines
+
+    def text(self) -> str:
+        """Return it for people."""
+        blocks = ["\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in self.sections]
+        return "\n\n".join([*blocks, self.conclusion]) + "\n"
+
+    def document(self) -> dict[str, Any]:
+        """Return it for programs."""
+        steps = [
+            {"title": title, "lines": [line.strip() for line in lines]} for title, lines in self.sections
+        ]
+        return {"metric": self.metric, "steps": steps, "served": self.served, "conclusion": self.conclusion}
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """One look at one metric.
+
+    `lists` are the series of every rule's selector; `cluster` is None without one to ask.
+    """
+
+    prometheus: "PrometheusReader"
+    cluster: "ClusterReader | None"
+    story: Story
+    lists: SeriesLists
+
+    @property
+    def look_back(self) -> str:
+        """How far back series were looked for, as people write it."""
+        return format_go_duration(self.prometheus.look_back)
+
+    def labels(self, selector: str, series: str) -> frozenset[str]:
+        """Return the labels of one series name among those of a selector."""
+        known = self.lists[selector]
+        return frozenset() if isinstance(known, PrometheusError) else missing.label_names(known, series)
+
+    async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult | None:
+        """Return the answer to the API's own query; without one, conclude with the reason.
+
+        `accepts_warnings` says that the rule takes an answer with warnings, which else counts as no answer.
+        """
+        lines.append(f"asks {report.one_line(promql)}")
+        result = await self.prometheus.ask(promql)
+        if isinstance(result, PrometheusError):
+            lines.append(f"refused: {result}")
+            self.story.conclusion = empty.refused(result)
+            if result.kind not in empty.OF_THE_QUERY:
+                self.story.unreachable.append(f"Prometheus cannot be asked: {result}")
+            return None
+        lines.append(counted(len(result.samples), "sample", "samples"))
+        lines.extend(f"warning: {text}" for text in result.warnings)
+        if result.warnings and not accepts_warnings:
+            self.story.conclusion = empty.partial(result.warnings[0])
+            return None
+        return result
+
+    async def follow(
+        self,
+        lines: list[str],
+        promql: str,
+        show: Callable[[Sample], str] = report.show_sample,
+    ) -> Sequence[Sample]:
+        """Return the samples of a query that only looks for a cause; an error is told and counts as none."""
+        lines.append(f"also asks {promql}")
+        result = await self.prometheus.ask(promql)
+        if isinstance(result, PrometheusError):
+            lines.append(f"refused: {result}")
+            return ()
+        lines.append(listed(map(show, result.samples)) or "no sample")
+        return result.samples
+
+    async def follow_up(
+        self,
+        lines: list[str],
+        followups: Followups,
+        rule: Rule,
+        series: str,
+        namespace_label: str,
+        namespace: str | None,
+    ) -> EmptyCase:
+        """Ask why a query of a rule has no sample."""
+        return EmptyCase(
+            rule.config.path,
+            series,
+            namespace_label,
+            namespace,
+            await self.follow(lines, followups.named),
+            await self.follow(lines, followups.around),
+            self.labels(rule.config.series_query, series),
+            self.look_back,
+        )
 
 
 async def follow_external(
@@ -45,7 +167,7 @@ async def follow_external(
     values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
     lines += [
         f"{report.show_labels(sample)}: {value.fault or value.quantity}"
-        for sample, value in list(zip(result.samples, values, strict=True))[:SHOWN_VALUES]
+        for sample, value in list(zip(result.samples, values, strict=True))[:_SHOWN_VALUES]
     ]
     good = [value for value in values if not value.fault]
     if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
@@ -54,10 +176,7 @@ async def follow_external(
         inquiry.story.served = empty.can_be_asked_for(metric)
         return empty.served(metric, len(good))
     followups = empty.external_followups(entry.series, label, namespace, selector)
-    named = await inquiry.follow(lines, followups.named)
-    around = await inquiry.follow(lines, followups.around)
-    labels = inquiry.labels(rule.config.series_query, entry.series)
-    case = empty.EmptyCase(place, entry.series, label, namespace, named, around, labels, inquiry.look_back)
+    case = await inquiry.follow_up(lines, followups, rule, entry.series, label, namespace)
     return empty.no_sample_of_external(case, join(selector))
 
 
@@ -147,7 +266,7 @@ class _Answer:
             name: empty.value_of(samples[name], nan_is_zero=zero) for name in self.asked if name in samples
         }
         self.lines.extend(
-            f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:SHOWN_VALUES]
+            f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:_SHOWN_VALUES]
         )
         if self.result.type != "vector" or (self.result.samples and not values):
             return empty.unusable(self.query, self.result, listed(self.asked))
@@ -160,23 +279,18 @@ class _Answer:
         return None if self.names is None or self.wanted.name == ALL else self.wanted.name in self.names
 
     async def _why_nothing(self) -> str:
-        name = self.asked[0]
-        followups = empty.object_followups(self.query, self.wanted, name)
-        named = await self.inquiry.follow(self.lines, followups.named)
-        around = await self.inquiry.follow(self.lines, followups.around)
-        labels = self.inquiry.labels(self.entry.rule.config.series_query, self.entry.series)
-        case = empty.EmptyCase(
-            self.query.rule.path,
-            self.query.series,
-            self.query.namespace_label,
+        name, query = self.asked[0], self.query
+        case = await self.inquiry.follow_up(
+            self.lines,
+            empty.object_followups(query, self.wanted, name),
+            self.entry.rule,
+            query.series,
+            query.namespace_label,
             self.wanted.namespace,
-            named,
-            around,
-            labels,
-            self.inquiry.look_back,
         )
-        label, resource = self.query.object_label, self.entry.resource
-        return empty.no_sample_of_object(case, self.wanted, name, label, resource, exists=self._exists())
+        return empty.no_sample_of_object(
+            case, self.wanted, name, query.object_label, self.entry.resource, exists=self._exists()
+        )
 
     async def _too_old(self) -> str:
         """Return the sentence for values that `maxSampleAge` leaves out, "" without any."""
@@ -219,4 +333,4 @@ class _Answer:
 
 
 def _age(seconds: float) -> str:
-    return timestamps.format_go_duration(round(seconds))
+    return format_go_duration(round(seconds))

@@ -1,23 +1,153 @@
 """Why a metric that is in Prometheus is not in the API: one sentence that names the cause and the remedy.
 
-Judged from what the rules make of their series (`trace`) and from whether the series exist at all. `empty`
-explains why a metric that is served has no value.
+`trace_rules` follows the series through the rules: which rule selects, drops and names them. `explain` judges
+from these traces and from whether the series exist at all. `empty` explains why a metric that is served has
+no value.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from adapter.cli.check.preview import SeriesLists, demanded_labels, may_name, named_series
 from adapter.errors import PrometheusError
-from adapter.rules import naming, trace
-from adapter.rules.preview import demanded_labels, may_name
+from adapter.model.metrics import SeriesInfo
+from adapter.model.resources import APIResource
+from adapter.rules import naming
+from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Registry
-from adapter.rules.trace import Lists, RuleTrace, counted, listed
+from adapter.rules.wording import counted, listed, shown_series
 
 # Kinds that labels are called after, with whatever exporters put before or behind.
 _KINDS = ("namespace", "pod", "deployment", "statefulset", "service", "ingress", "node", "job")
 _RULE = re.compile(r"^(.*?\[[0-9]+\])")
+
+# So many of the other metrics that a rule makes are shown.
+_SHOWN = 5
+
+
+class Rejected(NamedTuple):
+    """A series that a rule rejects: why, and the name it would have otherwise (None without a match)."""
+
+    series: SeriesInfo
+    reason: str
+    otherwise: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTrace:
+    """What one rule does with its series, for the metric that is missing.
+
+    `gives` become the metric, `rejected` are dropped, `others` get the other names. `mapped` are the labels
+    of `gives` that name kinds, `plain` all others. `error` says why the list could not be read; then all else
+    is empty.
+    """
+
+    rule: Rule
+    external: bool
+    matched: tuple[SeriesInfo, ...]
+    error: str
+    gives: tuple[SeriesInfo, ...]
+    rejected: tuple[Rejected, ...]
+    others: Mapping[str, tuple[SeriesInfo, ...]]
+    mapped: tuple[tuple[str, APIResource], ...]
+    plain: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """The rule's path."""
+        return self.rule.config.path
+
+    def leads_to(self, metric: str) -> bool:
+        """Whether the rule drops, renames or does not find what would be the metric, or has an error."""
+        names = {name for each in self.rejected for name in (each.series.name, each.otherwise)}
+        names |= {series.name for others in self.others.values() for series in others}
+        return bool(self.error) or metric in names or self.fixed_name(metric) is not None
+
+    def fixed_name(self, metric: str) -> str | None:
+        """Return the only series name that the rule selects, if it would become the metric."""
+        name = named_series(self.rule.config.series_query)
+        return name if name is not None and self.rule.namer.name(name) == metric else None
+
+
+def trace_rules(ruleset: Ruleset, lists: SeriesLists, metric: str) -> tuple[RuleTrace, ...]:
+    """Return the trace of every rule, custom rules first."""
+    return (
+        *(_trace(rule, lists[rule.config.series_query], metric, external=False) for rule in ruleset.custom),
+        *(_trace(rule, lists[rule.config.series_query], metric, external=True) for rule in ruleset.external),
+    )
+
+
+def _trace(
+    rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: str, *, external: bool
+) -> RuleTrace:
+    if isinstance(known, PrometheusError):
+        return RuleTrace(rule, external, (), str(known), (), (), {}, (), ())
+    rejected: list[Rejected] = []
+    named: dict[str, tuple[SeriesInfo, ...]] = {}
+    for series in known:
+        reason = rule.namer.rejection(series.name)
+        if reason is not None:
+            rejected.append(Rejected(series, reason, rule.namer.expand(series.name)))
+        else:
+            name = rule.namer.name(series.name)
+            assert name is not None  # it was not rejected
+            named[name] = (*named.get(name, ()), series)
+    gives = named.pop(metric, ())
+    labels = sorted(frozenset[str]().union(*(series.labels for series in gives)))
+    mapped = [
+        (label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None
+    ]
+    plain = [label for label in labels if label not in dict(mapped)]
+    return RuleTrace(
+        rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain)
+    )
+
+
+def steps(traced: RuleTrace) -> list[str]:
+    """Return one line for each step of a rule, in order."""
+    if traced.error:
+        return [f"the series could not be read: {traced.error}"]
+    if not traced.matched:
+        return ["matches no series"]
+    told = [f"matches {_names(traced.matched)}"]
+    reasons = dict.fromkeys(each.reason for each in traced.rejected)
+    told += [
+        f"dropped by {reason}: {_names([each.series for each in traced.rejected if each.reason == reason])}"
+        for reason in reasons
+    ]
+    for name, series in list(traced.others.items())[:_SHOWN]:
+        told.append(f"becomes {name or '(a name without a character)'}: {_names(series)}")
+    if len(traced.others) > _SHOWN:
+        told.append(f"and {len(traced.others) - _SHOWN} metrics more")
+    if traced.gives:
+        told.append(f"becomes the metric: {_names(traced.gives)}")
+        if not traced.external:
+            told += _label_steps(traced)
+    return told
+
+
+def _label_steps(traced: RuleTrace) -> list[str]:
+    told = [f"label {label} names {resource.group_resource}" for label, resource in traced.mapped]
+    if traced.plain:
+        told.append(f"labels that name no kind of object: {listed(traced.plain)}")
+    return told
+
+
+def _names(series: Sequence[SeriesInfo]) -> str:
+    return listed(
+        [f"{shown_series(each.name)} ({counted(each.count, 'series', 'series')})" for each in series]
+    )
+
+
+def label_names(series: Iterable[SeriesInfo], name: str) -> frozenset[str]:
+    """Return the labels of the series of one name."""
+    return frozenset[str]().union(*(each.labels for each in series if each.name == name))
+
+
+# --- the judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +160,7 @@ class MissingCase:
 
     metric: str
     traces: Sequence[RuleTrace]
-    probes: Lists
+    probes: SeriesLists
     registry: Registry
     left_out: Sequence[str]
     look_back: str
@@ -100,7 +230,7 @@ def _dropped(case: MissingCase) -> str:
                 continue
             if rejected.reason == naming.UNWRITABLE:
                 return (
-                    f"{traced.place} leaves out the series {trace.shown(rejected.series.name)}, because "
+                    f"{traced.place} leaves out the series {shown_series(rejected.series.name)}, because "
                     "it has "
                     f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
                     "a recording rule"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.cli.check.options import CheckOptions
+from adapter.cli.check.preview import SeriesLists
 from adapter.compose import providers
 from adapter.compose.clock import SystemClock
 from adapter.config.options import ClusterOptions, PrometheusOptions, RulesOptions
@@ -24,7 +25,6 @@ from adapter.model.metrics import QueryResult
 from adapter.model.resources import APIResource, Catalogue
 from adapter.prometheus.client import PrometheusClient, Querier
 from adapter.prometheus.series import SeriesLister
-from adapter.rules.trace import Lists
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -63,7 +63,7 @@ class PrometheusReader:
     now: float
     look_back: float
 
-    async def lists(self, selectors: Sequence[str]) -> Lists:
+    async def lists(self, selectors: Sequence[str]) -> SeriesLists:
         """Return the series of each selector, or why they are unknown; an empty selector is not asked for."""
         empty = PrometheusError("query", "there is no seriesQuery")
         lists = dict(

@@ -15,7 +15,7 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, CustomKey, Registry
-from adapter.rules.trace import listed
+from adapter.rules.wording import listed
 
 ALL = "*"
 

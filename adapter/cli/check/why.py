@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter.cli.check import empty, follow, missing, report
+from adapter.cli.check.follow import Inquiry, Story
+from adapter.cli.check.missing import RuleTrace
 from adapter.cli.check.options import CheckOptions
-from adapter.cli.check.session import Inquiry, Story
 from adapter.cli.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import LabelSelector, parse_selector
 from adapter.model.resources import Catalogue
-from adapter.rules import matchers, registry, trace
+from adapter.rules import matchers, registry
 from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import Registry
-from adapter.rules.trace import RuleTrace, counted, listed
+from adapter.rules.wording import counted, listed
 
 if TYPE_CHECKING:
     from adapter.cli.check.servers import ClusterReader, PrometheusReader
@@ -88,7 +89,7 @@ async def explain(
     story = Story(question.metric)
     lists = await prometheus.lists(ruleset.selectors())
     inquiry = Inquiry(prometheus, cluster, story, lists)
-    traces = trace.trace_rules(ruleset, lists, question.metric)
+    traces = missing.trace_rules(ruleset, lists, question.metric)
     _tell_series(inquiry, traces, left_out)
     known = _registry(inquiry, ruleset)
     kinds, external = kinds_of(known, question.metric), known.external.get(question.metric)
@@ -141,7 +142,7 @@ def _tell_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Sequen
         config = traced.rule.config
         place = report.place_of(config.source, config.line)
         lines.append(f"{config.path}  {report.one_line(config.series_query)}  ({place})")
-        lines += [f"  {step}" for step in trace.steps(traced)]
+        lines += [f"  {step}" for step in missing.steps(traced)]
     if len(told) < len(traces):
         lines.append(f"{counted(len(traces) - len(told), 'other rule does', 'other rules do')} not make it")
     lines += [f"{path}  left out because of a fault" for path in left_out]
@@ -162,7 +163,7 @@ async def _explain_absence(
         if isinstance(answer, PrometheusError):
             lines.append(f"{name}: not read: {answer}")
             continue
-        labels = listed(sorted(trace.label_names(answer, name)))
+        labels = listed(sorted(missing.label_names(answer, name)))
         number = counted(sum(each.count for each in answer), "series", "series")
         lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
     return missing.explain(missing.MissingCase(metric, traces, probes, known, left_out, inquiry.look_back))

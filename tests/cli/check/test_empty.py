@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adapter import errors
-from adapter.cli.check import empty
+from adapter.cli.check import empty, report
 from adapter.cli.check.empty import EmptyCase, Value
 from adapter.cli.check.wanted import Wanted, build_query, locate, parse_wanted, wrong_api
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
@@ -189,7 +189,7 @@ def test_value_of(value: float, *, zero: bool, expected: Value) -> None:
     ],
 )
 def test_show_number(value: float, shown: str) -> None:
-    assert empty.show_number(value) == shown
+    assert report.show_number(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
 )
 def test_no_number(value: float, end: str) -> None:
     assert empty.no_number("load", "pod/a/b", value) == (
-        f"the value of load for pod/a/b is {empty.show_number(value)} and left out, never served as "
+        f"the value of load for pod/a/b is {report.show_number(value)} and left out, never served as "
         "zero: let metricsQuery return a "
         f"number, or nothing, {end}"
     )

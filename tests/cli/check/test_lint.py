@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from adapter.cli.check import lint, resource_preview
+from adapter.cli.check import lint, lint_query, preview
 from adapter.config import chart, rules_file
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import compile_rules
-from adapter.rules.preview import Sketch, sketch
 from tests.support.world import compile_text, series
 
 MATCHERS = "{<<.LabelMatchers>>}"
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def warnings(text: str, scrape_interval: float = 15.0) -> list[tuple[str, str, str]]:
-    found = lint.lint(lint.sketches(compile_text(text)), scrape_interval)
+    found = lint.lint(preview.preview_rules(compile_text(text), {}), scrape_interval)
     assert all((fault.source, fault.line) == ("rules.yaml", 1) for fault in found)
     return [(fault.path, fault.value, fault.expected) for fault in found]
 
@@ -483,7 +482,7 @@ def test_windows_are_measured_in_scrapes() -> None:
 def real(rule: str, *known: SeriesInfo, outside: bool = False) -> list[tuple[str, str, str]]:
     text = external(rule) if outside else custom(rule)
     ruleset = compile_text(text)
-    made: Sketch = sketch((*ruleset.custom, *ruleset.external)[0], known, external=outside)
+    made = preview.preview_rule((*ruleset.custom, *ruleset.external)[0], known, external=outside)
     return [(fault.path, fault.value, fault.expected) for fault in lint.lint([made], 15.0)]
 
 
@@ -644,6 +643,7 @@ def test_our_own_examples_have_no_warning(path: Path) -> None:
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compile_rules(parsed.config, BUILTIN)
     assert faults == ()
-    assert lint.lint(lint.sketches(ruleset), 15.0) == []
+    assert lint.lint(preview.preview_rules(ruleset, {}), 15.0) == []
     if ruleset.resource is not None:
-        assert [each.warnings for each in resource_preview.sketch(ruleset.resource)] == [()] * 4
+        resource = preview.preview_resource_rules(ruleset.resource)
+        assert [[*lint_query.check_resource_query(each)] for each in resource] == [[]] * 4

@@ -8,7 +8,7 @@ from adapter.cli.check import missing
 from adapter.cli.check.missing import MissingCase
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.rules import registry, trace
+from adapter.rules import registry
 from tests.support.world import compile_text, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}, metricsQuery: x"
@@ -25,7 +25,7 @@ def sentence(
     """
     ruleset = compile_text(rules)
     lists = {selector: _list(known.get(selector, ())) for selector in ruleset.selectors()}
-    traces = trace.trace_rules(ruleset, lists, metric)
+    traces = missing.trace_rules(ruleset, lists, metric)
     memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
     for selector, answer in lists.items():
         if not isinstance(answer, PrometheusError):
@@ -289,9 +289,9 @@ def test_probe_names() -> None:
         f"{{seriesQuery: b, {POD}}}]"
     )
     lists = dict[str, tuple[SeriesInfo, ...]].fromkeys(rules.selectors(), ())
-    assert missing.probe_names("a", trace.trace_rules(rules, lists, "a")) == ("a", "a_total")
+    assert missing.probe_names("a", missing.trace_rules(rules, lists, "a")) == ("a", "a_total")
     full = {**lists, "a_total": seen("a_total")}
-    assert missing.probe_names("a", trace.trace_rules(rules, full, "a")) == ("a",)
+    assert missing.probe_names("a", missing.trace_rules(rules, full, "a")) == ("a",)
 
 
 def test_rules_of() -> None:

@@ -1,8 +1,8 @@
 import pytest
 import yaml
 
-from adapter.cli.check import resource_preview
-from adapter.cli.check.resource_preview import ResourceSketch
+from adapter.cli.check import lint_query, preview
+from adapter.cli.check.preview import ResourcePreview
 from tests.support.world import compile_text
 
 RESOURCES = {
@@ -16,8 +16,8 @@ CPU = "sum by (<<.GroupBy>>) (rate(cpu{<<.LabelMatchers>>}[3m]))"
 MEMORY = "sum by (<<.GroupBy>>) (memory{<<.LabelMatchers>>})"
 
 
-def sketched(**cpu: object) -> tuple[ResourceSketch, ...]:
-    """Return the sketches of sound rules, but for what a test changes in those of cpu."""
+def previewed(**cpu: object) -> tuple[ResourcePreview, ...]:
+    """Return the previews of sound rules, but for what a test changes in those of cpu."""
     both = {"resources": RESOURCES, "containerLabel": "container"}
     rules = {
         "cpu": {"containerQuery": CPU, "nodeQuery": CPU, **both, **cpu},
@@ -25,36 +25,36 @@ def sketched(**cpu: object) -> tuple[ResourceSketch, ...]:
     }
     found = compile_text(yaml.safe_dump({"resourceRules": rules})).resource
     assert found is not None
-    return resource_preview.sketch(found)
+    return preview.preview_resource_rules(found)
 
 
 def test_sound_rules() -> None:
-    found = sketched()
+    found = previewed()
     assert [each.path for each in found] == [
         "resourceRules.cpu.containerQuery",
         "resourceRules.cpu.nodeQuery",
         "resourceRules.memory.containerQuery",
         "resourceRules.memory.nodeQuery",
     ]
-    assert [each.example.promql for each in found[:2]] == [
+    assert [each.main.promql for each in found[:2]] == [
         'sum by (pod,container) (rate(cpu{namespace="NAMESPACE",pod="NAME"}[3m]))',
         'sum by (node) (rate(cpu{node="NAME"}[3m]))',
     ]
-    assert found[2].example.everything == 'sum by (pod,container) (memory{namespace!="",pod!=""})'
-    assert [str(each.example.resource and each.example.resource.group_resource) for each in found[:2]] == [
+    assert found[2].main.everything == 'sum by (pod,container) (memory{namespace!="",pod!=""})'
+    assert [str(each.main.resource and each.main.resource.group_resource) for each in found[:2]] == [
         "pods",
         "nodes",
     ]
     for each in found:
-        assert each.warnings == ()
-        assert each.example.separability is not None
-        assert each.example.separability.separable
+        assert [*lint_query.check_resource_query(each)] == []
+        assert each.main.separability is not None
+        assert each.main.separability.separable
 
 
 def test_what_is_asked_alone() -> None:
-    verdict = sketched(containerQuery="topk by (<<.GroupBy>>) (1, cpu{<<.LabelMatchers>>})")[
+    verdict = previewed(containerQuery="topk by (<<.GroupBy>>) (1, cpu{<<.LabelMatchers>>})")[
         0
-    ].example.separability
+    ].main.separability
     assert verdict is not None
     assert verdict.reason == "topk looks at several objects at once"
 
@@ -92,13 +92,13 @@ def test_what_is_asked_alone() -> None:
     ],
 )
 def test_warnings(cpu: dict[str, object], number: int, value: str, sentence: str) -> None:
-    found = sketched(**cpu)[number]
-    [warning] = found.warnings
+    found = previewed(**cpu)[number]
+    [warning] = lint_query.check_resource_query(found)
     assert (warning.path, warning.source, warning.line) == (found.path, "rules.yaml", 2)
     assert warning.value.startswith(value)
     assert warning.expected.startswith(sentence)
 
 
 def test_where_a_fault_is() -> None:
-    assert sketched(resources={})[0].example.fault_path == "resources"
-    assert sketched(nodeQuery="")[1].example.fault_path == "nodeQuery"
+    assert previewed(resources={})[0].main.fault_path == "resources"
+    assert previewed(nodeQuery="")[1].main.fault_path == "nodeQuery"

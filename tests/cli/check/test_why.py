@@ -525,7 +525,7 @@ async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
     assert checked.status == 1
     first, second = checked.err.splitlines()
     assert first.startswith(
-        "fastpath check: the API server cannot be asked, built-in kinds are taken for its own: "
+        "fastpath check: the API server cannot be asked, the built-in kinds are used instead: "
     )
     assert second.startswith("fastpath check: the API server cannot be asked for pods: cannot list pods: ")
 

@@ -1,17 +1,17 @@
 from typing import cast
 
+from adapter.cli.check.follow import Inquiry, Story
+from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.servers import PrometheusReader
-from adapter.cli.check.session import Inquiry, Story
 from adapter.errors import PrometheusError
 from adapter.prometheus.series import SeriesLister
-from adapter.rules.trace import Lists
 from tests.support.world import FakeLister, FakeQuerier, Outcome, partial, series, vector
 
 
 def inquire(outcome: Outcome) -> Inquiry:
     lister = cast("SeriesLister", FakeLister({}))  # the seam is its one method
     prometheus = PrometheusReader(FakeQuerier(lambda _: outcome), lister, 1000.0, 90.0)
-    lists: Lists = {
+    lists: SeriesLists = {
         "hits": series({"__name__": "hits", "pod": "a"}),
         "broken": PrometheusError("timeout", "too slow"),
     }

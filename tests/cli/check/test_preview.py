@@ -1,23 +1,23 @@
 import pytest
 
+from adapter.cli.check import preview
+from adapter.cli.check.preview import RulePreview
 from adapter.model.metrics import SeriesInfo
-from adapter.rules import preview
-from adapter.rules.preview import Sketch
 from tests.support.world import compile_rule, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"
 SUM = "metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'"
 
 
-def custom(rule: str, known: tuple[SeriesInfo, ...] | None = None) -> Sketch:
-    return preview.sketch(compile_rule(f"rules: [{{{rule}}}]"), known, external=False)
+def custom(rule: str, known: tuple[SeriesInfo, ...] | None = None) -> RulePreview:
+    return preview.preview_rule(compile_rule(f"rules: [{{{rule}}}]"), known, external=False)
 
 
-def external(rule: str, known: tuple[SeriesInfo, ...] | None = None) -> Sketch:
-    return preview.sketch(compile_rule(f"externalRules: [{{{rule}}}]"), known, external=True)
+def external(rule: str, known: tuple[SeriesInfo, ...] | None = None) -> RulePreview:
+    return preview.preview_rule(compile_rule(f"externalRules: [{{{rule}}}]"), known, external=True)
 
 
-def kinds(made: Sketch) -> list[str]:
+def kinds(made: RulePreview) -> list[str]:
     return [str(example.resource.group_resource) for example in made.examples if example.resource]
 
 

@@ -1,8 +1,10 @@
 import pytest
 
+from adapter.cli.check import missing
+from adapter.cli.check.missing import RuleTrace
+from adapter.cli.check.preview import SeriesLists
 from adapter.errors import PrometheusError
-from adapter.rules import trace
-from adapter.rules.trace import Lists, RuleTrace
+from adapter.rules import wording
 from tests.support.world import compile_text, series
 
 RULES = """
@@ -25,11 +27,11 @@ WEB = series(
     {"__name__": "up", "namespace": "a"},
     {"__name__": "http_errors", "namespace": "a"},
 )
-LISTS: Lists = {'{job="web"}': WEB, "hits": ()}
+LISTS: SeriesLists = {'{job="web"}': WEB, "hits": ()}
 
 
-def traced(metric: str, lists: Lists = LISTS, text: str = RULES) -> tuple[RuleTrace, ...]:
-    return trace.trace_rules(compile_text(text), lists, metric)
+def traced(metric: str, lists: SeriesLists = LISTS, text: str = RULES) -> tuple[RuleTrace, ...]:
+    return missing.trace_rules(compile_text(text), lists, metric)
 
 
 def test_every_rule_is_traced_in_order() -> None:
@@ -58,7 +60,7 @@ def test_what_a_rule_makes_of_its_series() -> None:
 
 
 def test_steps() -> None:
-    assert trace.steps(traced("requests")[0]) == [
+    assert missing.steps(traced("requests")[0]) == [
         (
             "matches http_requests (2 series), http_requests_old (1 series), up (1 series), http_errors (1 "
             "series)"
@@ -74,7 +76,7 @@ def test_steps() -> None:
 
 
 def test_steps_without_a_plain_label() -> None:
-    assert trace.steps(traced("errors")[0])[-2:] == [
+    assert missing.steps(traced("errors")[0])[-2:] == [
         "becomes the metric: http_errors (1 series)",
         "label namespace names namespaces",
     ]
@@ -82,7 +84,7 @@ def test_steps_without_a_plain_label() -> None:
 
 def test_steps_of_an_external_rule_say_nothing_of_labels() -> None:
     lists = {**LISTS, "hits": series({"__name__": "hits", "namespace": "a"})}
-    assert trace.steps(traced("hits", lists)[2]) == [
+    assert missing.steps(traced("hits", lists)[2]) == [
         "matches hits (1 series)",
         "becomes the metric: hits (1 series)",
     ]
@@ -91,7 +93,7 @@ def test_steps_of_an_external_rule_say_nothing_of_labels() -> None:
 def test_steps_are_few() -> None:
     names = [f"http_{number}" for number in range(7)]
     lists = {**LISTS, '{job="web"}': series(*[{"__name__": name} for name in names], {"__name__": "http_"})}
-    assert trace.steps(traced("requests", lists)[0]) == [
+    assert missing.steps(traced("requests", lists)[0]) == [
         (
             "matches http_0 (1 series), http_1 (1 series), http_2 (1 series), http_3 (1 series), http_4 (1 "
             "series) and 3 more"
@@ -103,17 +105,19 @@ def test_steps_are_few() -> None:
 
 def test_a_name_without_a_character() -> None:
     lists = {**LISTS, '{job="web"}': series({"__name__": "http_"})}
-    assert trace.steps(traced("x", lists)[0])[-1] == "becomes (a name without a character): http_ (1 series)"
+    assert (
+        missing.steps(traced("x", lists)[0])[-1] == "becomes (a name without a character): http_ (1 series)"
+    )
 
 
 def test_no_series() -> None:
-    assert trace.steps(traced("hits")[1]) == ["matches no series"]
+    assert missing.steps(traced("hits")[1]) == ["matches no series"]
 
 
 def test_a_list_that_was_not_read() -> None:
     web = traced("requests", {**LISTS, '{job="web"}': PrometheusError("timeout", "too slow")})[0]
     assert (web.error, web.matched, web.gives) == ("too slow", (), ())
-    assert trace.steps(web) == ["the series could not be read: too slow"]
+    assert missing.steps(web) == ["the series could not be read: too slow"]
     assert web.leads_to("anything")
 
 
@@ -148,9 +152,9 @@ def test_fixed_name() -> None:
     [([], ""), (["a"], "a"), (list("abcde"), "a, b, c, d, e"), (list("abcdefg"), "a, b, c, d, e and 2 more")],
 )
 def test_listed(texts: list[str], shown: str) -> None:
-    assert trace.listed(texts) == shown
+    assert wording.listed(texts) == shown
 
 
 def test_label_names() -> None:
-    assert trace.label_names(WEB, "http_requests") == {"namespace", "pod", "code", "path"}
-    assert trace.label_names((), "x") == set()
+    assert missing.label_names(WEB, "http_requests") == {"namespace", "pod", "code", "path"}
+    assert missing.label_names((), "x") == set()
