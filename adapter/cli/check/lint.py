@@ -129,9 +129,8 @@ def _series(made: RulePreview) -> Iterator[Finding]:
             "seriesQuery",
             "",
             (
-                f"{number} left out, such as {shown_series(unwritable[0])}: expected names that PromQL "
-                "can write without "
-                "quotes, of letters, digits, underscores and colons"
+                f"{number} left out, such as {shown_series(unwritable[0])}: expected names that PromQL can "
+                "write without quotes, of letters, digits, underscores and colons"
             ),
         )
     if not made.known:

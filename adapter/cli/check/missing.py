@@ -205,8 +205,8 @@ def _unmapped(case: MissingCase) -> str:
                 ", ".join(guesses) if guesses else "pod: {resource: pod}, namespace: {resource: namespace}"
             )
             return (
-                f"{traced.place} makes {case.metric} of {traced.gives[-1].name}, but {labels}{names}: "
-                f"map them in its resources.overrides, such as {example}"
+                f"{traced.place} makes {case.metric} of {traced.gives[-1].name}, but {labels}{names}: map "
+                f"them in its resources.overrides, such as {example}"
             )
     return ""
 
@@ -230,14 +230,13 @@ def _dropped(case: MissingCase) -> str:
                 continue
             if rejected.reason == naming.UNWRITABLE:
                 return (
-                    f"{traced.place} leaves out the series {shown_series(rejected.series.name)}, because "
-                    "it has "
-                    f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
+                    f"{traced.place} leaves out the series {shown_series(rejected.series.name)}, because it "
+                    f"has {naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
                     "a recording rule"
                 )
             return (
-                f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: "
-                "change that, or add a rule that takes the series"
+                f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: change that, "
+                "or add a rule that takes the series"
             )
     return ""
 
@@ -279,18 +278,16 @@ def _missing(case: MissingCase) -> str:
         found = case.probes.get(name, ())
         if isinstance(found, PrometheusError) or not found:
             return (
-                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series "
-                "in the last "
-                f"{case.look_back}: check that its targets are up, and the name"
+                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series in the "
+                f"last {case.look_back}: check that its targets are up, and the name"
             )
         labels = frozenset[str]().union(*(series.labels for series in found))
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded:
             return (
                 f"Prometheus has {name}, but not with {_label(demanded)} that the seriesQuery of "
-                f"{traced.place} demands: "
-                f"write the rule with labels that are there ({listed(sorted(labels))}), or have them "
-                "added when it is scraped"
+                f"{traced.place} demands: write the rule with labels that are there "
+                f"({listed(sorted(labels))}), or have them added when it is scraped"
             )
         return (
             f"Prometheus has {name}, but no series passes all matchers in the seriesQuery of {traced.place}: "
@@ -308,9 +305,8 @@ def _other_case(case: MissingCase) -> str:
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
             return (
-                f"{name} is served, but autoscalers ask for external metrics in lower case and never "
-                "find it: "
-                "give it a lower-case name through name.as"
+                f"{name} is served, but autoscalers ask for external metrics in lower case and never find "
+                "it: give it a lower-case name through name.as"
             )
     return ""
 
@@ -353,9 +349,8 @@ def _unknown(case: MissingCase) -> str:
     if not case.traces:
         return "the file has no rule: add one that asks for the series"
     return (
-        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that "
-        "name in the last "
-        f"{case.look_back}: check the spelling, or add a rule"
+        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that name "
+        f"in the last {case.look_back}: check the spelling, or add a rule"
     )
 
 

@@ -41,10 +41,8 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
         FlagType.TEXT,
         "",
         "With --why: the object whose value is wanted, as KIND/NAMESPACE/NAME, or KIND/NAME for a kind "
-        "without "
-        "namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external metric "
-        "the namespace of "
-        "the autoscaler.",
+        "without namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external "
+        "metric the namespace of the autoscaler.",
         metavar="object",
     )
     selector: str = _checking(
@@ -72,8 +70,8 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
     prometheus_url: str = option(
         FlagType.TEXT,
         "",
-        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it "
-        "Prometheus is not asked.",
+        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is "
+        "not asked.",
         group="Prometheus",
         metavar="url",
         check=checks.prometheus_url,

@@ -158,9 +158,8 @@ def _fault(name: str, metric: MetricSpec) -> str:
         selector, target = metric.external.metric.selector, metric.external.target
         if len(name) > LONGEST_NAME:
             return (
-                f"the name of the autoscaler has more than {LONGEST_NAME} characters, as labels have "
-                "at most: "
-                f"the metric {METRIC} has to be of type Object"
+                f"the name of the autoscaler has more than {LONGEST_NAME} characters, as labels have at "
+                f"most: the metric {METRIC} has to be of type Object"
             )
         if selector != APISelector({LABEL: name}):
             return f"the selector of the metric {METRIC} has to be matchLabels with only {LABEL}: {name}"

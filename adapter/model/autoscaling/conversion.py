@@ -115,6 +115,6 @@ def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[st
     for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
         if rules is not None and rules.tolerance is not None:
             yield (
-                f"spec.behavior.{name}.tolerance needs Kubernetes 1.35, "
-                "or the feature gate HPAConfigurableTolerance of the cluster"
+                f"spec.behavior.{name}.tolerance needs Kubernetes 1.35, or the feature gate "
+                "HPAConfigurableTolerance of the cluster"
             )

@@ -51,13 +51,13 @@ _SUBDOMAIN_REGEX = rf"{_LABEL_REGEX}(\.{_LABEL_REGEX})*"
 _SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
-    "and end with an "
-    f"alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_REGEX}')"
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    f"'{_LABEL_REGEX}')"
 )
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
-    "start and end "
-    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_REGEX}')"
+    "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    f"'{_SUBDOMAIN_REGEX}')"
 )
 
 

@@ -221,8 +221,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "two labels for one kind": (
         custom(
             "seriesQuery: hits, resources: {overrides: {namespace: {resource: namespace}, pod: {resource: "
-            "pod}, "
-            f"pod_name: {{resource: pods}}}}}}, {SUM}"
+            f"pod}}, pod_name: {{resource: pods}}}}}}, {SUM}"
         ),
         [
             (
@@ -330,8 +329,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "short windows": (
         custom(
             f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[30s]) + "
-            f"increase(<<.Series>>{MATCHERS}[59s]) "
-            f"+ max_over_time(<<.Series>>{MATCHERS}[1s]) + rate(<<.Series>>{MATCHERS}[5m:1s])'"
+            f"increase(<<.Series>>{MATCHERS}[59s]) + max_over_time(<<.Series>>{MATCHERS}[1s]) + "
+            f"rate(<<.Series>>{MATCHERS}[5m:1s])'"
         ),
         [
             (
@@ -367,8 +366,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 'sum(hits{,a="b"})',
                 (
                     "this PromQL does not parse: nothing stands before a comma; put <<.LabelMatchers>> last "
-                    "between the braces, for it "
-                    "may be empty"
+                    "between the braces, for it may be empty"
                 ),
             )
         ],
@@ -381,8 +379,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 'sum(hits{namespace="NAMESPACE",pod="NAME"}[5m]) by (pod)',
                 (
                     "this PromQL does not parse: expected type vector in aggregation expression, got matrix "
-                    "(a range such as [5m] belongs "
-                    "inside a function such as rate)"
+                    "(a range such as [5m] belongs inside a function such as rate)"
                 ),
             )
         ],
@@ -443,7 +440,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "no grouping, namespaces only": (
         custom(
-            f"seriesQuery: hits, resources: {{overrides: {{ns: {{resource: namespace}}}}}}, metricsQuery: "
+            "seriesQuery: hits, resources: {overrides: {ns: {resource: namespace}}}, metricsQuery: "
             f"'sum(hits{MATCHERS}) by (pod)'"
         ),
         [
@@ -543,8 +540,8 @@ OF_SERIES = {
     ),
     "a label that is nowhere": (
         (
-            "seriesQuery: hits, resources: "
-            f"{{overrides: {{namespace: {{resource: namespace}}, instance: {{resource: node}}}}}}, {SUM}"
+            "seriesQuery: hits, resources: {overrides: {namespace: {resource: namespace}, instance: "
+            f"{{resource: node}}}}}}, {SUM}"
         ),
         SEEN,
         False,
@@ -582,8 +579,7 @@ OF_SERIES = {
     ),
     "external: only the label for namespaces counts": (
         (
-            "seriesQuery: hits, resources: "
-            f"{{overrides: {{ns: {{resource: namespace}}, x: {{resource: node}}}}}}, "
+            "seriesQuery: hits, resources: {overrides: {ns: {resource: namespace}, x: {resource: node}}}, "
             f"metricsQuery: 'sum(hits{MATCHERS})'"
         ),
         SEEN,

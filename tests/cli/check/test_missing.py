@@ -62,10 +62,9 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         (),
         (
             "rules[0] makes hits of hits, but none of its labels (Namespace, code, exported_namespace, "
-            "job_name, kubernetes_pod_name) names a kind "
-            "of object: map them in its resources.overrides, such as Namespace: {resource: namespace}, "
-            "job_name: {resource: job}, "
-            "kubernetes_pod_name: {resource: pod}"
+            "job_name, kubernetes_pod_name) names a kind of object: map them in its resources.overrides, "
+            "such as Namespace: {resource: namespace}, job_name: {resource: job}, kubernetes_pod_name: "
+            "{resource: pod}"
         ),
     ),
     "no label at all": (
@@ -75,23 +74,22 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "rules[0] makes hits of hits, but it has no label that could name an object: map them in "
-            "its resources.overrides, such as "
-            "pod: {resource: pod}, namespace: {resource: namespace}"
+            "rules[0] makes hits of hits, but it has no label that could name an object: map them in its "
+            "resources.overrides, such as pod: {resource: pod}, namespace: {resource: namespace}"
         ),
     ),
     "dropped by a filter": (
         (
-            f"rules: [{{seriesQuery: a, seriesFilters: [{{isNot: ^http_old}}], name: {{matches: "
-            f"'^http_(.*)$'}}, {POD}}}]"
+            "rules: [{seriesQuery: a, seriesFilters: [{isNot: ^http_old}], name: {matches: '^http_(.*)$'}, "
+            f"{POD}}}]"
         ),
         "old_hits",
         {"a": (*seen("http_hits", "pod"), *seen("http_old_misses"), *seen("http_old_hits", "pod"))},
         {},
         (),
         (
-            "rules[0] drops the series http_old_hits by seriesFilters isNot ^http_old: change that, or add "
-            "a rule that takes the series"
+            "rules[0] drops the series http_old_hits by seriesFilters isNot ^http_old: change that, or add a "
+            "rule that takes the series"
         ),
     ),
     "a name that PromQL cannot write": (
@@ -113,8 +111,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "rules[0] drops the series up by name.matches ^http_(.*)$: change that, or add a rule that "
-            "takes the series"
+            "rules[0] drops the series up by name.matches ^http_(.*)$: change that, or add a rule that takes "
+            "the series"
         ),
     ),
     "served under another name": (
@@ -174,8 +172,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         (),
         (
             "Prometheus has hits, but not with the labels node, pod that the seriesQuery of rules[0] "
-            "demands: write the rule with labels that "
-            "are there (code, instance), or have them added when it is scraped"
+            "demands: write the rule with labels that are there (code, instance), or have them added when it "
+            "is scraped"
         ),
     ),
     "the labels have other values": (
@@ -185,9 +183,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"hits": seen("hits", "pod")},
         (),
         (
-            "Prometheus has hits, but no series passes all matchers in the seriesQuery of rules[0]: "
-            "compare their values with the labels of the "
-            "series"
+            "Prometheus has hits, but no series passes all matchers in the seriesQuery of rules[0]: compare "
+            "their values with the labels of the series"
         ),
     ),
     "capitals": (
@@ -197,9 +194,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never "
-            "find it: give it a lower-case name through "
-            "name.as"
+            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "give it a lower-case name through name.as"
         ),
     ),
     "a faulty rule": (
@@ -237,8 +233,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"hits": seen("hits", "pod")},
         (),
         (
-            "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] because it "
-            "lacks the label c: add that, or a rule for it"
+            "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] because it lacks "
+            "the label c: add that, or a rule for it"
         ),
     ),
     "misspelt": (
@@ -264,9 +260,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "no rule makes zzz of the series there are, and Prometheus has had no series of that name "
-            "in the last 10m0s: check the spelling, or "
-            "add a rule"
+            "no rule makes zzz of the series there are, and Prometheus has had no series of that name in the "
+            "last 10m0s: check the spelling, or add a rule"
         ),
     ),
     "no rule": ("rules: []", "hits", {}, {}, (), "the file has no rule: add one that asks for the series"),
@@ -285,8 +280,7 @@ def test_explain(
 def test_probe_names() -> None:
     rules = compile_text(
         f"rules: [{{seriesQuery: a_total, name: {{matches: '(.*)_total'}}, {POD}}}, {{seriesQuery: "
-        f"'a{{x=\"\"}}', {POD}}}, "
-        f"{{seriesQuery: b, {POD}}}]"
+        f"'a{{x=\"\"}}', {POD}}}, {{seriesQuery: b, {POD}}}]"
     )
     lists = dict[str, tuple[SeriesInfo, ...]].fromkeys(rules.selectors(), ())
     assert missing.probe_names("a", missing.trace_rules(rules, lists, "a")) == ("a", "a_total")

@@ -130,8 +130,8 @@ def test_a_rule_told_from_its_series() -> None:
         {"__name__": "misses", "node": "x"},
     )
     made = custom(
-        "seriesQuery: '{a!=\"\"}', seriesFilters: [{is: ^hits}], name: {as: hits}, "
-        f"resources: {{template: '<<.Resource>>'}}, {SUM}",
+        "seriesQuery: '{a!=\"\"}', seriesFilters: [{is: ^hits}], name: {as: hits}, resources: {template: "
+        f"'<<.Resource>>'}}, {SUM}",
         known,
     )
     assert made.known == known
