@@ -9,7 +9,7 @@ makes a fault with path and value of every message of msgspec about a tree of pl
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -114,15 +114,7 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
     kind = kind_of(tree)
     if not isinstance(tree, dict) or not kind:
         given = tree.get("kind") if isinstance(tree, dict) else tree
-        raise InputError(
-            [
-                Fault(
-                    "kind",
-                    "absent" if given is None else shown(given),
-                    f"expected {_EITHER}",
-                )
-            ]
-        )
+        raise InputError([Fault("kind", _shown_or_absent(given), f"expected {_EITHER}")])
     faults = [*_version_faults(tree, kind)]
     known = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
     shape: type[_Document | _HPAFile] = _Document if kind == KIND else _HPAFile
@@ -163,9 +155,12 @@ def _version_faults(tree: dict[str, Any], kind: str) -> Iterator[Fault]:
     expected = API_VERSION if kind == KIND else HPA_API_VERSION
     given = tree.get("apiVersion")
     if given != expected:
-        found = "absent" if given is None else shown(given)
         advice = "; kubectl get hpa.v2.autoscaling NAME -o yaml gives it" if kind == HPA_KIND else ""
-        yield Fault("apiVersion", found, f"expected {expected}{advice}")
+        yield Fault("apiVersion", _shown_or_absent(given), f"expected {expected}{advice}")
+
+
+def _shown_or_absent(value: object) -> str:
+    return "absent" if value is None else shown(value)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -183,7 +178,7 @@ def _without_nulls(value: Any) -> Any:
 def _unknown(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
     for name, value in tree.items():
         if name not in known:
-            yield Fault(f"{prefix}{name}", shown(value), _advice(name, known))
+            yield _unknown_field(f"{prefix}{name}", value, name, known)
 
 
 def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
@@ -197,7 +192,7 @@ def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> 
             elif kind == HPA_KIND and path == "spec" and name in _fields(FastPathAutoscalerSpec):
                 yield Fault(f"{path}.{name}", shown(value), f"unknown field: only a {KIND} has it")
             else:
-                yield Fault(f"{path}.{name}", shown(value), _advice(name, frozenset(fields)))
+                yield _unknown_field(f"{path}.{name}", value, name, fields)
     elif isinstance(shape, inspect.VarTupleType) and isinstance(tree, list):
         for index, item in enumerate(tree):
             yield from _unknown_fields(item, shape.item_type, f"{path}[{index}]", kind)
@@ -217,9 +212,12 @@ def _fields(struct: type) -> dict[str, inspect.Type]:
     return {field.encode_name: field.type for field in shape.fields}
 
 
-def _advice(name: str, known: frozenset[str]) -> str:
+def _unknown_field(path: str, value: object, name: str, known: Iterable[str]) -> Fault:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"unknown field, did you mean {near[0]}?" if near else "unknown field"
+    return Fault(path, shown(value), f"unknown field, did you mean {near[0]}?" if near else "unknown field")
+
+
+# --- messages of msgspec
 
 
 _WORDS = {

@@ -46,8 +46,6 @@ class CrossVersionObjectReference(Struct, frozen=True):
 
 
 class MetricIdentifier(Struct, frozen=True):
-    """A metric's name, and the selector that narrows it."""
-
     name: str = _always
     selector: APISelector | None = None
 
@@ -61,39 +59,32 @@ class MetricTarget(Struct, frozen=True):
     average_utilization: Int32 | None = None
 
 
-class ResourceMetricSource(Struct, frozen=True):
-    """A resource of the pods."""
+# The sources of a metric: what each type measures, and the target it is held at.
 
+
+class ResourceMetricSource(Struct, frozen=True):
     name: str = _always
     target: MetricTarget = MetricTarget()
 
 
 class ContainerResourceMetricSource(Struct, frozen=True):
-    """A resource of one container in each pod."""
-
     name: str = _always
     container: str = _always
     target: MetricTarget = MetricTarget()
 
 
 class PodsMetricSource(Struct, frozen=True):
-    """A custom metric of the pods."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
 
 
 class ObjectMetricSource(Struct, frozen=True):
-    """A custom metric of one object."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
     described_object: CrossVersionObjectReference = CrossVersionObjectReference()
 
 
 class ExternalMetricSource(Struct, frozen=True):
-    """A metric that belongs to no object of the cluster."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
 
@@ -127,15 +118,11 @@ class HPAScalingRules(Struct, frozen=True):
 
 
 class HorizontalPodAutoscalerBehavior(Struct, frozen=True):
-    """Rules for both directions."""
-
     scale_up: HPAScalingRules | None = None
     scale_down: HPAScalingRules | None = None
 
 
 class HorizontalPodAutoscalerSpec(Struct, frozen=True):
-    """The desired state."""
-
     scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
     min_replicas: Int32 | None = None
     max_replicas: Int32 = 0
@@ -151,45 +138,38 @@ class MetricValueStatus(Struct, frozen=True):
     average_utilization: Int32 | None = None
 
 
-class ResourceMetricStatus(Struct, frozen=True):
-    """A resource of the pods, as measured."""
+# The same for a status: what each type measured.
 
+
+class ResourceMetricStatus(Struct, frozen=True):
     name: str = _always
     current: MetricValueStatus = MetricValueStatus()
 
 
 class ContainerResourceMetricStatus(Struct, frozen=True):
-    """A resource of one container in each pod, as measured."""
-
     name: str = _always
     container: str = _always
     current: MetricValueStatus = MetricValueStatus()
 
 
 class PodsMetricStatus(Struct, frozen=True):
-    """A custom metric of the pods, as measured."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
 
 
 class ObjectMetricStatus(Struct, frozen=True):
-    """A custom metric of one object, as measured."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
     described_object: CrossVersionObjectReference = CrossVersionObjectReference()
 
 
 class ExternalMetricStatus(Struct, frozen=True):
-    """A metric of no object, as measured."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
 
 
 class MetricStatus(Struct, frozen=True):
-    """One metric's status; empty but for an empty `type` where the metric could not be computed."""
+    """One metric's status: only an empty `type` where the metric could not be computed."""
 
     type: str = _always
     resource: ResourceMetricStatus | None = None
@@ -221,8 +201,6 @@ class HorizontalPodAutoscalerStatus(Struct, frozen=True):
 
 
 class HorizontalPodAutoscaler(Struct, frozen=True):
-    """An autoscaler."""
-
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
@@ -231,8 +209,6 @@ class HorizontalPodAutoscaler(Struct, frozen=True):
 
 
 class ScaleSpec(Struct, frozen=True):
-    """How many replicas are wanted."""
-
     replicas: Int32 = 0
 
 
@@ -244,8 +220,6 @@ class ScaleStatus(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """The scale subresource of a target."""
-
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
@@ -347,8 +321,6 @@ def _filled(rules: HPAScalingRules | None, defaults: HPAScalingRules) -> HPAScal
 
 
 class ContainerMetrics(Struct, frozen=True):
-    """The usage of one container."""
-
     name: str = ""
     usage: Mapping[str, Quantity] | None = None
 
@@ -363,8 +335,6 @@ class PodMetrics(Struct, frozen=True):
 
 
 class DescribedObject(Struct, frozen=True):
-    """The object that a custom metric describes."""
-
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -377,8 +347,6 @@ class MetricName(Struct, frozen=True):
 
 
 class CustomMetricValue(Struct, frozen=True):
-    """A custom metric of one object."""
-
     value: Quantity
     described_object: DescribedObject = DescribedObject()
     metric: MetricName = MetricName()
