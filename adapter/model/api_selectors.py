@@ -13,12 +13,7 @@ from adapter.model import label_selectors
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
-_OPERATORS = {
-    "In": Operator.IN,
-    "NotIn": Operator.NOT_IN,
-    "Exists": Operator.EXISTS,
-    "DoesNotExist": Operator.DOES_NOT_EXIST,
-}
+_OPERATORS = {text: operator for operator, text in label_selectors.API_OPERATORS.items()}
 
 
 def _drop_empty(part: msgspec.Struct, *names: str) -> None:
@@ -72,7 +67,7 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
     """Return a checked requirement, as ``labels.NewRequirement``; several complaints stand in brackets."""
     complaints = []
     if faults := label_selectors.key_faults(key):
-        complaints.append(f"key: Invalid value: {quote(key)}: {_joined(faults)}")
+        complaints.append(label_selectors.invalid("key", key, _joined(faults)))
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
         complaints.append(
             "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
@@ -84,7 +79,7 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
         )
     for index, value in enumerate(values):
         if faults := label_selectors.value_faults(value):
-            complaints.append(f"values[{index}][{key}]: Invalid value: {quote(value)}: {_joined(faults)}")
+            complaints.append(label_selectors.invalid(f"values[{index}][{key}]", value, _joined(faults)))
     if complaints:
         raise ValueError(complaints[0] if len(complaints) == 1 else f"[{', '.join(complaints)}]")
     return Requirement(key, operator, tuple(sorted(set(values))))

@@ -272,13 +272,13 @@ def _too_many(path: str, listed: tuple[object, ...] | None, most: int) -> Iterat
 def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     yield from _within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
     if spec.mode not in MODES:
-        yield _unsupported("spec.mode", spec.mode, MODES)
+        yield validation.unsupported("spec.mode", spec.mode, MODES)
     fallback = spec.fallback
     if fallback is None:
         return
     path = "spec.fallback"
     if fallback.type not in FALLBACKS:
-        yield _unsupported(f"{path}.type", fallback.type, FALLBACKS)
+        yield validation.unsupported(f"{path}.type", fallback.type, FALLBACKS)
     yield from _within(f"{path}.after", fallback.after, AFTERS)
     yield from _belongs(f"{path}.replicas", fallback.replicas, FLOOR, fallback.type)
     yield from _belongs(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD, fallback.type)
@@ -305,8 +305,3 @@ def _belongs(path: str, value: object, owner: str, kind: str) -> Iterator[Violat
         yield Violation(path, "Required value", "", f"is needed for type {owner}")
     elif kind != owner and value is not None:
         yield Violation(path, "Forbidden", "", f"belongs to type {owner} alone")
-
-
-def _unsupported(path: str, value: str, supported: tuple[str, ...]) -> Violation:
-    listed = ", ".join(map(quote, sorted(supported)))
-    return Violation(path, "Unsupported value", quote(value), f"supported values: {listed}")
