@@ -88,7 +88,7 @@ def no_number(metric: str, wanted: object, value: float) -> str:
     """Return the sentence for a value that is NaN or infinite."""
     zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
     return (
-        f"the value of {metric} for {wanted} is {report.show_number(value)} and left out, never served as "
+        f"the value of {metric} for {wanted} is {report.show_number(value)} and left out, not served as "
         f"zero: let metricsQuery return a number, or nothing, where it divides by zero{zero}"
     )
 
@@ -110,7 +110,7 @@ def too_old(place: str, names: Sequence[str], age: str, allowed: str) -> str:
     """Return the sentence for samples older than the rule allows."""
     return (
         f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge {allowed}, "
-        "so have them scraped more often or allow more"
+        "so scrape them more often or allow more"
     )
 
 
@@ -236,9 +236,9 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
 def query_gives_nothing(place: str, series: str) -> str:
     """Return the sentence for a query without a sample although the series are there."""
     return (
-        f"the series {series} are there, but the metricsQuery of {place} makes nothing of them: a rate needs "
-        "two samples within its window, and every other matcher and operand has to find something; ask it "
-        "part by part"
+        f"the series {series} are there, but the metricsQuery of {place} returns nothing for them: a rate "
+        "needs two samples within its window, and every other matcher and operand has to find something; run "
+        "it part by part"
     )
 
 

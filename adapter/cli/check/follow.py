@@ -82,7 +82,9 @@ class Inquiry:
     def labels(self, selector: str, series: str) -> frozenset[str]:
         """Return the labels of one series name among those of a selector."""
         known = self.lists[selector]
-        return frozenset() if isinstance(known, PrometheusError) else missing.label_names(known, series)
+        if isinstance(known, PrometheusError):
+            return frozenset()
+        return missing.labels_of(each for each in known if each.name == series)
 
     async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult | None:
         """Return the answer to the API's own query; without one, conclude with the reason.
@@ -328,7 +330,7 @@ class _Answer:
             f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a "
             "value"
         )
-        why = f", {listed(lost)} not: give one of these to --object to see why" if lost else ""
+        why = f", not {listed(lost)}: give one of these to --object to see why" if lost else ""
         return f"{metric} of {wanted} is served: {number}{why}"
 
 

@@ -140,7 +140,7 @@ def _series(made: RulePreview) -> Iterator[Finding]:
             yield (
                 "seriesFilters",
                 "",
-                f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how",
+                f"all {names} names are dropped by seriesFilters or name.matches: see --why METRIC",
             )
     else:
         for label, resource in made.rule.converter.by_label.items():

@@ -104,8 +104,8 @@ def _unparsed(example: Example, error: ValueError) -> str:
         return "templates are written << >>, not {{ }}"
     if _LEADING_COMMA.search(example.promql):
         return (
-            "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it may be "
-            "empty"
+            "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, because it may "
+            "be empty"
         )
     reason = matchers.shorten(str(error))
     return (
@@ -142,8 +142,8 @@ def _check_windows(text: str, parsed: Any, scrape_interval: float) -> Iterator[F
     short = [_window(text, each) for each in ranges if each < SCRAPES_IN_WINDOW * scrape_interval]
     for window in dict.fromkeys(short):
         sentence = (
-            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the "
-            "value is gone"
+            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: the value is gone after one "
+            "lost scrape"
         )
         yield "metricsQuery", f"[{window}]", sentence
 

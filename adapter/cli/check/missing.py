@@ -96,7 +96,7 @@ def _trace(
             assert name is not None  # it was not rejected
             named[name] = (*named.get(name, ()), series)
     gives = named.pop(metric, ())
-    labels = sorted(frozenset[str]().union(*(series.labels for series in gives)))
+    labels = sorted(labels_of(gives))
     mapped = [
         (label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None
     ]
@@ -119,9 +119,9 @@ def steps(traced: RuleTrace) -> list[str]:
         for reason in reasons
     ]
     for name, series in list(traced.others.items())[:_SHOWN]:
-        told.append(f"becomes {name or '(a name without a character)'}: {_names(series)}")
+        told.append(f"becomes {name or '(an empty name)'}: {_names(series)}")
     if len(traced.others) > _SHOWN:
-        told.append(f"and {len(traced.others) - _SHOWN} metrics more")
+        told.append(f"and {len(traced.others) - _SHOWN} more metrics")
     if traced.gives:
         told.append(f"becomes the metric: {_names(traced.gives)}")
         if not traced.external:
@@ -142,9 +142,8 @@ def _names(series: Sequence[SeriesInfo]) -> str:
     )
 
 
-def label_names(series: Iterable[SeriesInfo], name: str) -> frozenset[str]:
-    """Return the labels of the series of one name."""
-    return frozenset[str]().union(*(each.labels for each in series if each.name == name))
+def labels_of(series: Iterable[SeriesInfo]) -> frozenset[str]:
+    return frozenset[str]().union(*(each.labels for each in series))
 
 
 # --- the judgement
@@ -281,7 +280,7 @@ def _missing(case: MissingCase) -> str:
                 f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series in the "
                 f"last {case.look_back}: check that its targets are up, and the name"
             )
-        labels = frozenset[str]().union(*(series.labels for series in found))
+        labels = labels_of(found)
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded:
             return (
@@ -315,7 +314,7 @@ def _left_out(case: MissingCase) -> str:
     if not case.left_out:
         return ""
     what = f"{listed(case.left_out)} {'is' if len(case.left_out) == 1 else 'are'}"
-    return f"no rule in force makes {case.metric}, and {what} left out because of a fault: fix that first"
+    return f"no valid rule makes {case.metric}, and {what} left out because of a fault: fix that first"
 
 
 def _unclaimed(case: MissingCase) -> str:
@@ -323,18 +322,14 @@ def _unclaimed(case: MissingCase) -> str:
     found = case.probes.get(case.metric, ())
     if isinstance(found, PrometheusError) or not found:
         return ""
-    labels = frozenset[str]().union(*(series.labels for series in found))
+    labels = labels_of(found)
     number = counted(sum(series.count for series in found), "series", "series")
     lacking: list[tuple[int, str]] = []
     for traced in case.traces:
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded and may_name(traced.rule.config.series_query, case.metric):
-            lacking.append(
-                (
-                    len(demanded),
-                    f", {traced.place} because it lacks {_label(demanded)}: add that, or a rule for it",
-                )
-            )
+            advice = f"{traced.place} demands {_label(demanded)}: add that to the series, or a rule for them"
+            lacking.append((len(demanded), f"; {advice}"))
     remedy = min(lacking)[1] if lacking else ": add a rule for it"
     return f"Prometheus has {case.metric} ({number}), and no rule's seriesQuery matches it{remedy}"
 

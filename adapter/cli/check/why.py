@@ -163,7 +163,7 @@ async def _explain_absence(
         if isinstance(answer, PrometheusError):
             lines.append(f"{name}: not read: {answer}")
             continue
-        labels = listed(sorted(missing.label_names(answer, name)))
+        labels = listed(sorted(missing.labels_of(each for each in answer if each.name == name)))
         number = counted(sum(each.count for each in answer), "series", "series")
         lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
     return missing.explain(missing.MissingCase(metric, traces, probes, known, left_out, inquiry.look_back))

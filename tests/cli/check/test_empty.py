@@ -240,8 +240,8 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
 )
 def test_no_number(value: float, end: str) -> None:
     assert empty.no_number("load", "pod/a/b", value) == (
-        f"the value of load for pod/a/b is {report.show_number(value)} and left out, never served as zero: "
-        f"let metricsQuery return a number, or nothing, {end}"
+        f"the value of load for pod/a/b is {report.show_number(value)} and left out, not served as zero: let "
+        f"metricsQuery return a number, or nothing, {end}"
     )
 
 
@@ -253,8 +253,8 @@ def test_other_sentences() -> None:
         "Prometheus has a value for pod/a/b and the cluster has no such object"
     )
     assert empty.too_old("rules[0]", ["a", "b"], "1m0s", "30s") == (
-        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so have them "
-        "scraped more often or allow more"
+        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so scrape "
+        "them more often or allow more"
     )
 
 
@@ -280,8 +280,8 @@ def test_followups_with_labels_that_need_quotes() -> None:
 
 
 MAKES_NOTHING = (
-    "the series load are there, but the metricsQuery of rules[0] makes nothing of them: a rate needs two "
-    "samples within its window, and every other matcher and operand has to find something; ask it part by "
+    "the series load are there, but the metricsQuery of rules[0] returns nothing for them: a rate needs two "
+    "samples within its window, and every other matcher and operand has to find something; run it part by "
     "part"
 )
 ELSEWHERE = (

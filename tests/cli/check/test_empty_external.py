@@ -26,8 +26,8 @@ def test_followups() -> None:
 
 
 MAKES_NOTHING = (
-    "the series queue are there, but the metricsQuery of externalRules[0] makes nothing of them: a rate "
-    "needs two samples within its window, and every other matcher and operand has to find something; ask it "
+    "the series queue are there, but the metricsQuery of externalRules[0] returns nothing for them: a rate "
+    "needs two samples within its window, and every other matcher and operand has to find something; run it "
     "part by part"
 )
 ELSEWHERE = (

@@ -336,12 +336,12 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "rules[0].metricsQuery",
                 "[30s]",
-                "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone",
+                "shorter than 4 scrapes of 15 s: the value is gone after one lost scrape",
             ),
             (
                 "rules[0].metricsQuery",
                 "[59s]",
-                "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone",
+                "shorter than 4 scrapes of 15 s: the value is gone after one lost scrape",
             ),
         ],
     ),
@@ -366,7 +366,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 'sum(hits{,a="b"})',
                 (
                     "this PromQL does not parse: nothing stands before a comma; put <<.LabelMatchers>> last "
-                    "between the braces, for it may be empty"
+                    "between the braces, because it may be empty"
                 ),
             )
         ],
@@ -471,7 +471,7 @@ def test_windows_are_measured_in_scrapes() -> None:
         (
             "rules[0].metricsQuery",
             "[2m]",
-            "shorter than 4 scrapes of 60 s: one lost scrape and the value is gone",
+            "shorter than 4 scrapes of 60 s: the value is gone after one lost scrape",
         )
     ]
 
@@ -502,7 +502,7 @@ OF_SERIES = {
             (
                 "rules[0].seriesFilters",
                 "",
-                "all 1 names are dropped by seriesFilters or name.matches: --why METRIC says how",
+                "all 1 names are dropped by seriesFilters or name.matches: see --why METRIC",
             )
         ],
     ),

@@ -204,7 +204,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]",),
-        "no rule in force makes hits, and rules[3] is left out because of a fault: fix that first",
+        "no valid rule makes hits, and rules[3] is left out because of a fault: fix that first",
     ),
     "faulty rules": (
         "rules: []",
@@ -212,7 +212,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]", "rules[4]"),
-        "no rule in force makes hits, and rules[3], rules[4] are left out because of a fault: fix that first",
+        "no valid rule makes hits, and rules[3], rules[4] are left out because of a fault: fix that first",
     ),
     "no query reads the series": (
         f"rules: [{{seriesQuery: misses, {POD}}}]",
@@ -233,8 +233,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"hits": seen("hits", "pod")},
         (),
         (
-            "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] because it lacks "
-            "the label c: add that, or a rule for it"
+            "Prometheus has hits (1 series), and no rule's seriesQuery matches it; rules[1] demands the "
+            "label c: add that to the series, or a rule for them"
         ),
     ),
     "misspelt": (

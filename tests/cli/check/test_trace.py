@@ -99,15 +99,13 @@ def test_steps_are_few() -> None:
             "series) and 3 more"
         ),
         *[f"becomes {number}: http_{number} (1 series)" for number in range(5)],
-        "and 3 metrics more",
+        "and 3 more metrics",
     ]
 
 
 def test_a_name_without_a_character() -> None:
     lists = {**LISTS, '{job="web"}': series({"__name__": "http_"})}
-    assert (
-        missing.steps(traced("x", lists)[0])[-1] == "becomes (a name without a character): http_ (1 series)"
-    )
+    assert missing.steps(traced("x", lists)[0])[-1] == "becomes (an empty name): http_ (1 series)"
 
 
 def test_no_series() -> None:
@@ -155,6 +153,7 @@ def test_listed(texts: list[str], shown: str) -> None:
     assert wording.listed(texts) == shown
 
 
-def test_label_names() -> None:
-    assert missing.label_names(WEB, "http_requests") == {"namespace", "pod", "code", "path"}
-    assert missing.label_names((), "x") == set()
+def test_labels_of() -> None:
+    requests = [each for each in WEB if each.name == "http_requests"]
+    assert missing.labels_of(requests) == {"namespace", "pod", "code", "path"}
+    assert missing.labels_of(()) == set()

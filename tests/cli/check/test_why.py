@@ -169,8 +169,8 @@ def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixt
 
 
 NOT_MADE = (
-    "the series {} are there, but the metricsQuery of {} makes nothing of them: a rate needs two samples "
-    "within its window, and every other matcher and operand has to find something; ask it part by part"
+    "the series {} are there, but the metricsQuery of {} returns nothing for them: a rate needs two samples "
+    "within its window, and every other matcher and operand has to find something; run it part by part"
 )
 
 # Arguments after --why, and the sentence at the end.
@@ -255,14 +255,13 @@ SENTENCES = {
     "NaN": (
         "load --object=pod/shop/web-1",
         (
-            "the value of load for pod/shop/web-1 is NaN and left out, never served as zero: let "
-            "metricsQuery return a number, or nothing, where it divides by zero, or set onNaN: zero on the "
-            "rule"
+            "the value of load for pod/shop/web-1 is NaN and left out, not served as zero: let metricsQuery "
+            "return a number, or nothing, where it divides by zero, or set onNaN: zero on the rule"
         ),
     ),
     "too old": (
         "load_fresh --object=pod/shop/web-2",
-        "left out: rules[7] allows maxSampleAge 30s, so have them scraped more often or allow more",
+        "left out: rules[7] allows maxSampleAge 30s, so scrape them more often or allow more",
     ),
     "not grouped": (
         "load_sum --object=pod/shop/web-0",
@@ -448,7 +447,7 @@ OF_THE_CLUSTER = {
     "all": (
         "load --object=pod/shop/* --selector=app=web",
         (
-            "load of pod/shop/* is served: 2 of 4 objects have a value, web-1, web-3 not: give one of these "
+            "load of pod/shop/* is served: 2 of 4 objects have a value, not web-1, web-3: give one of these "
             "to --object to see why"
         ),
     ),
@@ -566,7 +565,7 @@ async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> 
     assert "\n  rules[0]  left out because of a fault\n" in checked.out
     assert (
         checked.conclusion
-        == "no rule in force makes lo, and rules[0] is left out because of a fault: fix that first"
+        == "no valid rule makes lo, and rules[0] is left out because of a fault: fix that first"
     )
 
 
