@@ -66,7 +66,6 @@ class Quantity:
 
     @property
     def sign(self) -> int:
-        """-1, 0 or 1."""
         return (self.unscaled > 0) - (self.unscaled < 0)
 
     def __str__(self) -> str:

@@ -47,7 +47,6 @@ def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
 
 
 def refused(error: PrometheusError) -> str:
-    """Return the sentence for a query without an answer."""
     if error.kind == "type":
         return f"{error}, so every request fails: let metricsQuery give one sample for each object"
     if error.kind == "query":
@@ -56,7 +55,6 @@ def refused(error: PrometheusError) -> str:
 
 
 def partial(warning: str) -> str:
-    """Return the sentence for an answer that came with a warning."""
     return (
         f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: fix what "
         "it names, or set onWarnings: accept on the rule"
@@ -64,7 +62,6 @@ def partial(warning: str) -> str:
 
 
 def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
-    """Return the sentence for an answer that is no vector, or that has samples and none of the object."""
     label = query.object_label
     place = query.rule.path
     if result.type != "vector":
@@ -85,7 +82,6 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
 
 
 def no_number(metric: str, wanted: object, value: float) -> str:
-    """Return the sentence for a value that is NaN or infinite."""
     zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
     return (
         f"the value of {metric} for {wanted} is {report.show_number(value)} and left out, not served as "
@@ -94,12 +90,10 @@ def no_number(metric: str, wanted: object, value: float) -> str:
 
 
 def no_query(place: str, error: TemplateError) -> str:
-    """Return the sentence for a query that its template does not give."""
     return f"{place} gives no query, so every request fails: {error}"
 
 
 def no_object(wanted: Wanted) -> str:
-    """Return the sentence for a value that describes nothing the cluster has."""
     return (
         f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list objects "
         "first and never ask for it, so check the name"
@@ -107,7 +101,6 @@ def no_object(wanted: Wanted) -> str:
 
 
 def too_old(place: str, names: Sequence[str], age: str, allowed: str) -> str:
-    """Return the sentence for samples older than the rule allows."""
     return (
         f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge {allowed}, "
         "so scrape them more often or allow more"
@@ -234,7 +227,6 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
 
 
 def query_gives_nothing(place: str, series: str) -> str:
-    """Return the sentence for a query without a sample although the series are there."""
     return (
         f"the series {series} are there, but the metricsQuery of {place} returns nothing for them: a rate "
         "needs two samples within its window, and every other matcher and operand has to find something; run "
@@ -263,7 +255,6 @@ def lacks_a_part(metric: str, lost: int, number: int) -> str:
 
 
 def served(metric: str, number: int) -> str:
-    """Return the sentence for an external metric with `number` values."""
     if not can_be_asked_for(metric):
         return (
             f"{metric} is served, but autoscalers ask for external metrics in lower case and never find it: "
@@ -274,7 +265,6 @@ def served(metric: str, number: int) -> str:
 
 
 def no_namespace_label(place: str) -> str:
-    """Return the sentence for a namespaced rule without a label for namespaces."""
     return (
         f"{place} names no label for namespaces, so every request fails: add an override for namespace, or "
         "set resources.namespaced: false"

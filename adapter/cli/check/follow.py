@@ -50,12 +50,10 @@ class Story:
         return lines
 
     def text(self) -> str:
-        """Return it for people."""
         blocks = ["\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in self.sections]
         return "\n\n".join([*blocks, self.conclusion]) + "\n"
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs."""
         steps = [
             {"title": title, "lines": [line.strip() for line in lines]} for title, lines in self.sections
         ]
@@ -130,7 +128,6 @@ class Inquiry:
         namespace_label: str,
         namespace: str | None,
     ) -> EmptyCase:
-        """Ask why a query of a rule has no sample."""
         return EmptyCase(
             rule.config.path,
             series,

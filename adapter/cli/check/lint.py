@@ -49,8 +49,6 @@ def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]
 
 
 class _Earlier(NamedTuple):
-    """What an earlier rule makes, ready to be looked up."""
-
     made: RulePreview
     metrics: frozenset[str]
     kinds: frozenset[APIResource | None]

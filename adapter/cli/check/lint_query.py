@@ -295,7 +295,6 @@ def _binary(node: Any, label: str) -> str:
 
 
 def is_scalar(node: Any) -> bool:
-    """Whether a parsed query gives a scalar, which has no labels."""
     while isinstance(node, promql.ParenExpr | promql.UnaryExpr):
         node = node.expr
     if isinstance(node, promql.BinaryExpr):

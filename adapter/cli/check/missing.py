@@ -57,7 +57,6 @@ class RuleTrace:
 
     @property
     def place(self) -> str:
-        """The rule's path."""
         return self.rule.config.path
 
     def leads_to(self, metric: str) -> bool:
@@ -187,7 +186,6 @@ def rules_of(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def explain(case: MissingCase) -> str:
-    """Return the sentence for a metric that is not served."""
     return next(sentence for judge in _JUDGES if (sentence := judge(case)))
 
 

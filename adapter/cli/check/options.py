@@ -79,7 +79,6 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         if not self.files and not self.config:
             expected = "missing: expected rules files, chart values, folders of them, or - for standard input"
             yield Fault("FILE", "", expected)
@@ -98,7 +97,6 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
             yield Fault("--output", self.output, "expected not to be given with --print-config")
 
     def resolved(self) -> Self:
-        """Return the options with the values that follow from others."""
         options = super().resolved()
         return replace(options, config=(*options.files, *options.config))
 

@@ -162,7 +162,6 @@ def _selector(text: str) -> promql.VectorSelector | None:
 
 
 def _passes(matcher: promql.Matcher, text: str) -> bool:
-    """Whether a label value passes a matcher."""
     if matcher.op == promql.MatchOp.Equal:
         return bool(matcher.value == text)
     if matcher.op == promql.MatchOp.NotEqual:

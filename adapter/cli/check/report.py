@@ -41,7 +41,6 @@ class Summary:
 
     @property
     def warning_count(self) -> int:
-        """How many warnings there are."""
         return sum(len(report.warnings) for report in self.reports) + len(self.warnings)
 
     def text(self) -> str:
@@ -102,7 +101,6 @@ def _rule_lines(made: RulePreview, unread: str) -> list[str]:
 
 
 def _scrape_lines(made: RulePreview) -> list[str]:
-    """Return how the rule scrapes pods."""
     if (scrape := made.config.scrape) is None:
         return []
     access = scrape.access
@@ -137,7 +135,6 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a query on one line."""
     return " ".join(text.split())
 
 

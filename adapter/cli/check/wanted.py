@@ -32,7 +32,6 @@ class Wanted(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return it as people write it."""
         return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
 
 
@@ -108,7 +107,6 @@ def _wrong_scope(resource: APIResource, metric: str, wanted: Wanted) -> str:
 
 
 def wrong_api(known: Registry, metric: str) -> str:
-    """Return the sentence for a custom metric that was asked for as an external one."""
     kinds = kinds_of(known, metric)
     return (
         f"{metric} is a custom metric of {listed(kinds)} and not an external one: read it with a metric of "

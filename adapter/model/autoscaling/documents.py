@@ -199,7 +199,6 @@ def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> 
 
 
 def _present(shape: inspect.Type) -> inspect.Type:
-    """Return the type without None."""
     if isinstance(shape, inspect.UnionType):
         return next(one for one in shape.types if not isinstance(one, inspect.NoneType))
     return shape

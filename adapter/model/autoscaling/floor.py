@@ -121,7 +121,6 @@ def decode_floors(data: Mapping[str, str] | None) -> dict[str, Floor]:
 
 
 def config_map_name(shard: Shard) -> str:
-    """Return the name of the ConfigMap of a shard."""
     return _NAME if shard.total == 1 else f"{_NAME}-{shard.number}-of-{shard.total}"
 
 

@@ -190,8 +190,6 @@ class Condition(Struct, frozen=True):
 
 
 class HorizontalPodAutoscalerStatus(Struct, frozen=True):
-    """What the last sync wrote."""
-
     observed_generation: int | None = None
     last_scale_time: Instant | None = None
     current_replicas: Int32 = 0

@@ -68,11 +68,9 @@ class Conditions:
         self._listed.append(Condition(kind, status, reason, text, self._now))
 
     def remove(self, kind: str) -> None:
-        """Remove every condition of a type."""
         self._listed = [condition for condition in self._listed if condition.type != kind]
 
     def listed(self) -> tuple[Condition, ...]:
-        """Return the conditions in their order."""
         return tuple(self._listed)
 
 

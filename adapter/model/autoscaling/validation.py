@@ -85,7 +85,6 @@ def validate(autoscaler: HorizontalPodAutoscaler, *, stored: bool = False) -> li
 
 
 def validate_scale(scale: Scale) -> list[Violation]:
-    """Return what is refused in the scale of a target."""
     replicas = scale.spec.replicas
     return [_negative("spec.replicas", str(replicas))] if replicas < 0 else []
 
