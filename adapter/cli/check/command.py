@@ -15,7 +15,7 @@ import msgspec
 
 from adapter.cli import command_line
 from adapter.cli.check import empty, inputs, lint, lint_query, missing, preview, report, why
-from adapter.cli.check.follow import Story
+from adapter.cli.check.follow import Explanation
 from adapter.cli.check.options import COMMAND, CheckOptions
 from adapter.cli.check.preview import ResourcePreview, RulePreview
 from adapter.cli.check.report import Answer, Report, Summary
@@ -76,10 +76,10 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = missing.rules_of(fault.path for fault in faults)
-            story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
-            _print(story, options.output)
-            unreachable += story.unreachable
-            absent = not story.served
+            explanation = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
+            _print(explanation, options.output)
+            unreachable += explanation.unreachable
+            absent = not explanation.served
         else:
             reports = await _report_rules(options, ruleset, prometheus, notes, unreachable)
             reports += await _report_resource_rules(ruleset, prometheus, unreachable)
@@ -95,7 +95,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
     return 1 if unreachable or absent else 0
 
 
-def _print(answer: Story | Summary, output: str) -> None:
+def _print(answer: Explanation | Summary, output: str) -> None:
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(answer.document())).decode())
     else:

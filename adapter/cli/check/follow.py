@@ -1,6 +1,6 @@
 """The steps of `fastpath check --why`: a query, what it found, and the sentence at the end.
 
-`Story` is what was found so far, and `Inquiry` asks Prometheus and notes each step in it. `follow_external`
+`Explanation` has what was found so far. `Inquiry` asks Prometheus and adds each step to it. `follow_external`
 and `follow_objects` follow a served metric to the values that an autoscaler gets.
 """
 
@@ -31,7 +31,7 @@ _SHOWN_VALUES = 5
 
 
 @dataclass(slots=True)
-class Story:
+class Explanation:
     """What was found about a metric, in sections, and the sentence at the end.
 
     `served`: an autoscaler that asks for it gets a value. `unreachable`: the servers that could not be asked.
@@ -69,7 +69,7 @@ class Inquiry:
 
     prometheus: "PrometheusReader"
     cluster: "ClusterReader | None"
-    story: Story
+    explanation: Explanation
     lists: SeriesLists
 
     @property
@@ -93,14 +93,14 @@ class Inquiry:
         result = await self.prometheus.ask(promql)
         if isinstance(result, PrometheusError):
             lines.append(f"refused: {result}")
-            self.story.conclusion = empty.refused(result)
+            self.explanation.conclusion = empty.refused(result)
             if result.kind not in empty.OF_THE_QUERY:
-                self.story.unreachable.append(f"Prometheus cannot be asked: {result}")
+                self.explanation.unreachable.append(f"Prometheus cannot be asked: {result}")
             return None
         lines.append(counted(len(result.samples), "sample", "samples"))
         lines.extend(f"warning: {text}" for text in result.warnings)
         if result.warnings and not accepts_warnings:
-            self.story.conclusion = empty.partial(result.warnings[0])
+            self.explanation.conclusion = empty.partial(result.warnings[0])
             return None
         return result
 
@@ -110,7 +110,7 @@ class Inquiry:
         promql: str,
         show: Callable[[Sample], str] = report.show_sample,
     ) -> Sequence[Sample]:
-        """Return the samples of a query that only looks for a cause; an error is told and counts as none."""
+        """Return the samples of a query that only looks for a cause; an error is noted and counts as none."""
         lines.append(f"also asks {promql}")
         result = await self.prometheus.ask(promql)
         if isinstance(result, PrometheusError):
@@ -143,13 +143,10 @@ class Inquiry:
 async def follow_external(
     inquiry: Inquiry, entry: ExternalEntry, namespace: str, selector: tuple[Matcher, ...]
 ) -> str:
-    """Return the sentence about the metric as an autoscaler in `namespace` asks for it.
-
-    The story grows with every step.
-    """
-    rule, metric = entry.rule, inquiry.story.metric
+    """Return the sentence about the metric as an autoscaler in `namespace` reads it; explain every step."""
+    rule, metric = entry.rule, inquiry.explanation.metric
     place = rule.config.path
-    lines = inquiry.story.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
+    lines = inquiry.explanation.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
     try:
         label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
         promql = rule.render(
@@ -161,7 +158,7 @@ async def follow_external(
         return empty.no_query(place, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=rule.accepts_warnings)
     if result is None:
-        return inquiry.story.conclusion
+        return inquiry.explanation.conclusion
     on_nan = rule.config.on_nan
     values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
     lines += [
@@ -172,7 +169,7 @@ async def follow_external(
     if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
         return empty.lacks_a_part(metric, len(values) - len(good), len(values))
     if good:
-        inquiry.story.served = empty.can_be_asked_for(metric)
+        inquiry.explanation.served = empty.can_be_asked_for(metric)
         return empty.served(metric, len(good))
     followups = empty.external_followups(entry.series, label, namespace, selector)
     case = await inquiry.follow_up(lines, followups, rule, entry.series, label, namespace)
@@ -186,14 +183,14 @@ async def follow_objects(
     objects: LabelSelector,
     selector: tuple[Matcher, ...],
 ) -> str:
-    """Return the sentence about an object, or all that match `objects`; the story grows with every step."""
+    """Return the sentence about an object, or all that match `objects`, and explain every step."""
     query = build_query(entry, wanted, selector)
     if isinstance(query, str):
         return query
     names = await _names(inquiry, entry, wanted, objects)
-    if inquiry.story.conclusion:
-        return inquiry.story.conclusion
-    lines = inquiry.story.section(f"{wanted}, answered by {entry.rule.config.path} from {entry.series}")
+    if inquiry.explanation.conclusion:
+        return inquiry.explanation.conclusion
+    lines = inquiry.explanation.section(f"{wanted}, answered by {entry.rule.config.path} from {entry.series}")
     asked = [wanted.name] if wanted.name != ALL else list(names or ())
     try:
         promql = query.render(wanted.namespace, asked)
@@ -201,7 +198,7 @@ async def follow_objects(
         return empty.no_query(entry.rule.config.path, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=entry.rule.accepts_warnings)
     if result is None:
-        return inquiry.story.conclusion
+        return inquiry.explanation.conclusion
     return await _Answer(inquiry, lines, entry, query, wanted, asked, names, result).judge()
 
 
@@ -210,27 +207,27 @@ async def _names(
 ) -> tuple[str, ...] | None:
     """Return the objects that the API server has there, None when it was not asked.
 
-    The story gets its conclusion if no value can follow.
+    The explanation gets its conclusion if no value can follow.
     """
     if inquiry.cluster is None:
         return None
-    story, kind = inquiry.story, entry.resource.group_resource
-    lines = story.section(f"what the API server has of {kind}")
+    explanation, kind = inquiry.explanation, entry.resource.group_resource
+    lines = explanation.section(f"what the API server has of {kind}")
     try:
         namespace = wanted.namespace if entry.resource.namespaced else None
         names = await inquiry.cluster.names(entry.resource, namespace, objects)
     except KubernetesError as error:
         lines.append(f"not read: {error}")
-        story.unreachable.append(f"the API server cannot be asked for {kind}: {error}")
+        explanation.unreachable.append(f"the API server cannot be asked for {kind}: {error}")
         if wanted.name == ALL:
-            story.conclusion = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
+            explanation.conclusion = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
         return None
     chosen = f" that match {objects}" if objects.requirements else ""
     place = f" in namespace {wanted.namespace}" if wanted.namespace else ""
     found = f": {listed(names)}" if names else ""
     lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{found}")
     if wanted.name == ALL and not names:
-        story.conclusion = (
+        explanation.conclusion = (
             f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare "
             "labels and namespace"
         )
@@ -313,13 +310,13 @@ class _Answer:
         return empty.too_old(rule.config.path, old, _age(now - times[old[0]].value), _age(oldest))
 
     def _sentence(self, samples: Mapping[str, Sample], values: Mapping[str, Value]) -> str:
-        metric, wanted = self.inquiry.story.metric, self.wanted
+        metric, wanted = self.inquiry.explanation.metric, self.wanted
         faulty = [name for name, value in values.items() if value.fault]
         if len(faulty) == len(values):
             return empty.no_number(metric, wanted, samples[faulty[0]].value)
         if self._exists() is False:
             return empty.no_object(wanted)
-        self.inquiry.story.served = True
+        self.inquiry.explanation.served = True
         if wanted.name != ALL:
             return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"
         lost = [name for name in self.asked if name not in values or values[name].fault]

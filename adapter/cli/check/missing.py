@@ -111,28 +111,28 @@ def steps(traced: RuleTrace) -> list[str]:
         return [f"the series could not be read: {traced.error}"]
     if not traced.matched:
         return ["matches no series"]
-    told = [f"matches {_names(traced.matched)}"]
+    lines = [f"matches {_names(traced.matched)}"]
     reasons = dict.fromkeys(each.reason for each in traced.rejected)
-    told += [
+    lines += [
         f"dropped by {reason}: {_names([each.series for each in traced.rejected if each.reason == reason])}"
         for reason in reasons
     ]
     for name, series in list(traced.others.items())[:_SHOWN]:
-        told.append(f"becomes {name or '(an empty name)'}: {_names(series)}")
+        lines.append(f"becomes {name or '(an empty name)'}: {_names(series)}")
     if len(traced.others) > _SHOWN:
-        told.append(f"and {len(traced.others) - _SHOWN} more metrics")
+        lines.append(f"and {len(traced.others) - _SHOWN} more metrics")
     if traced.gives:
-        told.append(f"becomes the metric: {_names(traced.gives)}")
+        lines.append(f"becomes the metric: {_names(traced.gives)}")
         if not traced.external:
-            told += _label_steps(traced)
-    return told
+            lines += _label_steps(traced)
+    return lines
 
 
 def _label_steps(traced: RuleTrace) -> list[str]:
-    told = [f"label {label} names {resource.group_resource}" for label, resource in traced.mapped]
+    lines = [f"label {label} names {resource.group_resource}" for label, resource in traced.mapped]
     if traced.plain:
-        told.append(f"labels that name no kind of object: {listed(traced.plain)}")
-    return told
+        lines.append(f"labels that name no kind of object: {listed(traced.plain)}")
+    return lines
 
 
 def _names(series: Sequence[SeriesInfo]) -> str:
