@@ -5,8 +5,7 @@ labels, objects, and rules beside one another. What is wrong with the PromQL its
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from adapter.cli.check import lint_query
 from adapter.cli.check.preview import RulePreview
@@ -31,44 +30,34 @@ Finding = tuple[str, str, str]
 def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]:
     """Return the warnings for rules in the order of the files; `scrape_interval` in seconds."""
     warnings: dict[Fault, None] = {}  # what is true for pods is often true for namespaces too
-    earlier: list[_Earlier] = []
-    for made in previews:
+    makers: _Makers = {}
+    for number, made in enumerate(previews):
         findings = (
             *_names(made),
             *_references(made),
             *_series(made),
             *_labels(made),
             *lint_query.check(made, scrape_interval),
-            *_collisions(made, earlier),
+            *_collisions(made, number, makers),
         )
         config = made.config
         for path, value, sentence in findings:
             warnings[Fault(f"{config.path}.{path}", value, sentence, config.source, config.line)] = None
-        earlier.append(_Earlier(made, frozenset(made.metrics), _kinds(made)))
     return list(warnings)
 
 
-class _Earlier(NamedTuple):
-    made: RulePreview
-    metrics: frozenset[str]
-    kinds: frozenset[APIResource | None]
+_Makers = dict[tuple[str, APIResource | None, str], tuple[int, str]]
+"""Number and path of the last rule that makes a metric, by API, kind of object and metric."""
 
 
-def _collisions(made: RulePreview, earlier: Sequence[_Earlier]) -> Iterator[Finding]:
+def _collisions(made: RulePreview, number: int, makers: _Makers) -> Iterator[Finding]:
     """Yield the metrics that an earlier rule of the same API makes too, for objects that both may find."""
-    kinds = _kinds(made)
-    rivals = [
-        each for each in reversed(earlier) if each.made.external is made.external and each.kinds & kinds
-    ]
     for metric in made.metrics:
-        rival = next((each.made for each in rivals if metric in each.metrics), None)
-        if rival is not None:
-            sentence = f"{rival.path} makes the same metric; the later rule answers where both could"
-            yield "name", metric, sentence
-
-
-def _kinds(made: RulePreview) -> frozenset[APIResource | None]:
-    return frozenset(example.resource for example in made.examples)
+        keys = [(made.api, example.resource, metric) for example in made.examples]
+        if earlier := [makers[key] for key in keys if key in makers]:
+            _, path = max(earlier)
+            yield "name", metric, f"{path} makes the same metric; the later rule answers where both could"
+        makers.update(dict.fromkeys(keys, (number, made.path)))
 
 
 def _names(made: RulePreview) -> Iterator[Finding]:
