@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _SHOWN_VALUES = 5
 
 
+class NoValueError(Exception):
+    """Why no value can follow: the sentence at the end of an explanation."""
+
+
 @dataclass(slots=True)
 class Explanation:
     """What was found about a metric, in sections, and the sentence at the end.
@@ -84,8 +88,8 @@ class Inquiry:
             return frozenset()
         return missing.labels_of(each for each in known if each.name == series)
 
-    async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult | None:
-        """Return the answer to the API's own query; without one, conclude with the reason.
+    async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult:
+        """Return the answer to the API's own query. Raises NoValueError.
 
         `accepts_warnings` says that the rule takes an answer with warnings, which else counts as no answer.
         """
@@ -93,15 +97,13 @@ class Inquiry:
         result = await self.prometheus.ask(promql)
         if isinstance(result, PrometheusError):
             lines.append(f"refused: {result}")
-            self.explanation.conclusion = empty.refused(result)
             if result.kind not in empty.OF_THE_QUERY:
                 self.explanation.unreachable.append(f"Prometheus cannot be asked: {result}")
-            return None
+            raise NoValueError(empty.refused(result))
         lines.append(counted(len(result.samples), "sample", "samples"))
         lines.extend(f"warning: {text}" for text in result.warnings)
         if result.warnings and not accepts_warnings:
-            self.explanation.conclusion = empty.partial(result.warnings[0])
-            return None
+            raise NoValueError(empty.partial(result.warnings[0]))
         return result
 
     async def follow(
@@ -157,8 +159,6 @@ async def follow_external(
     except TemplateError as error:
         return empty.no_query(place, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=rule.accepts_warnings)
-    if result is None:
-        return inquiry.explanation.conclusion
     on_nan = rule.config.on_nan
     values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
     lines += [
@@ -188,8 +188,6 @@ async def follow_objects(
     if isinstance(query, str):
         return query
     names = await _names(inquiry, entry, wanted, objects)
-    if inquiry.explanation.conclusion:
-        return inquiry.explanation.conclusion
     lines = inquiry.explanation.section(f"{wanted}, answered by {entry.rule.config.path} from {entry.series}")
     asked = [wanted.name] if wanted.name != ALL else list(names or ())
     try:
@@ -197,18 +195,13 @@ async def follow_objects(
     except TemplateError as error:
         return empty.no_query(entry.rule.config.path, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=entry.rule.accepts_warnings)
-    if result is None:
-        return inquiry.explanation.conclusion
     return await _Answer(inquiry, lines, entry, query, wanted, asked, names, result).judge()
 
 
 async def _names(
     inquiry: Inquiry, entry: CustomEntry, wanted: Wanted, objects: LabelSelector
 ) -> tuple[str, ...] | None:
-    """Return the objects that the API server has there, None when it was not asked.
-
-    The explanation gets its conclusion if no value can follow.
-    """
+    """Return the objects that the API server has there, None when it was not asked. Raises NoValueError."""
     if inquiry.cluster is None:
         return None
     explanation, kind = inquiry.explanation, entry.resource.group_resource
@@ -220,14 +213,15 @@ async def _names(
         lines.append(f"not read: {error}")
         explanation.unreachable.append(f"the API server cannot be asked for {kind}: {error}")
         if wanted.name == ALL:
-            explanation.conclusion = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
+            reason = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
+            raise NoValueError(reason) from error
         return None
     chosen = f" that match {objects}" if objects.requirements else ""
     place = f" in namespace {wanted.namespace}" if wanted.namespace else ""
     found = f": {listed(names)}" if names else ""
     lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{found}")
     if wanted.name == ALL and not names:
-        explanation.conclusion = (
+        raise NoValueError(
             f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare "
             "labels and namespace"
         )

@@ -42,13 +42,14 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
         "",
         "With --why: the object whose value is wanted, as KIND/NAMESPACE/NAME, or KIND/NAME for a kind "
         "without namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external "
-        "metric the namespace of the autoscaler.",
+        "metric: the namespace of the autoscaler.",
         metavar="object",
     )
     selector: str = _checking(
         FlagType.TEXT,
         "",
-        "With --object: the label selector, of the objects with *, of the metric for an external metric.",
+        "With --object: a label selector. It selects objects where NAME is *, and series of an external "
+        "metric.",
         metavar="selector",
     )
     metric_selector: str = _checking(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter.cli.check import empty, follow, missing, report
-from adapter.cli.check.follow import Explanation, Inquiry
+from adapter.cli.check.follow import Explanation, Inquiry, NoValueError
 from adapter.cli.check.missing import RuleTrace
 from adapter.cli.check.options import CheckOptions
 from adapter.cli.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
@@ -92,10 +92,13 @@ async def explain(
     traces = missing.trace_rules(ruleset, lists, question.metric)
     _explain_series(inquiry, traces, left_out)
     known = _registry(inquiry, ruleset)
-    if kinds_of(known, question.metric) or question.metric in known.external:
-        explanation.conclusion = await _explain_value(inquiry, question, known, catalogue)
-    else:
+    if not kinds_of(known, question.metric) and question.metric not in known.external:
         explanation.conclusion = await _explain_absence(inquiry, traces, known, left_out)
+        return explanation
+    try:
+        explanation.conclusion = await _explain_value(inquiry, question, known, catalogue)
+    except NoValueError as error:
+        explanation.conclusion = str(error)
     return explanation
 
 

@@ -1,6 +1,8 @@
 from typing import cast
 
-from adapter.cli.check.follow import Explanation, Inquiry
+import pytest
+
+from adapter.cli.check.follow import Explanation, Inquiry, NoValueError
 from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.servers import PrometheusReader
 from adapter.errors import PrometheusError
@@ -48,21 +50,22 @@ async def test_an_answer_is_reported() -> None:
     assert inquiry.explanation.unreachable == []
 
 
-async def test_no_answer_to_the_query_ends_the_story() -> None:
+async def test_no_answer_to_the_query_ends_the_explanation() -> None:
     inquiry = inquire(PrometheusError("timeout", "too slow"))
     lines: list[str] = []
-    assert await inquiry.ask(lines, "hits", accepts_warnings=False) is None
+    with pytest.raises(NoValueError) as ended:
+        await inquiry.ask(lines, "hits", accepts_warnings=False)
     assert lines == ["asks hits", "refused: too slow"]
     assert (
-        inquiry.explanation.conclusion
-        == "Prometheus does not answer the query (too slow): check its address and its load"
+        str(ended.value) == "Prometheus does not answer the query (too slow): check its address and its load"
     )
     assert inquiry.explanation.unreachable == ["Prometheus cannot be asked: too slow"]
 
 
 async def test_a_refused_query_is_no_failure_of_prometheus() -> None:
     inquiry = inquire(PrometheusError("query", "bad_data"))
-    assert await inquiry.ask([], "hits", accepts_warnings=False) is None
+    with pytest.raises(NoValueError):
+        await inquiry.ask([], "hits", accepts_warnings=False)
     assert inquiry.explanation.unreachable == []
 
 
@@ -77,9 +80,8 @@ async def test_no_answer_to_a_further_query_counts_as_nothing() -> None:
 async def test_an_answer_with_a_warning_needs_a_rule_that_accepts_it() -> None:
     inquiry = inquire(partial(({"pod": "a"}, 2.5)))
     lines: list[str] = []
-    assert await inquiry.ask(lines, "hits", accepts_warnings=False) is None
+    with pytest.raises(NoValueError) as ended:
+        await inquiry.ask(lines, "hits", accepts_warnings=False)
     assert lines[-1] == "warning: receive series from store-1: Unavailable"
-    assert inquiry.explanation.conclusion.startswith(
-        "the answer has a warning (receive series from store-1: Unavailable)"
-    )
+    assert str(ended.value).startswith("the answer has a warning (receive series from store-1: Unavailable)")
     assert await inquire(partial(({"pod": "a"}, 2.5))).ask([], "hits", accepts_warnings=True) is not None
