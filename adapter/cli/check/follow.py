@@ -5,7 +5,7 @@ and `follow_objects` follow a served metric to the values that an autoscaler get
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from adapter.cli.check import empty, missing, report
@@ -287,16 +287,12 @@ class _Answer:
         rule, oldest = self.entry.rule, self.entry.rule.config.max_sample_age
         if oldest is None:
             return ""
-        query = self.query
-        companion = MetricQuery(
-            rule.age, query.series, query.selector, query.namespace_label, query.object_label
-        )
-        now = self.inquiry.prometheus.now
+        query, now = self.query, self.inquiry.prometheus.now
 
         def show(sample: Sample) -> str:
             return f"{report.show_labels(sample)} {_age(now - sample.value)} ago"
 
-        promql = companion.render(self.wanted.namespace, self.asked)
+        promql = replace(query, rule=rule.age).render(self.wanted.namespace, self.asked)
         times = last_samples(await self.inquiry.follow(self.lines, promql, show), query.object_label)
         old = [name for name in self.asked if name in times and times[name].value < now - oldest]
         if not old:
