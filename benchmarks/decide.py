@@ -20,8 +20,7 @@ from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
 from adapter.cli import evaluate
-from adapter.model.autoscaling.defaults import with_defaults
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar, with_defaults
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant

@@ -21,8 +21,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.model.label_selectors import EVERYTHING
 from adapter.model.resources import BUILTIN
-from adapter.model.selectors.label_selectors import EVERYTHING
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.series import SeriesLister

@@ -23,7 +23,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.model.selectors.label_selectors import parse_selector
+from adapter.model.label_selectors import parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from benchmarks import common

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from adapter.model.milli import format_milli
+from adapter.model.quantity import format_milli
 from benchmarks import common, load
 from benchmarks.load import Connection, Reply
 from benchmarks.soakprograms import Program

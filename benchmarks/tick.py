@@ -35,9 +35,9 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     decode_scalar,
 )
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
 from adapter.model.quantity import read
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.telemetry.metrics import Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from adapter.cli.check import lint
+from adapter.cli.check import lint, preview
 from adapter.config import helm_values, rules_file, scrape_keys
 from adapter.config.options import SERVE
-from adapter.model import durations
+from adapter.model import timestamps
 from adapter.model.autoscaling import boost as model
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
@@ -146,13 +146,13 @@ def test_every_key_of_the_rules_file_is_documented() -> None:
 def test_bounds_and_defaults_are_documented() -> None:
     for key, (least, greatest) in rules_file.BOUNDS.items():
         (row,) = re.findall(rf"^\| `{key}` \|.*$", CONFIGURATION, re.MULTILINE)
-        low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
+        low, high = timestamps.format_go_duration(least), timestamps.format_go_duration(greatest)
         assert f"From {low} to {high}" in row
     for key, flag in (("ttl", "metrics-ttl"), ("maxAge", "metrics-max-answer-age")):
         assert f"| `{key}` | `--{flag}`, {SERVE.table[flag].default} |" in CONFIGURATION
     for key, bounds in scrape_keys.BOUNDS.items():
         (row,) = re.findall(rf"^\| `scrape.{key}` \|.*$", CONFIGURATION, re.MULTILINE)
-        low, high = map(durations.format_go_duration, bounds)
+        low, high = map(timestamps.format_go_duration, bounds)
         assert f"From {low} to {high}" in row
     for key, bounds in scrape_keys.COUNTS.items():
         default = {
@@ -181,7 +181,7 @@ def test_examples_work_and_are_listed(path: Path) -> None:
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)
     assert faults == ()
-    made = lint.sketches(ruleset)
+    made = preview.preview_rules(ruleset, {})
     assert lint.lint(made, 15.0) == []
     (row,) = re.findall(
         rf"^\| \[{path.name}\]\(\.\./examples/{path.name}\) \| ([^|]*) \|", CONFIGURATION, re.MULTILINE
@@ -204,7 +204,7 @@ def test_rules_on_pages_work() -> None:
         assert (parsed.faults, parsed.fatal) == ((), ())
         ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)
         assert faults == ()
-        assert lint.lint(lint.sketches(ruleset), 15.0) == []
+        assert lint.lint(preview.preview_rules(ruleset, {}), 15.0) == []
 
 
 def test_every_verb_is_documented() -> None:

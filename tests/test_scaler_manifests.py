@@ -16,7 +16,7 @@ from adapter.config.options import SERVE, Options
 from adapter.model import resources
 from adapter.model.autoscaling import documents, floor
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
-from adapter.model.shards import WHOLE, Shard
+from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.rules import compile as compiler
 from adapter.server import tls
 from tests.support import crd, rendered

@@ -14,7 +14,8 @@ from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.scale import ScaleReference, ScaleState, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
-from adapter.model.autoscaling import fastpath_autoscaler, target_column
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling import status as target_column
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
     GROUP,

@@ -9,8 +9,8 @@ from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.selectors.label_selectors import LabelSelector
 
 
 class Key(NamedTuple):

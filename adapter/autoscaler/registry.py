@@ -11,7 +11,7 @@ from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
 from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts, TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.shards import Shard
+from adapter.model.autoscaling.shards import Shard
 
 
 class AutoscalerRegistry:

@@ -16,7 +16,7 @@ from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.journal import Journal, JournalEntry, MetricInput
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
-from adapter.model.autoscaling.conditions import SCALING_LIMITED
+from adapter.model.autoscaling.status import SCALING_LIMITED
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 

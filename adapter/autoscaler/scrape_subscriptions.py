@@ -13,7 +13,7 @@ from adapter.autoscaler.interfaces import FollowedTarget, Key, TargetCache, Unfo
 from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.label_selectors import LabelSelector
 from adapter.scrape.cache import ScrapedPod, ScrapedValues
 
 _PERIOD = 1.0

@@ -35,8 +35,8 @@ from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerStatus,
     MetricSpec,
 )
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.selectors.label_selectors import LabelSelector
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 _FEWER_PODS = "fewer pods are known than the target has"

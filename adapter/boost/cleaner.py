@@ -15,8 +15,8 @@ from adapter import errors
 from adapter.boost.view import FloorView
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
-from adapter.model.shards import Shard
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
 

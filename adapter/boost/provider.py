@@ -30,6 +30,7 @@ from adapter.model.autoscaling.boost import LABEL, METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
 from adapter.model.autoscaling.floor import floor_of, is_newer
 from adapter.model.clock import Clock
+from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator
 from adapter.model.metrics import (
     CustomAnswer,
     CustomMetricInfo,
@@ -41,7 +42,6 @@ from adapter.model.metrics import (
     MetricValue,
     ObjectReference,
 )
-from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, Operator
 from adapter.model.timestamps import SECOND
 
 RESERVED = frozenset({METRIC})

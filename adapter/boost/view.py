@@ -16,8 +16,8 @@ from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import LABEL, Floor
 from adapter.model.clock import Clock
+from adapter.model.label_selectors import LabelSelector, parse_selector
 from adapter.model.resources import APIResource
-from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
 

@@ -12,11 +12,16 @@ import msgspec
 
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import boost as model
-from adapter.model.autoscaling import documents, validation_errors
+from adapter.model.autoscaling import documents
+from adapter.model.autoscaling import documents as validation_errors
 from adapter.model.autoscaling.boost import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
-from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec, encode_scalar
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscalerSpec,
+    MetricSpec,
+    encode_scalar,
+    with_defaults,
+)
 
 ADD, REMOVE, REPLACE, TEST = "add", "remove", "replace", "test"
 

@@ -30,7 +30,7 @@ from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes.leader import verdict
 from adapter.kubernetes.leader.lease import KubernetesLeases
-from adapter.model import shards
+from adapter.model.autoscaling import shards
 from adapter.net import connect_errors
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -48,9 +48,10 @@ from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusWriter
-from adapter.model import shards, timestamps
+from adapter.model import timestamps
+from adapter.model.autoscaling import shards
 from adapter.model.clock import Clock
-from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.label_selectors import LabelSelector
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler import ScalerProvider
 

@@ -24,7 +24,7 @@ from adapter import errors
 from adapter.config import pflag
 from adapter.config.pflag import CommandLine, Flag, FlagType, FlagUse
 from adapter.config.yaml import reader
-from adapter.model import durations
+from adapter.model import timestamps
 
 _FLAG = "flag"
 _ARGUMENTS = "arguments"
@@ -227,7 +227,7 @@ def _fault(flag: Flag, text: str, expected: str) -> errors.Fault:
 
 def written(flag: Flag, value: object) -> str:
     if flag.type is FlagType.DURATION and isinstance(value, float):
-        return durations.format_go_duration(value)
+        return timestamps.format_go_duration(value)
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

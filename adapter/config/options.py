@@ -19,7 +19,7 @@ from adapter.config.rules_file import RulesConfig
 from adapter.config.scaler_options import ScalerOptions
 from adapter.config.server_options import SecurityOptions, ServingOptions
 from adapter.errors import Fault
-from adapter.model import durations
+from adapter.model import timestamps
 
 _rules = partial(option, group="Rules and discovery")
 _prometheus = partial(option, group="Prometheus")
@@ -188,10 +188,10 @@ class PrometheusOptions(CommandOptions):
             yield Fault("--prometheus-basic-auth-file", "", expected)
         attempt, total = self.prometheus_attempt_timeout, self.prometheus_timeout
         if "prometheus_attempt_timeout" in given and attempt > total > 0:
-            most = durations.format_go_duration(total)
+            most = timestamps.format_go_duration(total)
             expected = f"expected at most --prometheus-timeout, which is {most}"
             yield Fault(
-                "--prometheus-attempt-timeout", f'"{durations.format_go_duration(attempt)}"', expected
+                "--prometheus-attempt-timeout", f'"{timestamps.format_go_duration(attempt)}"', expected
             )
 
     def notices(self, given: AbstractSet[str]) -> Iterator[str]:
@@ -399,8 +399,8 @@ def check_max_age(options: RulesOptions, config: RulesConfig) -> Fault | None:
     """
     if not config.rules or options.look_back >= options.metrics_relist_interval:
         return None
-    interval = durations.format_go_duration(options.metrics_relist_interval)
-    given = durations.format_go_duration(options.metrics_max_age)
+    interval = timestamps.format_go_duration(options.metrics_relist_interval)
+    given = timestamps.format_go_duration(options.metrics_max_age)
     expected = (
         f"expected at least --metrics-relist-interval, which is {interval}, or metrics vanish in between"
     )

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from adapter import errors
 from adapter.config.yaml import reader
-from adapter.model import durations
+from adapter.model import timestamps
 
 
 class FlagType(enum.Enum):
@@ -286,7 +286,7 @@ _READERS: Mapping[FlagType, _Reader] = {
     FlagType.TEXT: _Reader(str, "text"),
     FlagType.INT: _Reader(_read_int, "a whole number"),
     FlagType.FLOAT: _Reader(_read_float, "a number"),
-    FlagType.DURATION: _Reader(durations.parse_go_duration, "a Go duration such as 30s or 1m30s"),
+    FlagType.DURATION: _Reader(timestamps.parse_go_duration, "a Go duration such as 30s or 1m30s"),
     FlagType.SIZE: _Reader(_read_size, "a size above 0 such as 256MiB or 1000000"),
     FlagType.ADDRESS: _Reader(_read_address, "an IP address such as 127.0.0.1"),
     FlagType.PORT: _Reader(_read_port, "a port from 0 to 65535"),

@@ -20,7 +20,7 @@ from adapter.config import scrape_keys
 from adapter.config.scrape_keys import Bounds, ScrapeConfig
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Shape
-from adapter.model import durations
+from adapter.model import timestamps
 
 
 class OnNaN(enum.Enum):
@@ -355,7 +355,7 @@ def _resource_rules(fields: Fields, decoder: Decoder) -> ResourceRulesConfig:
     written = fields.scalars.get("window")
     if written:
         try:
-            window = durations.parse_prometheus_duration(written.text)
+            window = timestamps.parse_prometheus_duration(written.text)
         except ValueError:
             expected = "expected a Prometheus duration such as 5m or 1h30m (units y w d h m s ms), or 0"
             decoder.refuse(fields, "window", expected)

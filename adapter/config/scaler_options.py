@@ -17,7 +17,7 @@ from adapter.config.option_fields import CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault
-from adapter.model.durations import format_go_duration
+from adapter.model.timestamps import format_go_duration
 
 _scaler = partial(option, group="Scaler")
 _switch = partial(_scaler, FlagType.BOOL)

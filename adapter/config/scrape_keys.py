@@ -15,7 +15,7 @@ import yaml
 
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, Shape
-from adapter.model import durations
+from adapter.model import timestamps
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its own identity, which is never sent to another pod."""
@@ -282,12 +282,12 @@ def read_duration(
     if key not in fields.scalars:
         return default
     try:
-        seconds = durations.parse_go_duration(fields.text(key))
+        seconds = timestamps.parse_go_duration(fields.text(key))
     except ValueError:
         seconds = -1.0
     if bounds[key].least <= seconds <= bounds[key].greatest:
         return seconds
-    low, high = map(durations.format_go_duration, bounds[key])
+    low, high = map(timestamps.format_go_duration, bounds[key])
     decoder.refuse(fields, key, f"expected a Go duration such as 500ms or 1m30s, from {low} to {high}")
     return default
 

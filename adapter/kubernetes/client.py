@@ -26,8 +26,8 @@ from adapter.kubernetes.transport import (
     Sender,
     open_sender,
 )
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.resources import APIResource
-from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 
 _PAGE = 500
 _JSON = "application/json"

@@ -16,8 +16,13 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import go_text
-from adapter.model.autoscaling.hpa import Struct, decode_scalar
-from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
+from adapter.model.autoscaling.hpa import (
+    CustomMetricValue,
+    ExternalMetricValue,
+    PodMetrics,
+    Struct,
+    decode_scalar,
+)
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant
 

@@ -58,8 +58,6 @@ class Registration(NamedTuple):
 
 
 class Owner(enum.Enum):
-    """Which server an APIService belongs to."""
-
     FREE = "free"
     OURS = "ours"
     FOREIGN = "foreign"

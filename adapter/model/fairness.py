@@ -64,7 +64,6 @@ class Turns(Generic[Item]):
         self._namespaces.setdefault(namespace, OrderedDict()).setdefault(owner, OrderedDict())[item] = None
 
     def discard(self, namespace: str, owner: Hashable, item: Item) -> None:
-        """Remove an item of an owner, if it is there."""
         owners = self._namespaces.get(namespace)
         items = owners.get(owner) if owners is not None else None
         if owners is None or items is None:

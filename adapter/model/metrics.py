@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from adapter.model.selectors.field_selectors import FieldSelector
-from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.field_selectors import FieldSelector
+from adapter.model.label_selectors import LabelSelector
 
 
 class GroupResource(NamedTuple):

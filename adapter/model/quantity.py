@@ -1,8 +1,8 @@
 """Kubernetes quantities: parsed exactly, counted in thousandths as the autoscaler does, written canonically.
 
-`milli` covers the numbers that we produce; this module has the grammar, the two internal forms and their
-rounding. Mirrors ``k8s.io/apimachinery/pkg/api/resource``: what overflows there overflows here, to the same
-number.
+`Quantity` has the grammar, the two internal forms and their rounding. Values that Fastpath measures need none
+of that: they are integers of thousandths, which `format_milli` and `format_binary` write. Mirrors
+``k8s.io/apimachinery/pkg/api/resource``: what overflows there overflows here, to the same number.
 """
 
 import math
@@ -66,7 +66,6 @@ class Quantity:
 
     @property
     def sign(self) -> int:
-        """-1, 0 or 1."""
         return (self.unscaled > 0) - (self.unscaled < 0)
 
     def __str__(self) -> str:
@@ -287,3 +286,48 @@ def _magnitude(quantity: Quantity) -> tuple[int, int]:
     """Return sign and signed number of digits before the point: a coarse order of the numbers."""
     digits = len(str(abs(quantity.unscaled))) + quantity.scale if quantity.unscaled else 0
     return quantity.sign, quantity.sign * digits
+
+
+# --- thousandths, without a Quantity: the measured values of the metrics APIs
+
+
+def milli_from_float(value: float) -> int:
+    """Return `value` in thousandths: multiplied in 64-bit floats, then truncated toward zero, as upstream.
+
+    64.1 gives 64099 and 0.0009 gives 0. Raises OverflowError for NaN, infinities and values whose thousandths
+    64 bits cannot hold.
+    """
+    milli = value * 1000
+    if not -(2.0**63) < milli < 2.0**63:  # Go's conversion overflows from there on; also false for NaN
+        raise OverflowError(f"{value!r} has no quantity: thousandths of it do not fit 64 bits")
+    return math.trunc(milli)
+
+
+def format_milli(milli: int) -> str:
+    """Return the canonical decimal text of `milli` thousandths: `500m`, `10`, `1k`, `1500`, `12k`.
+
+    The largest exponent that is a multiple of three and keeps an integer, as apimachinery's canonical form.
+    """
+    if not milli:
+        return "0"
+    exponent = -3
+    while milli % 10 == 0:
+        milli //= 10
+        exponent += 1
+    power = exponent - exponent % 3
+    return f"{milli * 10 ** (exponent - power)}{_DECIMAL_SUFFIXES[power]}"
+
+
+def format_binary(milli: int) -> str:
+    """Return thousandths of bytes as the canonical text of the BinarySI form: `100Mi`, `8Gi`, `2000`.
+
+    Below 1024 bytes, and for a fraction of a byte, that form is the decimal one: `1k`, `1500500m`.
+    """
+    number, fraction = divmod(milli, 1000)
+    if fraction or -1024 < number < 1024:
+        return format_milli(milli)
+    exponent = 0
+    while number % 1024 == 0:
+        number //= 1024
+        exponent += 1
+    return f"{number}{_BINARY_SUFFIXES[exponent]}"

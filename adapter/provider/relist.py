@@ -16,9 +16,10 @@ from cachetools import TTLCache
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
-from adapter.rules import registry, trace
+from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Registry, SeriesMemory, Steps
+from adapter.rules.wording import counted, shown_series
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -230,9 +231,9 @@ class Relister:
         found = {each.rule: each for each in made.unwritable}
         for rule, each in found.items():
             if rule not in self._unwritable:
-                number = trace.counted(each.names, "series name", "series names")
+                number = counted(each.names, "series name", "series names")
                 text = f"{rule} leaves out {number} that PromQL cannot write without quotes, such as "
-                text += trace.shown(each.example)
+                text += shown_series(each.example)
                 self._faults.report("series-name", "series left out", text, subject=rule)
         for rule in self._unwritable - found.keys():
             self._faults.resolve("series-name", subject=rule)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from adapter.errors import InternalError, KubernetesError, NotFoundError, NotSyncedError
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.provider.relist import Relister
 from adapter.rules.compile import Rule
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry

@@ -21,12 +21,12 @@ from adapter.errors import (
     UnavailableError,
 )
 from adapter.kubernetes.cache.lister import LabeledObject
+from adapter.model import field_selectors
 from adapter.model.clock import Clock
+from adapter.model.field_selectors import FieldSelector
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import APIResource
-from adapter.model.selectors import field_selectors
-from adapter.model.selectors.field_selectors import FieldSelector
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from adapter.errors import TemplateError
-from adapter.model import metrics, milli
+from adapter.model import metrics, quantity
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
@@ -184,7 +184,7 @@ def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
         return 0 if nan_is_zero else NAN
     if math.isinf(value):
         return INFINITE
-    return milli.milli_from_float(value)
+    return quantity.milli_from_float(value)
 
 
 def _check_inert(parts: Sequence[Matcher]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.config.rules_file import ResourceRulesConfig
-from adapter.model import metrics, milli
+from adapter.model import metrics, quantity
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
 from adapter.rules.naming import NAMESPACES, ResourceConverter
 from adapter.rules.plan.mergeable import Separability
@@ -163,6 +163,6 @@ def _milli(value: float) -> int | Dropped:
     if value < 0:
         return NEGATIVE
     try:
-        return milli.milli_from_float(value)
+        return quantity.milli_from_float(value)
     except OverflowError:
         return OVERFLOW

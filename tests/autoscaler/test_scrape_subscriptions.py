@@ -17,8 +17,8 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     PodsMetricSource,
 )
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import SeriesInfo
-from adapter.model.selectors.label_selectors import LabelSelector
 from tests.support.world import FakePod, World, compile_text, world
 
 RULES = """

@@ -14,7 +14,7 @@ from adapter.boost.cleaner import FAULT, FloorCleaner
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, encode_floor
-from adapter.model.shards import Shard
+from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.configmaps import Store
 from tests.support.floorterms import NAMESPACE, Process, watching

@@ -7,6 +7,7 @@ import pytest
 
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider, ObservedHPA
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
+from adapter.model import label_selectors
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.metrics import (
@@ -14,7 +15,6 @@ from adapter.model.metrics import (
     ExternalQuestion,
     SeriesInfo,
 )
-from adapter.model.selectors import label_selectors
 from tests.support.clock import WALL, FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.world import vector, world

@@ -17,7 +17,7 @@ from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import api_errors, client
 from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, decode_floors, encode_floor
-from adapter.model.shards import Shard
+from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.configmaps import JSON, Store, lagging

@@ -24,8 +24,8 @@ from adapter.kubernetes import api_errors, credentials
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, WatchEvent
+from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -32,8 +32,8 @@ def test_ours_is_ours_whatever_its_state() -> None:
     finding = apiservices.judge("v1beta1.custom.metrics.k8s.io", found, OURS)
     assert finding.owner is Owner.OURS
     assert finding.state == (
-        "ours (Service fastpath/fastpath:443, not available (FailedDiscoveryCheck), "
-        "certificate checked with the API server's system roots (no caBundle))"
+        "ours (Service fastpath/fastpath:443, not available (FailedDiscoveryCheck), certificate checked with "
+        "the API server's system roots (no caBundle))"
     )
 
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from adapter.model import milli as quantity
-from adapter.model import quantity as quantity_parse
+from adapter.model import quantity
 from adapter.model.quantity import Format, Quantity, from_milli, parse_quantity, read
 
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -291,4 +290,4 @@ def test_is_equal_by_number_alone() -> None:
 
 
 def test_module_names_its_limit() -> None:
-    assert quantity_parse.parse_quantity("1" + "0" * 499) == quantity_parse.parse_quantity("1e499")
+    assert quantity.parse_quantity("1" + "0" * 499) == quantity.parse_quantity("1e499")

@@ -20,8 +20,8 @@ import yaml
 from hypothesis import strategies as st
 
 from adapter.errors import PrometheusError
+from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import QueryResult
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import PrometheusError
+from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import QueryResult, Sample
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.prometheus import batching, query_cache
 from adapter.prometheus.answers import (
     AnswerStore,

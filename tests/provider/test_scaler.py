@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from adapter.errors import InternalError, NotFoundError, PrometheusError
+from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import HISTOGRAM, CustomQuestion, ExternalQuestion, SeriesInfo
-from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.provider import scaler
 from adapter.provider.scaler import ObjectSamples, SeriesSamples
 from tests.support.clock import WALL

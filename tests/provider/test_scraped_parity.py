@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from adapter.compose.clock import SystemClock
 from adapter.errors import UnscrapableError
 from adapter.model import pod_networks
+from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.provider.relist import Relister
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher

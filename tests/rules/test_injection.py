@@ -13,9 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.errors import BadRequestError, NamingError, TemplateError, UnsupportedSelectorError
+from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES

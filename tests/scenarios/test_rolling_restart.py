@@ -20,7 +20,7 @@ from typing import Self
 import pytest
 import yaml
 
-from adapter.model import durations
+from adapter.model import timestamps
 from adapter.sandbox import curves
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.prometheus.series import Series, SeriesSet
@@ -56,7 +56,7 @@ def test_the_manifests_wait_longer_than_needed() -> None:
     text = (Path(__file__).parents[2] / "manifests/base/deployment.yaml").read_text()
     arguments = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"][0]["args"]
     (flag,) = [argument for argument in arguments if argument.startswith("--shutdown-delay=")]
-    assert durations.parse_go_duration(flag.partition("=")[2]) > 2 * DELAY
+    assert timestamps.parse_go_duration(flag.partition("=")[2]) > 2 * DELAY
 
 
 def _context() -> ssl.SSLContext:

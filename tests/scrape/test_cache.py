@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from adapter.errors import PrometheusError, ScrapeError
+from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import CustomAnswer, SeriesInfo
-from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.rules.registry import CustomKey
 from adapter.rules.resource import PODS
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules.scrape.series import MAX_LABELS
 from adapter.scrape import targets
 from adapter.scrape.http import ScrapedBody

@@ -4,8 +4,8 @@ import pytest
 
 from adapter.boost.provider import FloorProvider, ObservedHPA
 from adapter.errors import NotSyncedError
+from adapter.model import label_selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
-from adapter.model.selectors import label_selectors
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from tests.support.clock import FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry

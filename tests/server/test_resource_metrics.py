@@ -3,8 +3,8 @@
 import pytest
 
 from adapter import errors
+from adapter.model import field_selectors, label_selectors
 from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceQuestion, Usage
-from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api.paths import CUSTOM_GROUP, RESOURCE_GROUP
 from tests.support.serving import Served, ServerFactory
 

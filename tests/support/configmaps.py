@@ -15,8 +15,8 @@ from adapter.boost.config_map import FETCH_SECONDS
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, transport
 from adapter.kubernetes.codec import ObjectCodec
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.resources import APIResource
-from adapter.model.selectors.label_selectors import LabelSelector
 
 _T = TypeVar("_T")
 JSON = dict[str, Any]

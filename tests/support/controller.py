@@ -25,8 +25,8 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     decode_scalar,
 )
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.telemetry.metrics import Monitoring
 from tests.support.scaling import NOW, pods
 

@@ -10,7 +10,7 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.model.autoscaling.floor import Floor, floor_of
-from adapter.model.shards import WHOLE, Shard
+from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -19,11 +19,11 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     band,
 )
-from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
     decode_scalar,
+    with_defaults,
 )
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read

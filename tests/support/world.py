@@ -10,6 +10,7 @@ from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
 from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model import resources
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
@@ -19,7 +20,6 @@ from adapter.model.metrics import (
     SeriesInfo,
 )
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.custom import Provider

@@ -22,6 +22,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     band,
 )
+from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricStatus,
     ExternalMetricStatus,
@@ -37,7 +38,6 @@ from adapter.model.autoscaling.hpa import (
     ResourceMetricStatus,
 )
 from adapter.model.quantity import Format, from_milli
-from adapter.model.selectors import api_selectors
 from adapter.model.timestamps import SECOND
 
 Compute = Callable[[Reading, Situation], Proposal | Unavailable]

@@ -18,18 +18,17 @@ from adapter.autoscaler.decide.history import History, with_event
 from adapter.autoscaler.decide.observation import Observation, Unavailable
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
-from adapter.model import memo
-from adapter.model.autoscaling import conditions
-from adapter.model.autoscaling.conditions import (
+from adapter.model import label_selectors, memo
+from adapter.model.autoscaling import status as conditions
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus
+from adapter.model.autoscaling.status import (
     ABLE_TO_SCALE,
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
     SCALING_LIMITED,
     Conditions,
 )
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus
-from adapter.model.selectors import label_selectors
-from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.timestamps import Instant
 
 _ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"

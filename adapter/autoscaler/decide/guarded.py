@@ -25,11 +25,11 @@ from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.history import Events, History, RecommendationQueues
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
 from adapter.autoscaler.decide.trace import Step
-from adapter.model.autoscaling import conditions as statuses
-from adapter.model.autoscaling.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
+from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
 from adapter.model.timestamps import SECOND, Instant, read_instant
 
 FOREIGN_AUTOSCALER, FOREIGN_WRITER = "ForeignAutoscaler", "ForeignWriter"

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.autoscaling.metric_lists import PodMetrics
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, PodMetrics
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import NEVER, SECOND
 

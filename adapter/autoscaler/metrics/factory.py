@@ -24,8 +24,16 @@ from adapter.autoscaler.metrics.sources import (
 )
 from adapter.errors import InternalError, KubernetesError
 from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, ObjectMeta
-from adapter.model.autoscaling.metric_lists import ContainerMetrics, PodMetrics
+from adapter.model import api_selectors
+from adapter.model.autoscaling.hpa import (
+    ContainerMetrics,
+    CrossVersionObjectReference,
+    MetricSpec,
+    ObjectMeta,
+    PodMetrics,
+)
+from adapter.model.field_selectors import FieldSelector
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
@@ -35,9 +43,6 @@ from adapter.model.metrics import (
 )
 from adapter.model.quantity import from_milli
 from adapter.model.resources import Catalogue
-from adapter.model.selectors import api_selectors
-from adapter.model.selectors.field_selectors import FieldSelector
-from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.timestamps import SECOND, Instant, span_of
 from adapter.provider.scaler import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scrape.cache import ScrapedValues

@@ -10,7 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.model.autoscaling.metric_lists import PodMetrics
+from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.timestamps import SECOND, span_of
 
 SLACK = 10 * SECOND

@@ -15,8 +15,8 @@ from adapter.autoscaler.metrics.feed import Feed
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.readings import LeastReady, SourceAnswer
 from adapter.config.rules_file import OnNaN
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.timestamps import SECOND
 from adapter.rules import matchers
 from adapter.rules.query import Dropped, milli_of

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from adapter.cli import command_line
-from adapter.cli.check import empty, faults, inputs, lint, missing, report, resource_preview, why
+from adapter.cli.check import empty, inputs, lint, lint_query, missing, preview, report, why
+from adapter.cli.check.follow import Explanation
 from adapter.cli.check.options import COMMAND, CheckOptions
-from adapter.cli.check.report import Report, Summary
-from adapter.config.rules_file import RulesConfig
+from adapter.cli.check.preview import ResourcePreview, RulePreview
+from adapter.cli.check.report import Answer, Report, Summary
+from adapter.cli.check.why import WhyQuestion
 from adapter.errors import Fault, KubernetesError, PrometheusError
+from adapter.model.metrics import QueryResult
 from adapter.rules import compile as compiler
-from adapter.rules import preview
-from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.preview import Sketch
-from adapter.rules.trace import Lists
+from adapter.rules.compile import Ruleset
 from adapter.telemetry import logs
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _NO_SAMPLE = (
     "the query has no sample now, so nothing is served: compare its series and labels with those in "
     "Prometheus"
 )
+_NO_RULE = Fault("rules", "", "the files have no rule, so nothing is served")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     return asyncio.run(_check(options, question))
 
 
-async def _check(options: CheckOptions, question: why.WhyQuestion | None) -> int:
+async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
     parsed = inputs.parse(options.config)
     unreachable: list[str] = []
     absent = warned = False
@@ -68,118 +69,102 @@ async def _check(options: CheckOptions, question: why.WhyQuestion | None) -> int
                 catalogue, notes = await cluster.catalogue(), ()
             except KubernetesError as error:
                 unreachable.append(
-                    f"the API server cannot be asked, built-in kinds are taken for its own: {error}"
+                    f"the API server cannot be asked, the built-in kinds are used instead: {error}"
                 )
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
-        all_faults = faults.collect(parsed, catalogue)
+        faults = inputs.collect_faults(parsed, catalogue)
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
-            left_out = missing.rules_of(fault.path for fault in all_faults)
-            story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
-            print(
-                _encode(story.document()) if options.output == "json" else report.printable(story.text()),
-                end="",
-            )
-            unreachable += story.unreachable
-            absent = not story.served
+            left_out = missing.rules_of(fault.path for fault in faults)
+            explanation = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
+            _print(explanation, options.output)
+            unreachable += explanation.unreachable
+            absent = not explanation.served
         else:
-            rules, failures = await _rule_reports(options, ruleset, prometheus, notes)
-            resource, further = await _resource_reports(ruleset, prometheus)
-            unreachable += [*failures, *further]
-            summary = Summary([*rules, *resource], _general(parsed.config, all_faults), all_faults)
+            reports = await _report_rules(options, ruleset, prometheus, notes, unreachable)
+            reports += await _report_resource_rules(ruleset, prometheus, unreachable)
+            has_rules = parsed.config.rules or parsed.config.external_rules or parsed.config.resource_rules
+            general = [] if has_rules or faults else [_NO_RULE]
+            summary = Summary(reports, general, faults)
             warned = summary.warning_count > 0
-            if options.output == "json":
-                print(_encode(summary.document()), end="")
-            else:
-                print(report.printable(summary.text()), end="")
-    for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
+            _print(summary, options.output)
+    for line in (*map(str, faults), *dict.fromkeys(unreachable)):
         print(f"fastpath check: {line}", file=sys.stderr)
-    if all_faults or (options.strict and warned):
+    if faults or (options.strict and warned):
         return 2
     return 1 if unreachable or absent else 0
 
 
-def _general(config: RulesConfig, found: Sequence[Fault]) -> list[Fault]:
-    """Return the warnings about all files together."""
-    if config.rules or config.external_rules or config.resource_rules or found:
-        return []
-    return [Fault("rules", "", "the files have no rule, so nothing is served")]
+def _print(answer: Explanation | Summary, output: str) -> None:
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(answer.document())).decode())
+    else:
+        print(report.printable(answer.text()), end="")
 
 
-async def _rule_reports(
-    options: CheckOptions, ruleset: Ruleset, prometheus: "PrometheusReader | None", notes: Sequence[Fault]
-) -> tuple[list[Report], list[str]]:
-    """Return the report on each rule, and what could not be asked."""
+async def _report_rules(
+    options: CheckOptions,
+    ruleset: Ruleset,
+    prometheus: "PrometheusReader | None",
+    notes: Sequence[Fault],
+    unreachable: list[str],
+) -> list[Report]:
+    """Return the report on each rule; `unreachable` grows with what could not be asked."""
     lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
-    made = [_sketch(rule, lists, external=False) for rule in ruleset.custom]
-    made += [_sketch(rule, lists, external=True) for rule in ruleset.external]
-    warnings = [*notes, *lint.lint(made, options.scrape_interval)]
-    reports, failures = [], []
-    for each in made:
-        config = each.rule.config
-        mine = tuple(
+    previews = preview.preview_rules(ruleset, lists)
+    warnings = [*notes, *lint.lint(previews, options.scrape_interval)]
+    reports = []
+    for made in previews:
+        config = made.config
+        answer = lists.get(config.series_query)
+        unread = str(answer) if isinstance(answer, PrometheusError) else ""
+        asked = await _ask_example(made, prometheus) if prometheus and not unread else None
+        mine = [
             warning
             for warning in warnings
             if warning.path.startswith(f"{config.path}.") and warning.source == config.source
-        )
-        answer = lists.get(config.series_query)
-        unread = str(answer) if isinstance(answer, PrometheusError) else ""
-        asked = await _ask_example(each, prometheus) if prometheus and not unread else None
-        failures += _failures(answer, asked)
-        refused = [
-            *_refusals(f"{config.path}.seriesQuery", answer, config.source, config.line),
-            *_refusals(f"{config.path}.metricsQuery", asked, config.source, config.line),
         ]
-        reports.append(report.of_rule(each, (*mine, *refused), asked, unread))
-    return reports, failures
+        mine += _problems(f"{config.path}.seriesQuery", answer, made, unreachable)
+        mine += _problems(f"{config.path}.metricsQuery", asked, made, unreachable)
+        reports.append(Report(made, mine, asked, unread))
+    return reports
 
 
-async def _resource_reports(
-    ruleset: Ruleset, prometheus: "PrometheusReader | None"
-) -> tuple[list[Report], list[str]]:
-    """Return the report on each query of the resource rules, and what could not be asked."""
+async def _report_resource_rules(
+    ruleset: Ruleset, prometheus: "PrometheusReader | None", unreachable: list[str]
+) -> list[Report]:
+    """Return the report on each query of the resource rules; `unreachable` grows as for rules."""
     if ruleset.resource is None:
-        return [], []
-    reports, failures = [], []
-    for made in resource_preview.sketch(ruleset.resource):
-        asked = await prometheus.ask(made.example.everything) if prometheus and made.example.promql else None
-        failures += _failures(asked)
-        config = ruleset.resource.config
-        found = [*made.warnings, *_refusals(made.path, asked, config.source, config.line)]
-        if asked is not None and not isinstance(asked, PrometheusError) and not asked.samples:
-            found.append(Fault(made.path, "", _NO_SAMPLE, config.source, config.line))
-        reports.append(report.of_resource_query(made, config, found, asked))
-    return reports, failures
+        return []
+    reports = []
+    for made in preview.preview_resource_rules(ruleset.resource):
+        asked = await prometheus.ask(made.main.everything) if prometheus and made.main.promql else None
+        warnings = [
+            *lint_query.check_resource_query(made),
+            *_problems(made.path, asked, made, unreachable),
+        ]
+        if isinstance(asked, QueryResult) and not asked.samples:
+            warnings.append(Fault(made.path, "", _NO_SAMPLE, made.config.source, made.config.line))
+        reports.append(Report(made, warnings, asked))
+    return reports
 
 
-def _refusals(path: str, answer: object, source: str, line: int) -> list[Fault]:
-    """Return a warning where Prometheus refuses a query."""
-    if isinstance(answer, PrometheusError) and answer.kind in empty.OF_THE_QUERY:
-        return [Fault(path, "", f"Prometheus refuses the query: {answer}", source, line)]
+def _problems(
+    path: str, answer: object, made: RulePreview | ResourcePreview, unreachable: list[str]
+) -> list[Fault]:
+    """Return a warning where Prometheus refuses a query; note any other failure in `unreachable`."""
+    if not isinstance(answer, PrometheusError):
+        return []
+    if answer.kind in empty.OF_THE_QUERY:
+        sentence = f"Prometheus refuses the query: {answer}"
+        return [Fault(path, "", sentence, made.config.source, made.config.line)]
+    unreachable.append(f"Prometheus cannot be asked: {answer}")
     return []
 
 
-def _failures(*answers: object) -> list[str]:
-    """Return a sentence for each failure that is not the query's own fault."""
-    return [
-        f"Prometheus cannot be asked: {answer}"
-        for answer in answers
-        if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY
-    ]
-
-
-def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:
-    answer = lists.get(rule.config.series_query)
-    return preview.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
-
-
-async def _ask_example(made: Sketch, prometheus: "PrometheusReader") -> report.Answer | None:
+async def _ask_example(made: RulePreview, prometheus: "PrometheusReader") -> Answer | None:
     """Ask for all objects of the main example, if there are series to ask for, and not too many."""
     if made.main is None or not made.main.promql or not made.series:
         return None
     count = sum(each.count for each in made.known or () if each.name == made.series[-1])
     return await prometheus.ask(made.main.everything) if count <= _EXAMPLE_SERIES else None
-
-
-def _encode(document: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(document)).decode() + "\n"

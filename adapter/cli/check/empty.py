@@ -9,16 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from adapter.cli.check import report
 from adapter.cli.check.missing import guess_overrides
 from adapter.cli.check.wanted import Wanted
 from adapter.errors import PrometheusError, TemplateError
-from adapter.model import milli as quantity
+from adapter.model import quantity
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.resources import APIResource
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
-from adapter.rules.trace import counted, listed
+from adapter.rules.wording import counted, listed
 
 # Kinds of PrometheusError that are about the query and not about the way to Prometheus.
 OF_THE_QUERY = frozenset({"query", "type"})
@@ -31,27 +32,21 @@ class Value(NamedTuple):
     fault: str = ""
 
 
-def show_number(value: float) -> str:
-    """Return a sample's value as Prometheus prints it, shortened to ten digits."""
-    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text := f"{value:.10g}", text)
-
-
 def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
     """Return what a sample is served as."""
     try:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
         return Value(
-            "", f"{show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail"
+            "", f"{report.show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail"
         )
     if isinstance(milli, Dropped):
-        shown = "a native histogram" if milli == HISTOGRAM else show_number(sample.value)
+        shown = "a native histogram" if milli == HISTOGRAM else report.show_number(sample.value)
         return Value("", f"{shown} is no number to scale by and is left out")
     return Value(quantity.format_milli(milli))
 
 
 def refused(error: PrometheusError) -> str:
-    """Return the sentence for a query without an answer."""
     if error.kind == "type":
         return f"{error}, so every request fails: let metricsQuery give one sample for each object"
     if error.kind == "query":
@@ -60,22 +55,19 @@ def refused(error: PrometheusError) -> str:
 
 
 def partial(warning: str) -> str:
-    """Return the sentence for an answer that came with a warning."""
     return (
-        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: fix "
-        "what it names, or set "
-        "onWarnings: accept on the rule"
+        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: fix what "
+        "it names, or set onWarnings: accept on the rule"
     )
 
 
 def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
-    """Return the sentence for an answer that is no vector, or that has samples and none of the object."""
     label = query.object_label
     place = query.rule.path
     if result.type != "vector":
         return (
-            f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep "
-            f"the label {label}"
+            f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep the "
+            f"label {label}"
         )
     have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
     if not have:
@@ -90,35 +82,28 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
 
 
 def no_number(metric: str, wanted: object, value: float) -> str:
-    """Return the sentence for a value that is NaN or infinite."""
     zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
     return (
-        f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as "
-        "zero: let metricsQuery return a number, or "
-        f"nothing, where it divides by zero{zero}"
+        f"the value of {metric} for {wanted} is {report.show_number(value)} and left out, not served as "
+        f"zero: let metricsQuery return a number, or nothing, where it divides by zero{zero}"
     )
 
 
 def no_query(place: str, error: TemplateError) -> str:
-    """Return the sentence for a query that its template does not give."""
     return f"{place} gives no query, so every request fails: {error}"
 
 
 def no_object(wanted: Wanted) -> str:
-    """Return the sentence for a value that describes nothing the cluster has."""
     return (
-        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list "
-        "objects first and never ask for "
-        "it, so check the name"
+        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list objects "
+        "first and never ask for it, so check the name"
     )
 
 
 def too_old(place: str, names: Sequence[str], age: str, allowed: str) -> str:
-    """Return the sentence for samples older than the rule allows."""
     return (
-        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge "
-        f"{allowed}, so have them scraped more "
-        "often or allow more"
+        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge {allowed}, "
+        "so scrape them more often or allow more"
     )
 
 
@@ -199,9 +184,9 @@ def no_sample_of_object(
         spaces = case.namespaces
         have = f"only with {mapped}={listed(map(repr, spaces))}" if any(spaces) else "without that label"
         return (
-            f"{series} has {label}={name!r} {have}, not {mapped}={case.namespace!r}: the label holds "
-            "the namespace of "
-            f"the exporter; map the one that holds the object's own{namespace_guess(case.labels, mapped)}"
+            f"{series} has {label}={name!r} {have}, not {mapped}={case.namespace!r}: the label holds the "
+            "namespace of the exporter; map the one that holds the object's "
+            f"own{namespace_guess(case.labels, mapped)}"
         )
     names = sorted({sample.labels.get(label, "") for sample in case.around} - {""})
     place = f" in namespace {case.namespace}" if mapped else ""
@@ -229,9 +214,8 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
         have = f"{mapped}={listed(map(repr, spaces))}" if any(spaces) else f"no label {mapped}"
         return (
             f"{series} has {have}, and an external metric is read in the namespace of the autoscaler "
-            f"({case.namespace}): map the "
-            f"label that holds it{namespace_guess(case.labels, mapped)}, or set resources.namespaced: "
-            f"false on {case.place}"
+            f"({case.namespace}): map the label that holds it{namespace_guess(case.labels, mapped)}, or set "
+            f"resources.namespaced: false on {case.place}"
         )
     if case.around and selector:
         labels = listed(sorted(case.labels))
@@ -243,11 +227,10 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
 
 
 def query_gives_nothing(place: str, series: str) -> str:
-    """Return the sentence for a query without a sample although the series are there."""
     return (
-        f"the series {series} are there, but the metricsQuery of {place} makes nothing of them: a rate "
-        "needs two samples within its "
-        "window, and every other matcher and operand has to find something; ask it part by part"
+        f"the series {series} are there, but the metricsQuery of {place} returns nothing for them: a rate "
+        "needs two samples within its window, and every other matcher and operand has to find something; run "
+        "it part by part"
     )
 
 
@@ -265,29 +248,24 @@ def can_be_asked_for(metric: str) -> bool:
 def lacks_a_part(metric: str, lost: int, number: int) -> str:
     """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
     return (
-        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request "
-        "fails: the sum of the rest would be "
-        "too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
-        "drop serves the rest"
+        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request fails: "
+        "the sum of the rest would be too small. Let metricsQuery return numbers, or set onNaN on the rule: "
+        "zero serves NaN as 0, drop serves the rest"
     )
 
 
 def served(metric: str, number: int) -> str:
-    """Return the sentence for an external metric with `number` values."""
     if not can_be_asked_for(metric):
         return (
-            f"{metric} is served, but autoscalers ask for external metrics in lower case and never find "
-            "it: give it a lower-case "
-            "name through name.as"
+            f"{metric} is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "give it a lower-case name through name.as"
         )
     adds = ", which an autoscaler adds up" if number > 1 else ""
     return f"{metric} is served: {counted(number, 'value', 'values')}{adds}"
 
 
 def no_namespace_label(place: str) -> str:
-    """Return the sentence for a namespaced rule without a label for namespaces."""
     return (
-        f"{place} names no label for namespaces, so every request fails: add an override for namespace, "
-        "or set "
-        "resources.namespaced: false"
+        f"{place} names no label for namespaces, so every request fails: add an override for namespace, or "
+        "set resources.namespaced: false"
     )

@@ -1,34 +1,154 @@
-"""The part of `fastpath check --why` that follows a served metric to the values that an autoscaler gets."""
+"""The steps of `fastpath check --why`: a query, what it found, and the sentence at the end.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+`Explanation` has what was found so far. `Inquiry` asks Prometheus and adds each step to it. `follow_external`
+and `follow_objects` follow a served metric to the values that an autoscaler gets.
+"""
 
-from adapter.cli.check import empty, report
-from adapter.cli.check.empty import Value
-from adapter.cli.check.session import SHOWN_VALUES, Inquiry
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from adapter.cli.check import empty, missing, report
+from adapter.cli.check.empty import EmptyCase, Followups, Value
+from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.wanted import ALL, Wanted, build_query
 from adapter.config.rules_file import OnNaN
-from adapter.errors import KubernetesError, NamingError, TemplateError
-from adapter.model import durations
+from adapter.errors import KubernetesError, NamingError, PrometheusError, TemplateError
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult, Sample
-from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.timestamps import format_go_duration
+from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher, join
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery, last_samples
 from adapter.rules.registry import CustomEntry, ExternalEntry
-from adapter.rules.trace import counted, listed
+from adapter.rules.wording import counted, listed
+
+if TYPE_CHECKING:
+    from adapter.cli.check.servers import ClusterReader, PrometheusReader
+
+_SHOWN_VALUES = 5
+
+
+class NoValueError(Exception):
+    """Why no value can follow: the sentence at the end of an explanation."""
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What was found about a metric, in sections, and the sentence at the end.
+
+    `served`: an autoscaler that asks for it gets a value. `unreachable`: the servers that could not be asked.
+    """
+
+    metric: str
+    sections: list[tuple[str, list[str]]] = field(default_factory=list)
+    conclusion: str = ""
+    served: bool = False
+    unreachable: list[str] = field(default_factory=list)
+
+    def section(self, title: str) -> list[str]:
+        """Begin a section and return its lines, to add to."""
+        lines: list[str] = []
+        self.sections.append((title, lines))
+        return lines
+
+    def text(self) -> str:
+        blocks = ["\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in self.sections]
+        return "\n\n".join([*blocks, self.conclusion]) + "\n"
+
+    def document(self) -> dict[str, Any]:
+        steps = [
+            {"title": title, "lines": [line.strip() for line in lines]} for title, lines in self.sections
+        ]
+        return {"metric": self.metric, "steps": steps, "served": self.served, "conclusion": self.conclusion}
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """One look at one metric.
+
+    `lists` are the series of every rule's selector; `cluster` is None without one to ask.
+    """
+
+    prometheus: "PrometheusReader"
+    cluster: "ClusterReader | None"
+    explanation: Explanation
+    lists: SeriesLists
+
+    @property
+    def look_back(self) -> str:
+        """How far back series were looked for, as people write it."""
+        return format_go_duration(self.prometheus.look_back)
+
+    def labels(self, selector: str, series: str) -> frozenset[str]:
+        """Return the labels of one series name among those of a selector."""
+        known = self.lists[selector]
+        if isinstance(known, PrometheusError):
+            return frozenset()
+        return missing.labels_of(each for each in known if each.name == series)
+
+    async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult:
+        """Return the answer to the API's own query. Raises NoValueError.
+
+        `accepts_warnings` says that the rule takes an answer with warnings, which else counts as no answer.
+        """
+        lines.append(f"asks {report.one_line(promql)}")
+        result = await self.prometheus.ask(promql)
+        if isinstance(result, PrometheusError):
+            lines.append(f"refused: {result}")
+            if result.kind not in empty.OF_THE_QUERY:
+                self.explanation.unreachable.append(f"Prometheus cannot be asked: {result}")
+            raise NoValueError(empty.refused(result))
+        lines.append(counted(len(result.samples), "sample", "samples"))
+        lines.extend(f"warning: {text}" for text in result.warnings)
+        if result.warnings and not accepts_warnings:
+            raise NoValueError(empty.partial(result.warnings[0]))
+        return result
+
+    async def follow(
+        self,
+        lines: list[str],
+        promql: str,
+        show: Callable[[Sample], str] = report.show_sample,
+    ) -> Sequence[Sample]:
+        """Return the samples of a query that only looks for a cause; an error is noted and counts as none."""
+        lines.append(f"also asks {promql}")
+        result = await self.prometheus.ask(promql)
+        if isinstance(result, PrometheusError):
+            lines.append(f"refused: {result}")
+            return ()
+        lines.append(listed(map(show, result.samples)) or "no sample")
+        return result.samples
+
+    async def follow_up(
+        self,
+        lines: list[str],
+        followups: Followups,
+        rule: Rule,
+        series: str,
+        namespace_label: str,
+        namespace: str | None,
+    ) -> EmptyCase:
+        return EmptyCase(
+            rule.config.path,
+            series,
+            namespace_label,
+            namespace,
+            await self.follow(lines, followups.named),
+            await self.follow(lines, followups.around),
+            self.labels(rule.config.series_query, series),
+            self.look_back,
+        )
 
 
 async def follow_external(
     inquiry: Inquiry, entry: ExternalEntry, namespace: str, selector: tuple[Matcher, ...]
 ) -> str:
-    """Return the sentence about the metric as an autoscaler in `namespace` asks for it.
-
-    The story grows with every step.
-    """
-    rule, metric = entry.rule, inquiry.story.metric
+    """Return the sentence about the metric as an autoscaler in `namespace` reads it; explain every step."""
+    rule, metric = entry.rule, inquiry.explanation.metric
     place = rule.config.path
-    lines = inquiry.story.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
+    lines = inquiry.explanation.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
     try:
         label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
         promql = rule.render(
@@ -39,25 +159,20 @@ async def follow_external(
     except TemplateError as error:
         return empty.no_query(place, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=rule.accepts_warnings)
-    if result is None:
-        return inquiry.story.conclusion
     on_nan = rule.config.on_nan
     values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
     lines += [
         f"{report.show_labels(sample)}: {value.fault or value.quantity}"
-        for sample, value in list(zip(result.samples, values, strict=True))[:SHOWN_VALUES]
+        for sample, value in list(zip(result.samples, values, strict=True))[:_SHOWN_VALUES]
     ]
     good = [value for value in values if not value.fault]
     if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
         return empty.lacks_a_part(metric, len(values) - len(good), len(values))
     if good:
-        inquiry.story.served = empty.can_be_asked_for(metric)
+        inquiry.explanation.served = empty.can_be_asked_for(metric)
         return empty.served(metric, len(good))
     followups = empty.external_followups(entry.series, label, namespace, selector)
-    named = await inquiry.follow(lines, followups.named)
-    around = await inquiry.follow(lines, followups.around)
-    labels = inquiry.labels(rule.config.series_query, entry.series)
-    case = empty.EmptyCase(place, entry.series, label, namespace, named, around, labels, inquiry.look_back)
+    case = await inquiry.follow_up(lines, followups, rule, entry.series, label, namespace)
     return empty.no_sample_of_external(case, join(selector))
 
 
@@ -68,51 +183,45 @@ async def follow_objects(
     objects: LabelSelector,
     selector: tuple[Matcher, ...],
 ) -> str:
-    """Return the sentence about an object, or all that match `objects`; the story grows with every step."""
+    """Return the sentence about an object, or all that match `objects`, and explain every step."""
     query = build_query(entry, wanted, selector)
     if isinstance(query, str):
         return query
     names = await _names(inquiry, entry, wanted, objects)
-    if inquiry.story.conclusion:
-        return inquiry.story.conclusion
-    lines = inquiry.story.section(f"{wanted}, answered by {entry.rule.config.path} from {entry.series}")
+    lines = inquiry.explanation.section(f"{wanted}, answered by {entry.rule.config.path} from {entry.series}")
     asked = [wanted.name] if wanted.name != ALL else list(names or ())
     try:
         promql = query.render(wanted.namespace, asked)
     except TemplateError as error:
         return empty.no_query(entry.rule.config.path, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=entry.rule.accepts_warnings)
-    if result is None:
-        return inquiry.story.conclusion
     return await _Answer(inquiry, lines, entry, query, wanted, asked, names, result).judge()
 
 
 async def _names(
     inquiry: Inquiry, entry: CustomEntry, wanted: Wanted, objects: LabelSelector
 ) -> tuple[str, ...] | None:
-    """Return the objects that the API server has there, None when it was not asked.
-
-    The story gets its conclusion if no value can follow.
-    """
+    """Return the objects that the API server has there, None when it was not asked. Raises NoValueError."""
     if inquiry.cluster is None:
         return None
-    story, kind = inquiry.story, entry.resource.group_resource
-    lines = story.section(f"what the API server has of {kind}")
+    explanation, kind = inquiry.explanation, entry.resource.group_resource
+    lines = explanation.section(f"what the API server has of {kind}")
     try:
         namespace = wanted.namespace if entry.resource.namespaced else None
         names = await inquiry.cluster.names(entry.resource, namespace, objects)
     except KubernetesError as error:
         lines.append(f"not read: {error}")
-        story.unreachable.append(f"the API server cannot be asked for {kind}: {error}")
+        explanation.unreachable.append(f"the API server cannot be asked for {kind}: {error}")
         if wanted.name == ALL:
-            story.conclusion = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
+            reason = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
+            raise NoValueError(reason) from error
         return None
     chosen = f" that match {objects}" if objects.requirements else ""
     place = f" in namespace {wanted.namespace}" if wanted.namespace else ""
     found = f": {listed(names)}" if names else ""
     lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{found}")
     if wanted.name == ALL and not names:
-        story.conclusion = (
+        raise NoValueError(
             f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare "
             "labels and namespace"
         )
@@ -147,7 +256,7 @@ class _Answer:
             name: empty.value_of(samples[name], nan_is_zero=zero) for name in self.asked if name in samples
         }
         self.lines.extend(
-            f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:SHOWN_VALUES]
+            f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:_SHOWN_VALUES]
         )
         if self.result.type != "vector" or (self.result.samples and not values):
             return empty.unusable(self.query, self.result, listed(self.asked))
@@ -160,39 +269,30 @@ class _Answer:
         return None if self.names is None or self.wanted.name == ALL else self.wanted.name in self.names
 
     async def _why_nothing(self) -> str:
-        name = self.asked[0]
-        followups = empty.object_followups(self.query, self.wanted, name)
-        named = await self.inquiry.follow(self.lines, followups.named)
-        around = await self.inquiry.follow(self.lines, followups.around)
-        labels = self.inquiry.labels(self.entry.rule.config.series_query, self.entry.series)
-        case = empty.EmptyCase(
-            self.query.rule.path,
-            self.query.series,
-            self.query.namespace_label,
+        name, query = self.asked[0], self.query
+        case = await self.inquiry.follow_up(
+            self.lines,
+            empty.object_followups(query, self.wanted, name),
+            self.entry.rule,
+            query.series,
+            query.namespace_label,
             self.wanted.namespace,
-            named,
-            around,
-            labels,
-            self.inquiry.look_back,
         )
-        label, resource = self.query.object_label, self.entry.resource
-        return empty.no_sample_of_object(case, self.wanted, name, label, resource, exists=self._exists())
+        return empty.no_sample_of_object(
+            case, self.wanted, name, query.object_label, self.entry.resource, exists=self._exists()
+        )
 
     async def _too_old(self) -> str:
         """Return the sentence for values that `maxSampleAge` leaves out, "" without any."""
         rule, oldest = self.entry.rule, self.entry.rule.config.max_sample_age
         if oldest is None:
             return ""
-        query = self.query
-        companion = MetricQuery(
-            rule.age, query.series, query.selector, query.namespace_label, query.object_label
-        )
-        now = self.inquiry.prometheus.now
+        query, now = self.query, self.inquiry.prometheus.now
 
         def show(sample: Sample) -> str:
             return f"{report.show_labels(sample)} {_age(now - sample.value)} ago"
 
-        promql = companion.render(self.wanted.namespace, self.asked)
+        promql = replace(query, rule=rule.age).render(self.wanted.namespace, self.asked)
         times = last_samples(await self.inquiry.follow(self.lines, promql, show), query.object_label)
         old = [name for name in self.asked if name in times and times[name].value < now - oldest]
         if not old:
@@ -200,13 +300,13 @@ class _Answer:
         return empty.too_old(rule.config.path, old, _age(now - times[old[0]].value), _age(oldest))
 
     def _sentence(self, samples: Mapping[str, Sample], values: Mapping[str, Value]) -> str:
-        metric, wanted = self.inquiry.story.metric, self.wanted
+        metric, wanted = self.inquiry.explanation.metric, self.wanted
         faulty = [name for name, value in values.items() if value.fault]
         if len(faulty) == len(values):
             return empty.no_number(metric, wanted, samples[faulty[0]].value)
         if self._exists() is False:
             return empty.no_object(wanted)
-        self.inquiry.story.served = True
+        self.inquiry.explanation.served = True
         if wanted.name != ALL:
             return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"
         lost = [name for name in self.asked if name not in values or values[name].fault]
@@ -214,9 +314,9 @@ class _Answer:
             f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a "
             "value"
         )
-        why = f", {listed(lost)} not: give one of these to --object to see why" if lost else ""
+        why = f", not {listed(lost)}: give one of these to --object to see why" if lost else ""
         return f"{metric} of {wanted} is served: {number}{why}"
 
 
 def _age(seconds: float) -> str:
-    return durations.format_go_duration(round(seconds))
+    return format_go_duration(round(seconds))

@@ -1,14 +1,21 @@
-"""The files that `fastpath check` and `fastpath doctor` read: rules files and the values of the chart."""
+"""The files that `fastpath check` and `fastpath doctor` read: rules files and values of the chart."""
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from adapter.cli.command_line import STDIN
 from adapter.config import helm_values, rules_file
-from adapter.config.rules_file import Parsed, RuleConfig, RulesConfig
+from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.provider.rules_files import EMPTY, RulesFiles
+from adapter.rules import compile as compiler
+
+_NOT_BUILT_IN = (
+    "not a built-in kind of Kubernetes: give --lister-kubeconfig to see whether your cluster has it"
+)
+_LAST_STEP = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\])\Z")
 
 
 def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]]:
@@ -33,21 +40,18 @@ def parse(files: Sequence[str]) -> Parsed:
     fatal: list[Fault] = []
     texts = read_texts(files, fatal)
     fatal += [Fault("", source, EMPTY) for source, text in texts if not text.strip()]
-    parsed = [_parse(text, source) for source, text in texts]
+    parsed = [
+        helm_values.rules_from_chart(text, source)
+        if helm_values.is_chart_values(text)
+        else rules_file.parse_rules(text, source)
+        for source, text in texts
+    ]
     merged, doubled = rules_file.merge([one.config for one in parsed])
     return Parsed(
         merged,
         (*(fault for one in parsed for fault in one.faults), *doubled),
         (*fatal, *(fault for one in parsed for fault in one.fatal)),
         rules_file.merge([one.readable for one in parsed])[0],
-    )
-
-
-def _parse(text: str, source: str) -> Parsed:
-    return (
-        helm_values.rules_from_chart(text, source)
-        if helm_values.is_chart_values(text)
-        else rules_file.parse_rules(text, source)
     )
 
 
@@ -72,26 +76,60 @@ def render_config(files: Sequence[str]) -> str:
 
 def assumed_catalogue(config: RulesConfig) -> tuple[Catalogue, tuple[Fault, ...]]:
     """Return the built-in kinds and those that the rules name with a group, and a note on each of these."""
-    unknown = [
-        (rule, override)
-        for rule in (*config.rules, *config.external_rules)
-        for override in rule.resources.overrides
-        if override.group and BUILTIN.lookup(override.resource, override.group) is None
-    ]
-    added = dict.fromkeys(_assumed(override.group, override.resource.lower()) for _, override in unknown)
-    notes = [
-        _unverified(rule, override.label, f"{override.resource}.{override.group}")
-        for rule, override in unknown
-    ]
+    added: dict[APIResource, None] = {}
+    notes = []
+    for rule in (*config.rules, *config.external_rules):
+        for override in rule.resources.overrides:
+            group, name = override.group, override.resource.lower()
+            if not group or BUILTIN.lookup(name, group) is not None:
+                continue
+            kind = APIResource(
+                group, "v1", name, name, name, namespaced=True, verbs=frozenset(), preferred=True
+            )
+            added[kind] = None
+            place, value = f"{rule.path}.resources.overrides.{override.label}", f"{override.resource}.{group}"
+            notes.append(Fault(place, value, _NOT_BUILT_IN, rule.source, rule.line))
     return Catalogue([*BUILTIN, *added]), tuple(notes)
 
 
-def _assumed(group: str, name: str) -> APIResource:
-    return APIResource(group, "v1", name, name, name, namespaced=True, verbs=frozenset(), preferred=True)
+def collect_faults(parsed: Parsed, catalogue: Catalogue) -> tuple[Fault, ...]:
+    """Return the faults that reading and compiling find, in the order of files and lines.
+
+    A rule that reading refuses is compiled nevertheless, as far as it could be read, so that one run shows
+    all of its faults. A fault that only follows from another is left out.
+    """
+    read = _once((*parsed.fatal, *parsed.faults))
+    compiled = compiler.compile_rules(parsed.readable, catalogue)[1]
+    own = [fault for fault in compiled if not any(_follows(fault, earlier) for earlier in read)]
+    files = list(dict.fromkeys(fault.source for fault in (*read, *own)))
+    return tuple(sorted((*read, *own), key=lambda fault: (files.index(fault.source), fault.line)))
 
 
-def _unverified(rule: RuleConfig, label: str, resource: str) -> Fault:
-    sentence = (
-        "not a built-in kind of Kubernetes: give --lister-kubeconfig to see whether your cluster has it"
-    )
-    return Fault(f"{rule.path}.resources.overrides.{label}", resource, sentence, rule.source, rule.line)
+def _once(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return the faults without those that repeat, for another key, what kind of file it is."""
+    kept: dict[tuple[str, str, str], Fault] = {}
+    for fault in faults:
+        about_the_file = fault.path.isidentifier() and not fault.expected.startswith("unknown key")
+        kept.setdefault((fault.source, fault.expected, "" if about_the_file else str(fault)), fault)
+    return tuple(kept.values())
+
+
+def _follows(fault: Fault, earlier: Fault) -> bool:
+    """Tell whether a fault is about what was already refused.
+
+    The same place, one around or below it, or a key that it misspells.
+    """
+    if fault.source != earlier.source:
+        return False
+    around = (fault.path, earlier.path)
+    if any(_is_below(one, other) for one, other in (around, around[::-1])):
+        return True
+    return not fault.value and _parent(fault.path) == _parent(earlier.path)
+
+
+def _is_below(path: str, parent: str) -> bool:
+    return path == parent or path.startswith((f"{parent}.", f"{parent}["))
+
+
+def _parent(path: str) -> str:
+    return _LAST_STEP.sub("", path)

@@ -5,18 +5,17 @@ labels, objects, and rules beside one another. What is wrong with the PromQL its
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from adapter.cli.check import lint_query
+from adapter.cli.check.preview import RulePreview
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.resources import APIResource
-from adapter.rules import trace
-from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.compile import Rule
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
-from adapter.rules.preview import Sketch, sketch
 from adapter.rules.registry import ROOT_SCOPED
+from adapter.rules.wording import counted, shown_series
 
 # From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each
 # kind of object.
@@ -24,62 +23,44 @@ MANY_METRICS = 1000
 
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 
-# What a check says of one sketch: path below the rule, value, sentence.
 Finding = tuple[str, str, str]
+"""Path below the rule, value, sentence."""
 
 
-def sketches(ruleset: Ruleset) -> list[Sketch]:
-    """Return what all rules would do, told from their text alone."""
-    return [
-        *(sketch(rule, None, external=False) for rule in ruleset.custom),
-        *(sketch(rule, None, external=True) for rule in ruleset.external),
-    ]
-
-
-def lint(made: Iterable[Sketch], scrape_interval: float) -> list[Fault]:
+def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]:
     """Return the warnings for rules in the order of the files; `scrape_interval` in seconds."""
-    found: list[Fault] = []
-    earlier: list[_Earlier] = []
-    for each in made:
-        for check in _CHECKS:
-            found += [warning(each.rule, *finding) for finding in check(each)]
-        found += [warning(each.rule, *finding) for finding in lint_query.check(each, scrape_interval)]
-        found += [warning(each.rule, *finding) for finding in _collisions(each, earlier)]
-        earlier.append(_Earlier(each, frozenset(each.metrics), _kinds(each)))
-    return list(dict.fromkeys(found))  # what is true for pods is often true for namespaces too
+    warnings: dict[Fault, None] = {}  # what is true for pods is often true for namespaces too
+    makers: _Makers = {}
+    for number, made in enumerate(previews):
+        findings = (
+            *_names(made),
+            *_references(made),
+            *_series(made),
+            *_labels(made),
+            *lint_query.check(made, scrape_interval),
+            *_collisions(made, number, makers),
+        )
+        config = made.config
+        for path, value, sentence in findings:
+            warnings[Fault(f"{config.path}.{path}", value, sentence, config.source, config.line)] = None
+    return list(warnings)
 
 
-def warning(rule: Rule, path: str, value: str, sentence: str) -> Fault:
-    """Return a warning about a place below a rule."""
-    return Fault(f"{rule.config.path}.{path}", value, sentence, rule.config.source, rule.config.line)
+_Makers = dict[tuple[str, APIResource | None, str], tuple[int, str]]
+"""Number and path of the last rule that makes a metric, by API, kind of object and metric."""
 
 
-class _Earlier(NamedTuple):
-    """What an earlier rule makes, ready to be looked up."""
-
-    made: Sketch
-    metrics: frozenset[str]
-    kinds: frozenset[APIResource | None]
-
-
-def _collisions(made: Sketch, earlier: Sequence[_Earlier]) -> Iterator[Finding]:
+def _collisions(made: RulePreview, number: int, makers: _Makers) -> Iterator[Finding]:
     """Yield the metrics that an earlier rule of the same API makes too, for objects that both may find."""
-    kinds = _kinds(made)
-    rivals = [
-        each for each in reversed(earlier) if each.made.external is made.external and each.kinds & kinds
-    ]
     for metric in made.metrics:
-        rival = next((each for each in rivals if metric in each.metrics), None)
-        if rival is not None:
-            path = rival.made.rule.config.path
+        keys = [(made.api, example.resource, metric) for example in made.examples]
+        if earlier := [makers[key] for key in keys if key in makers]:
+            _, path = max(earlier)
             yield "name", metric, f"{path} makes the same metric; the later rule answers where both could"
+        makers.update(dict.fromkeys(keys, (number, made.path)))
 
 
-def _kinds(made: Sketch) -> frozenset[APIResource | None]:
-    return frozenset(example.resource for example in made.examples)
-
-
-def _names(made: Sketch) -> Iterator[Finding]:
+def _names(made: RulePreview) -> Iterator[Finding]:
     rule, metrics = made.rule, set(made.metrics)
     if rule.namer.expansion and all(piece.group is None for piece in rule.namer.expansion):
         metrics.add("".join(piece.text for piece in rule.namer.expansion))
@@ -107,7 +88,7 @@ def _names(made: Sketch) -> Iterator[Finding]:
         yield "seriesQuery", f"{len(metrics)} metrics", sentence
 
 
-def _references(made: Sketch) -> Iterator[Finding]:
+def _references(made: RulePreview) -> Iterator[Finding]:
     """Yield the references of `name.as` to groups that `name.matches` does not have."""
     expression = made.rule.namer.matches
     for braced, bare in _REFERENCE.findall(made.rule.config.name_as.replace("$$", "")):
@@ -124,20 +105,19 @@ def _references(made: Sketch) -> Iterator[Finding]:
         )
 
 
-def _series(made: Sketch) -> Iterator[Finding]:
+def _series(made: RulePreview) -> Iterator[Finding]:
     """Yield what the series that exist say; nothing if they were not read."""
     if made.known is None:
         return
     unwritable = [each.name for each in made.known if made.rule.namer.rejection(each.name) == UNWRITABLE]
     if unwritable:
-        number = trace.counted(len(unwritable), "series name is", "series names are")
+        number = counted(len(unwritable), "series name is", "series names are")
         yield (
             "seriesQuery",
             "",
             (
-                f"{number} left out, such as {trace.shown(unwritable[0])}: expected names that PromQL "
-                "can write without "
-                "quotes, of letters, digits, underscores and colons"
+                f"{number} left out, such as {shown_series(unwritable[0])}: expected names that PromQL can "
+                "write without quotes, of letters, digits, underscores and colons"
             ),
         )
     if not made.known:
@@ -147,7 +127,7 @@ def _series(made: Sketch) -> Iterator[Finding]:
             yield (
                 "seriesFilters",
                 "",
-                f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how",
+                f"all {names} names are dropped by seriesFilters or name.matches: see --why METRIC",
             )
     else:
         for label, resource in made.rule.converter.by_label.items():
@@ -157,7 +137,7 @@ def _series(made: Sketch) -> Iterator[Finding]:
                 yield f"resources.overrides.{label}", "", "no series of this rule has the label"
 
 
-def _labels(made: Sketch) -> Iterator[Finding]:
+def _labels(made: RulePreview) -> Iterator[Finding]:
     rule, resources = made.rule, made.rule.config.resources
     if not made.external and not resources.namespaced:
         yield "resources.namespaced", "false", "this has an effect on externalRules only"
@@ -198,6 +178,3 @@ def _names_namespaces(rule: Rule) -> bool:
     except (NamingError, TemplateError):
         return False
     return True
-
-
-_CHECKS: tuple[Callable[[Sketch], Iterator[Finding]], ...] = (_names, _references, _series, _labels)

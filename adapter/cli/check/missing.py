@@ -1,23 +1,151 @@
 """Why a metric that is in Prometheus is not in the API: one sentence that names the cause and the remedy.
 
-Judged from what the rules make of their series (`trace`) and from whether the series exist at all. `empty`
-explains why a metric that is served has no value.
+`trace_rules` follows the series through the rules: which rule selects, drops and names them. `explain` judges
+from these traces and from whether the series exist at all. `empty` explains why a metric that is served has
+no value.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from adapter.cli.check.preview import SeriesLists, demanded_labels, may_name, named_series
 from adapter.errors import PrometheusError
-from adapter.rules import naming, trace
-from adapter.rules.preview import demanded_labels, may_name
+from adapter.model.metrics import SeriesInfo
+from adapter.model.resources import APIResource
+from adapter.rules import naming
+from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Registry
-from adapter.rules.trace import Lists, RuleTrace, counted, listed
+from adapter.rules.wording import counted, listed, shown_series
 
 # Kinds that labels are called after, with whatever exporters put before or behind.
 _KINDS = ("namespace", "pod", "deployment", "statefulset", "service", "ingress", "node", "job")
 _RULE = re.compile(r"^(.*?\[[0-9]+\])")
+
+# So many of the other metrics that a rule makes are shown.
+_SHOWN = 5
+
+
+class Rejected(NamedTuple):
+    """A series that a rule rejects: why, and the name it would have otherwise (None without a match)."""
+
+    series: SeriesInfo
+    reason: str
+    otherwise: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTrace:
+    """What one rule does with its series, for the metric that is missing.
+
+    `gives` become the metric, `rejected` are dropped, `others` get the other names. `mapped` are the labels
+    of `gives` that name kinds, `plain` all others. `error` says why the list could not be read; then all else
+    is empty.
+    """
+
+    rule: Rule
+    external: bool
+    matched: tuple[SeriesInfo, ...]
+    error: str
+    gives: tuple[SeriesInfo, ...]
+    rejected: tuple[Rejected, ...]
+    others: Mapping[str, tuple[SeriesInfo, ...]]
+    mapped: tuple[tuple[str, APIResource], ...]
+    plain: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        return self.rule.config.path
+
+    def leads_to(self, metric: str) -> bool:
+        """Whether the rule drops, renames or does not find what would be the metric, or has an error."""
+        names = {name for each in self.rejected for name in (each.series.name, each.otherwise)}
+        names |= {series.name for others in self.others.values() for series in others}
+        return bool(self.error) or metric in names or self.fixed_name(metric) is not None
+
+    def fixed_name(self, metric: str) -> str | None:
+        """Return the only series name that the rule selects, if it would become the metric."""
+        name = named_series(self.rule.config.series_query)
+        return name if name is not None and self.rule.namer.name(name) == metric else None
+
+
+def trace_rules(ruleset: Ruleset, lists: SeriesLists, metric: str) -> tuple[RuleTrace, ...]:
+    """Return the trace of every rule, custom rules first."""
+    return (
+        *(_trace(rule, lists[rule.config.series_query], metric, external=False) for rule in ruleset.custom),
+        *(_trace(rule, lists[rule.config.series_query], metric, external=True) for rule in ruleset.external),
+    )
+
+
+def _trace(
+    rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: str, *, external: bool
+) -> RuleTrace:
+    if isinstance(known, PrometheusError):
+        return RuleTrace(rule, external, (), str(known), (), (), {}, (), ())
+    rejected: list[Rejected] = []
+    named: dict[str, tuple[SeriesInfo, ...]] = {}
+    for series in known:
+        reason = rule.namer.rejection(series.name)
+        if reason is not None:
+            rejected.append(Rejected(series, reason, rule.namer.expand(series.name)))
+        else:
+            name = rule.namer.name(series.name)
+            assert name is not None  # it was not rejected
+            named[name] = (*named.get(name, ()), series)
+    gives = named.pop(metric, ())
+    labels = sorted(labels_of(gives))
+    mapped = [
+        (label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None
+    ]
+    plain = [label for label in labels if label not in dict(mapped)]
+    return RuleTrace(
+        rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain)
+    )
+
+
+def steps(traced: RuleTrace) -> list[str]:
+    """Return one line for each step of a rule, in order."""
+    if traced.error:
+        return [f"the series could not be read: {traced.error}"]
+    if not traced.matched:
+        return ["matches no series"]
+    lines = [f"matches {_names(traced.matched)}"]
+    reasons = dict.fromkeys(each.reason for each in traced.rejected)
+    lines += [
+        f"dropped by {reason}: {_names([each.series for each in traced.rejected if each.reason == reason])}"
+        for reason in reasons
+    ]
+    for name, series in list(traced.others.items())[:_SHOWN]:
+        lines.append(f"becomes {name or '(an empty name)'}: {_names(series)}")
+    if len(traced.others) > _SHOWN:
+        lines.append(f"and {len(traced.others) - _SHOWN} more metrics")
+    if traced.gives:
+        lines.append(f"becomes the metric: {_names(traced.gives)}")
+        if not traced.external:
+            lines += _label_steps(traced)
+    return lines
+
+
+def _label_steps(traced: RuleTrace) -> list[str]:
+    lines = [f"label {label} names {resource.group_resource}" for label, resource in traced.mapped]
+    if traced.plain:
+        lines.append(f"labels that name no kind of object: {listed(traced.plain)}")
+    return lines
+
+
+def _names(series: Sequence[SeriesInfo]) -> str:
+    return listed(
+        [f"{shown_series(each.name)} ({counted(each.count, 'series', 'series')})" for each in series]
+    )
+
+
+def labels_of(series: Iterable[SeriesInfo]) -> frozenset[str]:
+    return frozenset[str]().union(*(each.labels for each in series))
+
+
+# --- the judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +158,7 @@ class MissingCase:
 
     metric: str
     traces: Sequence[RuleTrace]
-    probes: Lists
+    probes: SeriesLists
     registry: Registry
     left_out: Sequence[str]
     look_back: str
@@ -58,7 +186,6 @@ def rules_of(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def explain(case: MissingCase) -> str:
-    """Return the sentence for a metric that is not served."""
     return next(sentence for judge in _JUDGES if (sentence := judge(case)))
 
 
@@ -75,8 +202,8 @@ def _unmapped(case: MissingCase) -> str:
                 ", ".join(guesses) if guesses else "pod: {resource: pod}, namespace: {resource: namespace}"
             )
             return (
-                f"{traced.place} makes {case.metric} of {traced.gives[-1].name}, but {labels}{names}: "
-                f"map them in its resources.overrides, such as {example}"
+                f"{traced.place} makes {case.metric} of {traced.gives[-1].name}, but {labels}{names}: map "
+                f"them in its resources.overrides, such as {example}"
             )
     return ""
 
@@ -100,14 +227,13 @@ def _dropped(case: MissingCase) -> str:
                 continue
             if rejected.reason == naming.UNWRITABLE:
                 return (
-                    f"{traced.place} leaves out the series {trace.shown(rejected.series.name)}, because "
-                    "it has "
-                    f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
+                    f"{traced.place} leaves out the series {shown_series(rejected.series.name)}, because it "
+                    f"has {naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by "
                     "a recording rule"
                 )
             return (
-                f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: "
-                "change that, or add a rule that takes the series"
+                f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: change that, "
+                "or add a rule that takes the series"
             )
     return ""
 
@@ -149,18 +275,16 @@ def _missing(case: MissingCase) -> str:
         found = case.probes.get(name, ())
         if isinstance(found, PrometheusError) or not found:
             return (
-                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series "
-                "in the last "
-                f"{case.look_back}: check that its targets are up, and the name"
+                f"{traced.place} makes {case.metric} of {name}, and Prometheus has had no such series in the "
+                f"last {case.look_back}: check that its targets are up, and the name"
             )
-        labels = frozenset[str]().union(*(series.labels for series in found))
+        labels = labels_of(found)
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded:
             return (
                 f"Prometheus has {name}, but not with {_label(demanded)} that the seriesQuery of "
-                f"{traced.place} demands: "
-                f"write the rule with labels that are there ({listed(sorted(labels))}), or have them "
-                "added when it is scraped"
+                f"{traced.place} demands: write the rule with labels that are there "
+                f"({listed(sorted(labels))}), or have them added when it is scraped"
             )
         return (
             f"Prometheus has {name}, but no series passes all matchers in the seriesQuery of {traced.place}: "
@@ -178,9 +302,8 @@ def _other_case(case: MissingCase) -> str:
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
             return (
-                f"{name} is served, but autoscalers ask for external metrics in lower case and never "
-                "find it: "
-                "give it a lower-case name through name.as"
+                f"{name} is served, but autoscalers ask for external metrics in lower case and never find "
+                "it: give it a lower-case name through name.as"
             )
     return ""
 
@@ -189,7 +312,7 @@ def _left_out(case: MissingCase) -> str:
     if not case.left_out:
         return ""
     what = f"{listed(case.left_out)} {'is' if len(case.left_out) == 1 else 'are'}"
-    return f"no rule in force makes {case.metric}, and {what} left out because of a fault: fix that first"
+    return f"no valid rule makes {case.metric}, and {what} left out because of a fault: fix that first"
 
 
 def _unclaimed(case: MissingCase) -> str:
@@ -197,18 +320,14 @@ def _unclaimed(case: MissingCase) -> str:
     found = case.probes.get(case.metric, ())
     if isinstance(found, PrometheusError) or not found:
         return ""
-    labels = frozenset[str]().union(*(series.labels for series in found))
+    labels = labels_of(found)
     number = counted(sum(series.count for series in found), "series", "series")
     lacking: list[tuple[int, str]] = []
     for traced in case.traces:
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded and may_name(traced.rule.config.series_query, case.metric):
-            lacking.append(
-                (
-                    len(demanded),
-                    f", {traced.place} because it lacks {_label(demanded)}: add that, or a rule for it",
-                )
-            )
+            advice = f"{traced.place} demands {_label(demanded)}: add that to the series, or a rule for them"
+            lacking.append((len(demanded), f"; {advice}"))
     remedy = min(lacking)[1] if lacking else ": add a rule for it"
     return f"Prometheus has {case.metric} ({number}), and no rule's seriesQuery matches it{remedy}"
 
@@ -223,9 +342,8 @@ def _unknown(case: MissingCase) -> str:
     if not case.traces:
         return "the file has no rule: add one that asks for the series"
     return (
-        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that "
-        "name in the last "
-        f"{case.look_back}: check the spelling, or add a rule"
+        f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that name "
+        f"in the last {case.look_back}: check the spelling, or add a rule"
     )
 
 

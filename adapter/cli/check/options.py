@@ -41,16 +41,15 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
         FlagType.TEXT,
         "",
         "With --why: the object whose value is wanted, as KIND/NAMESPACE/NAME, or KIND/NAME for a kind "
-        "without "
-        "namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external metric "
-        "the namespace of "
-        "the autoscaler.",
+        "without namespaces; NAME may be * for all objects (needs --lister-kubeconfig). For an external "
+        "metric: the namespace of the autoscaler.",
         metavar="object",
     )
     selector: str = _checking(
         FlagType.TEXT,
         "",
-        "With --object: the label selector, of the objects with *, of the metric for an external metric.",
+        "With --object: a label selector. It selects objects where NAME is *, and series of an external "
+        "metric.",
         metavar="selector",
     )
     metric_selector: str = _checking(
@@ -72,8 +71,8 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
     prometheus_url: str = option(
         FlagType.TEXT,
         "",
-        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it "
-        "Prometheus is not asked.",
+        "Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is "
+        "not asked.",
         group="Prometheus",
         metavar="url",
         check=checks.prometheus_url,
@@ -81,7 +80,6 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
-        """Yield what is wrong with values together."""
         if not self.files and not self.config:
             expected = "missing: expected rules files, chart values, folders of them, or - for standard input"
             yield Fault("FILE", "", expected)
@@ -100,7 +98,6 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
             yield Fault("--output", self.output, "expected not to be given with --print-config")
 
     def resolved(self) -> Self:
-        """Return the options with the values that follow from others."""
         options = super().resolved()
         return replace(options, config=(*options.files, *options.config))
 

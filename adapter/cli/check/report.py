@@ -1,79 +1,34 @@
-"""The report of `fastpath check`.
-
-One value for each rule and each resource query, shown as lines or as JSON.
-"""
+"""The report of `fastpath check`: lines or a JSON object for each rule and each resource query."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from adapter.cli.check import empty
-from adapter.cli.check.resource_preview import ResourceSketch
-from adapter.config.rules_file import ResourceRulesConfig
-from adapter.config.scrape_keys import ScrapeConfig
+from adapter.cli.check.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
 from adapter.errors import Fault, PrometheusError
-from adapter.model.durations import format_go_duration
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules.compile import Rule
-from adapter.rules.preview import Example, Sketch
-from adapter.rules.trace import counted, listed
+from adapter.model.timestamps import format_go_duration
+from adapter.rules.wording import counted, listed
 
 _SHOWN_VALUES = 3
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 Answer = QueryResult | PrometheusError
 
-CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
-
 
 class Report(NamedTuple):
-    """One rule, or one query of the resource rules.
+    """One rule, or one query of the resource rules: its preview, its warnings, and what Prometheus answered.
 
-    What it would do, its warnings, and what Prometheus answered. `made` is None for a query of the resource
-    rules. `example` is the example that is shown and asked, None without any. `unread` says why the series
-    were not read. `answer` is for all objects, None if it was not asked.
+    `answer` is for all objects of the main example, None if it was not asked. `unread` says why the series
+    were not read.
     """
 
-    path: str
-    source: str
-    line: int
-    api: str
-    examples: tuple[Example, ...]
-    example: Example | None
-    warnings: tuple[Fault, ...]
-    answer: Answer | None = None
-    made: Sketch | None = None
+    preview: RulePreview | ResourcePreview
+    warnings: Sequence[Fault]
+    answer: Answer | None
     unread: str = ""
-
-
-def of_rule(made: Sketch, warnings: Iterable[Fault], answer: Answer | None, unread: str) -> Report:
-    """Return the report on a rule."""
-    config = made.rule.config
-    api = EXTERNAL if made.external else CUSTOM
-    return Report(
-        config.path,
-        config.source,
-        config.line,
-        api,
-        made.examples,
-        made.main,
-        tuple(warnings),
-        answer,
-        made,
-        unread,
-    )
-
-
-def of_resource_query(
-    made: ResourceSketch, config: ResourceRulesConfig, warnings: Iterable[Fault], answer: Answer | None
-) -> Report:
-    """Return the report on a query of the resource rules."""
-    example = made.example
-    return Report(
-        made.path, config.source, config.line, RESOURCE, (example,), example, tuple(warnings), answer
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +41,13 @@ class Summary:
 
     @property
     def warning_count(self) -> int:
-        """How many warnings there are."""
         return sum(len(report.warnings) for report in self.reports) + len(self.warnings)
 
     def text(self) -> str:
-        """Return the report for people.
-
-        A block for each rule and for each resource query, and a line that counts.
-        """
+        """Return the report for people: a block for each rule and resource query, and a line that counts."""
         blocks = ["\n".join(_block(report)) for report in self.reports]
         blocks += ["\n".join([warning.path, _warning(warning, "")]) for warning in self.warnings]
-        apis = Counter(report.api for report in self.reports)
+        apis = Counter(report.preview.api for report in self.reports)
         counts = [
             counted(apis[CUSTOM], "rule", "rules"),
             counted(apis[EXTERNAL], "external rule", "external rules"),
@@ -110,31 +61,35 @@ class Summary:
 
     def document(self) -> dict[str, Any]:
         """Return the same report for programs."""
+        of_rules = [report for report in self.reports if report.preview.api != RESOURCE]
+        of_resources = [report for report in self.reports if report.preview.api == RESOURCE]
         return {
-            "rules": [_document(report) for report in self.reports if report.made],
-            "resourceQueries": [_document(report) for report in self.reports if not report.made],
-            "warnings": [_fault_document(warning) for warning in self.warnings],
-            "faults": [_fault_document(fault) for fault in self.faults],
+            "rules": [*map(_document, of_rules)],
+            "resourceQueries": [*map(_document, of_resources)],
+            "warnings": [*map(_fault_document, self.warnings)],
+            "faults": [*map(_fault_document, self.faults)],
         }
 
 
 def _block(report: Report) -> list[str]:
-    lines = [f"{report.path}  ({place_of(report.source, report.line)})"]
-    if report.made is not None:
-        lines += _rule_lines(report.made, report.unread)
-    elif report.example and report.example.resource:
-        lines.append(_line("objects", str(report.example.resource.group_resource)))
-    # a resource query without a text has a warning that says why
-    if report.example is not None and (report.made is not None or report.example.promql):
-        lines += _example(report.example, report.answer)
-    if report.made is not None and (scrape := report.made.rule.config.scrape) is not None:
-        lines.append(_line("scrapes", _scrapes(report.made.rule, scrape)))
-    below = (warning.path.removeprefix(report.path).removeprefix(".") for warning in report.warnings)
+    made = report.preview
+    lines = [f"{made.path}  ({place_of(made.config.source, made.config.line)})"]
+    if isinstance(made, RulePreview):
+        lines += _rule_lines(made, report.unread)
+        if made.main is not None:
+            lines += _example(made.main, report.answer)
+        lines += _scrape_lines(made)
+    else:
+        if made.main.resource:
+            lines.append(_line("objects", str(made.main.resource.group_resource)))
+        if made.main.promql:  # without a query a warning says why
+            lines += _example(made.main, report.answer)
+    below = (warning.path.removeprefix(made.path).removeprefix(".") for warning in report.warnings)
     return [*lines, *map(_warning, report.warnings, below)]
 
 
-def _rule_lines(made: Sketch, unread: str) -> list[str]:
-    lines = [_line("series", one_line(made.rule.config.series_query) or "none")]
+def _rule_lines(made: RulePreview, unread: str) -> list[str]:
+    lines = [_line("series", one_line(made.config.series_query) or "none")]
     if unread:
         lines.append(_line("", f"not read: {unread}"))
     elif made.known is not None:
@@ -145,18 +100,18 @@ def _rule_lines(made: Sketch, unread: str) -> list[str]:
     return lines if made.external else [*lines, _line("objects", _objects(made))]
 
 
+def _scrape_lines(made: RulePreview) -> list[str]:
+    if (scrape := made.config.scrape) is None:
+        return []
+    access = scrape.access
+    counts = made.rule.pod_query and made.rule.pod_query.counts
+    over = f", rates over {format_go_duration(scrape.window)}" if counts else ""
+    interval = format_go_duration(access.interval)
+    return [_line("scrapes", f"{access.scheme}://POD:{access.port}{access.path} each {interval}{over}")]
+
+
 def _warning(warning: Fault, below: str) -> str:
     return _line("warning", ": ".join(part for part in (below, warning.value, warning.expected) if part))
-
-
-def _scrapes(rule: Rule, config: ScrapeConfig) -> str:
-    """Return how the rule scrapes pods."""
-    access = config.access
-    counts = rule.pod_query and rule.pod_query.counts
-    over = f", rates over {format_go_duration(config.window)}" if counts else ""
-    return (
-        f"{access.scheme}://POD:{access.port}{access.path} each {format_go_duration(access.interval)}{over}"
-    )
 
 
 def _line(label: str, text: str) -> str:
@@ -180,23 +135,22 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a query on one line."""
     return " ".join(text.split())
 
 
-def _metrics(made: Sketch) -> str:
+def _metrics(made: RulePreview) -> str:
     if made.metrics:
         return listed(metric or '""' for metric in made.metrics)
     return (
         "none"
         if made.known is not None
-        else f"what {made.rule.config.name_matches or '.*'} makes of the names found"
+        else f"what {made.config.name_matches or '.*'} makes of the names found"
     )
 
 
-def _objects(made: Sketch) -> str:
+def _objects(made: RulePreview) -> str:
     kinds = listed(str(example.resource.group_resource) for example in made.examples if example.resource)
-    template = made.rule.config.resources.template
+    template = made.config.resources.template
     if made.known is None and template:
         return f"{kinds or 'none'}, and what {template} finds among the labels"
     return kinds or "none"
@@ -206,8 +160,9 @@ def _example(example: Example, answer: Answer | None) -> list[str]:
     if not example.promql:
         return [_line("asks", f"nothing: {example.fault}")]
     lines = [_line("asks", one_line(example.promql))]
-    if example.separability is not None:
-        lines.append(_line("separable", _verdict(example)))
+    if (verdict := example.separability) is not None:
+        joined = f"yes, within a namespace: {verdict.join_reason}" if verdict.join_reason else "yes"
+        lines.append(_line("separable", joined if verdict.separable else f"no: {verdict.reason}"))
     if isinstance(answer, PrometheusError):
         lines.append(_line("answer", f"refused: {answer}"))
     elif answer is not None:
@@ -219,19 +174,16 @@ def _example(example: Example, answer: Answer | None) -> list[str]:
     return lines
 
 
-def _verdict(example: Example) -> str:
-    verdict = example.separability
-    assert verdict is not None
-    if not verdict.separable:
-        return f"no: {verdict.reason}"
-    return f"yes, within a namespace: {verdict.join_reason}" if verdict.join_reason else "yes"
+def show_number(value: float) -> str:
+    """Return a sample's value as Prometheus prints it, shortened to ten digits."""
+    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text := f"{value:.10g}", text)
 
 
-def show_sample(sample: Sample, label: str) -> str:
+def show_sample(sample: Sample, label: str = "") -> str:
     """Return a sample's object (or all its labels, where `label` is "") and value."""
     if label:
-        return f"{sample.labels.get(label, f'(no label {label})')} {empty.show_number(sample.value)}"
-    return f"{show_labels(sample)} {empty.show_number(sample.value)}"
+        return f"{sample.labels.get(label, f'(no label {label})')} {show_number(sample.value)}"
+    return f"{show_labels(sample)} {show_number(sample.value)}"
 
 
 def show_labels(sample: Sample) -> str:
@@ -243,22 +195,23 @@ def show_labels(sample: Sample) -> str:
 
 
 def _document(report: Report) -> dict[str, Any]:
+    made = report.preview
     document: dict[str, Any] = {
-        "path": report.path,
-        "file": report.source,
-        "line": report.line,
-        "api": report.api,
+        "path": made.path,
+        "file": made.config.source,
+        "line": made.config.line,
+        "api": made.api,
     }
-    if report.made is None:
-        document["example"] = _example_document(report.examples[0])
-    else:
+    if isinstance(made, RulePreview):
         document |= {
-            "seriesQuery": report.made.rule.config.series_query,
-            "series": list(report.made.series),
-            "metrics": list(report.made.metrics),
-            "examples": [_example_document(example) for example in report.examples],
+            "seriesQuery": made.config.series_query,
+            "series": list(made.series),
+            "metrics": list(made.metrics),
+            "examples": [*map(_example_document, made.examples)],
         }
-    document["warnings"] = [_fault_document(warning) for warning in report.warnings]
+    else:
+        document["example"] = _example_document(made.main)
+    document["warnings"] = [*map(_fault_document, report.warnings)]
     if report.unread:
         document["unread"] = report.unread
     if isinstance(report.answer, PrometheusError):

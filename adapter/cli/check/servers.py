@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.cli.check.options import CheckOptions
+from adapter.cli.check.preview import SeriesLists
 from adapter.compose import providers
 from adapter.compose.clock import SystemClock
-from adapter.config.options import ClusterOptions, PrometheusOptions, RulesOptions
+from adapter.config.options import PrometheusOptions, RulesOptions
 from adapter.errors import PrometheusError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import codec, credentials
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.model.clock import Clock
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.prometheus.client import PrometheusClient, Querier
 from adapter.prometheus.series import SeriesLister
-from adapter.rules.trace import Lists
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -63,12 +63,11 @@ class PrometheusReader:
     now: float
     look_back: float
 
-    async def lists(self, selectors: Sequence[str]) -> Lists:
+    async def lists(self, selectors: Sequence[str]) -> SeriesLists:
         """Return the series of each selector, or why they are unknown; an empty selector is not asked for."""
         empty = PrometheusError("query", "there is no seriesQuery")
-        lists = dict(
-            await self.lister.series([each for each in selectors if each], self.now - self.look_back)
-        )
+        named = [selector for selector in selectors if selector]
+        lists = await self.lister.series(named, self.now - self.look_back)
         return {selector: lists.get(selector, empty) for selector in selectors}
 
     async def ask(self, promql: str) -> QueryResult | PrometheusError:
@@ -79,33 +78,19 @@ class PrometheusReader:
             return error
 
 
-async def open_cluster(
-    options: ClusterOptions, clock: Clock, faults: ProblemLog, stack: AsyncExitStack
-) -> ClusterReader | None:
-    """Return the API server of `--lister-kubeconfig`, None without that flag.
-
-    InputError for a file that cannot be used.
-    """
-    if not options.lister_kubeconfig:
-        return None
-    configuration = await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)
-    return ClusterReader(
-        await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
-    )
-
-
 async def open_prometheus(
     connection: PrometheusOptions,
     discovery: RulesOptions,
     clock: Clock,
     monitoring: Monitoring,
-    faults: ProblemLog,
+    problems: ProblemLog,
     stack: AsyncExitStack,
 ) -> PrometheusReader:
     """Return the Prometheus of a connection. InputError for files that cannot be used."""
-    client = await PrometheusClient.open(providers.prometheus_settings(connection), clock, monitoring, faults)
+    settings = providers.prometheus_settings(connection)
+    client = await PrometheusClient.open(settings, clock, monitoring, problems)
     stack.push_async_callback(client.close)
-    lister = SeriesLister(client.origin, monitoring, faults, max_bytes=discovery.discovery_max_bytes)
+    lister = SeriesLister(client.origin, monitoring, problems, max_bytes=discovery.discovery_max_bytes)
     return PrometheusReader(client, lister, clock.wall(), discovery.look_back)
 
 
@@ -115,7 +100,12 @@ async def open_servers(
     """Return the servers that the options name. InputError for files that cannot be used."""
     clock, monitoring = SystemClock(), Monitoring()
     problems = ProblemLog(monitoring, clock)
-    cluster = await open_cluster(options, clock, problems, stack)
-    if not options.prometheus_url:
-        return cluster, None
-    return cluster, await open_prometheus(options, options, clock, monitoring, problems, stack)
+    cluster, prometheus = None, None
+    if options.lister_kubeconfig:
+        path = Path(options.lister_kubeconfig)
+        configuration = await credentials.load_configuration(path, clock, problems)
+        connecting = await kubernetes.connect(configuration, random=random.random)
+        cluster = ClusterReader(await stack.enter_async_context(connecting))
+    if options.prometheus_url:
+        prometheus = await open_prometheus(options, options, clock, monitoring, problems, stack)
+    return cluster, prometheus

@@ -15,7 +15,7 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, CustomKey, Registry
-from adapter.rules.trace import listed
+from adapter.rules.wording import listed
 
 ALL = "*"
 
@@ -32,7 +32,6 @@ class Wanted(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return it as people write it."""
         return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
 
 
@@ -64,9 +63,8 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     external = known.external.get(metric)
     if not kinds and external is not None:
         return (
-            f"{metric} is an external metric ({external.rule.config.path}), which describes no object: "
-            "read it with a metric of "
-            "type External, or move the rule from externalRules to rules"
+            f"{metric} is an external metric ({external.rule.config.path}), which describes no object: read "
+            "it with a metric of type External, or move the rule from externalRules to rules"
         )
     name, _, group = wanted.kind.partition(".")
     resource = catalogue.lookup(name, group or None)
@@ -87,10 +85,9 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     other = known.custom.get(msgspec.structs.replace(key, namespaced=not key.namespaced))
     if other is None:
         return (
-            f"{metric} is served for {listed(kinds)} and not for {resource.group_resource}, because no "
-            "label of its series "
-            f"names them: add the label that does to resources.overrides, such as {resource.singular}: "
-            f"{{resource: {resource.singular}}}"
+            f"{metric} is served for {listed(kinds)} and not for {resource.group_resource}, because no label "
+            "of its series names them: add the label that does to resources.overrides, such as "
+            f"{resource.singular}: {{resource: {resource.singular}}}"
         )
     return _wrong_scope(resource, metric, wanted)
 
@@ -104,19 +101,16 @@ def _wrong_scope(resource: APIResource, metric: str, wanted: Wanted) -> str:
             f"a namespace is asked for at the root, as autoscalers do too: write {wanted.kind}/{wanted.name}"
         )
     return (
-        f"{kind} are served at the root only, but an autoscaler asks for them under its own namespace "
-        "and gets 404: read "
-        f"{metric} through an object that lives in the namespace, or as an external metric"
+        f"{kind} are served at the root only, but an autoscaler asks for them under its own namespace and "
+        f"gets 404: read {metric} through an object that lives in the namespace, or as an external metric"
     )
 
 
 def wrong_api(known: Registry, metric: str) -> str:
-    """Return the sentence for a custom metric that was asked for as an external one."""
     kinds = kinds_of(known, metric)
     return (
-        f"{metric} is a custom metric of {listed(kinds)} and not an external one: read it with a metric "
-        "of type Pods or Object, or "
-        "move the rule from rules to externalRules"
+        f"{metric} is a custom metric of {listed(kinds)} and not an external one: read it with a metric of "
+        "type Pods or Object, or move the rule from rules to externalRules"
     )
 
 
@@ -134,7 +128,6 @@ def build_query(entry: CustomEntry, wanted: Wanted, selector: tuple[Matcher, ...
         )
     except (NamingError, TemplateError) as error:
         return (
-            f"{entry.rule.config.path} has no label for namespaces ({error}), so nothing in a namespace "
-            "can be asked for: add an "
-            "override for namespace"
+            f"{entry.rule.config.path} has no label for namespaces ({error}), so nothing in a namespace can "
+            "be asked for: add an override for namespace"
         )

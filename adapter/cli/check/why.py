@@ -9,24 +9,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter.cli.check import empty, follow, missing, report
+from adapter.cli.check.follow import Explanation, Inquiry, NoValueError
+from adapter.cli.check.missing import RuleTrace
 from adapter.cli.check.options import CheckOptions
-from adapter.cli.check.session import Inquiry, Story
 from adapter.cli.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
 from adapter.model.go_text import quote
+from adapter.model.label_selectors import LabelSelector, parse_selector
 from adapter.model.resources import Catalogue
-from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
-from adapter.rules import matchers, registry, trace
+from adapter.rules import matchers, registry
 from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import Registry
-from adapter.rules.trace import RuleTrace, counted, listed
+from adapter.rules.wording import counted, listed
 
 if TYPE_CHECKING:
     from adapter.cli.check.servers import ClusterReader, PrometheusReader
 
-# With more rules than this, those that have nothing to do with the metric are counted, not told.
-_TOLD_RULES = 5
+# With more rules than this, those that have nothing to do with the metric are only counted.
+_SHOWN_RULES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,41 +84,45 @@ async def explain(
     catalogue: Catalogue,
     ruleset: Ruleset,
     left_out: Sequence[str],
-) -> Story:
-    """Return the story of one metric. `left_out`: the paths of rules that faults keep out of `ruleset`."""
-    story = Story(question.metric)
+) -> Explanation:
+    """Explain one metric. `left_out`: the paths of rules that faults keep out of `ruleset`."""
     lists = await prometheus.lists(ruleset.selectors())
-    inquiry = Inquiry(prometheus, cluster, story, lists)
-    traces = trace.trace_rules(ruleset, lists, question.metric)
-    _tell_series(inquiry, traces, left_out)
+    explanation = Explanation(question.metric)
+    inquiry = Inquiry(prometheus, cluster, explanation, lists)
+    traces = missing.trace_rules(ruleset, lists, question.metric)
+    _explain_series(inquiry, traces, left_out)
     known = _registry(inquiry, ruleset)
+    if not kinds_of(known, question.metric) and question.metric not in known.external:
+        explanation.conclusion = await _explain_absence(inquiry, traces, known, left_out)
+        return explanation
+    try:
+        explanation.conclusion = await _explain_value(inquiry, question, known, catalogue)
+    except NoValueError as error:
+        explanation.conclusion = str(error)
+    return explanation
+
+
+async def _explain_value(
+    inquiry: Inquiry, question: WhyQuestion, known: Registry, catalogue: Catalogue
+) -> str:
+    """Return the sentence about a metric that is served, or about its value for what the question names."""
     kinds, external = kinds_of(known, question.metric), known.external.get(question.metric)
-    if not kinds and external is None:
-        story.conclusion = await _explain_absence(inquiry, traces, known, left_out)
-        return story
-    served = story.section("where it is served")
+    served = inquiry.explanation.section("where it is served")
     if kinds:
         served.append(f"custom.metrics.k8s.io: {listed(kinds)}")
     if external is not None:
         served.append(f"external.metrics.k8s.io: by {external.rule.config.path}")
     wanted = question.wanted
     if wanted is None:
-        story.conclusion = _served(story, custom=bool(kinds), external=external is not None)
-    elif wanted.kind:
+        return _served(inquiry.explanation, custom=bool(kinds), external=external is not None)
+    if wanted.kind:
         entry = locate(known, catalogue, question.metric, wanted)
         if isinstance(entry, str):
-            story.conclusion = entry
-        else:
-            story.conclusion = await follow.follow_objects(
-                inquiry, entry, wanted, question.objects, question.metric_labels
-            )
-    elif external is None:
-        story.conclusion = wrong_api(known, question.metric)
-    else:
-        story.conclusion = await follow.follow_external(
-            inquiry, external, wanted.namespace or "", question.labels
-        )
-    return story
+            return entry
+        return await follow.follow_objects(inquiry, entry, wanted, question.objects, question.metric_labels)
+    if external is None:
+        return wrong_api(known, question.metric)
+    return await follow.follow_external(inquiry, external, wanted.namespace or "", question.labels)
 
 
 def _registry(inquiry: Inquiry, ruleset: Ruleset) -> Registry:
@@ -129,50 +134,50 @@ def _registry(inquiry: Inquiry, ruleset: Ruleset) -> Registry:
     return registry.build(ruleset, memory, 1)
 
 
-def _tell_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Sequence[str]) -> None:
-    story = inquiry.story
-    lines = story.section(f"what each rule makes of the series of the last {inquiry.look_back}")
-    told = traces
-    if len(traces) > _TOLD_RULES:
-        told = [each for each in traces if each.gives] or [
-            each for each in traces if each.leads_to(story.metric)
+def _explain_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Sequence[str]) -> None:
+    explanation = inquiry.explanation
+    lines = explanation.section(f"what each rule makes of the series of the last {inquiry.look_back}")
+    shown = traces
+    if len(traces) > _SHOWN_RULES:
+        shown = [each for each in traces if each.gives] or [
+            each for each in traces if each.leads_to(explanation.metric)
         ]
-    for traced in told:
+    for traced in shown:
         config = traced.rule.config
         place = report.place_of(config.source, config.line)
         lines.append(f"{config.path}  {report.one_line(config.series_query)}  ({place})")
-        lines += [f"  {step}" for step in trace.steps(traced)]
-    if len(told) < len(traces):
-        lines.append(f"{counted(len(traces) - len(told), 'other rule does', 'other rules do')} not make it")
+        lines += [f"  {step}" for step in missing.steps(traced)]
+    if len(shown) < len(traces):
+        lines.append(f"{counted(len(traces) - len(shown), 'other rule does', 'other rules do')} not make it")
     lines += [f"{path}  left out because of a fault" for path in left_out]
     for answer in inquiry.lists.values():
         if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY:
-            story.unreachable.append(f"Prometheus cannot be asked: {answer}")
+            explanation.unreachable.append(f"Prometheus cannot be asked: {answer}")
 
 
 async def _explain_absence(
     inquiry: Inquiry, traces: Sequence[RuleTrace], known: Registry, left_out: Sequence[str]
 ) -> str:
-    metric = inquiry.story.metric
+    metric = inquiry.explanation.metric
     names = missing.probe_names(metric, traces)
     found = await inquiry.prometheus.lists([f"{{__name__={quote(name)}}}" for name in names])
     probes = dict(zip(names, found.values(), strict=True))
-    lines = inquiry.story.section("what Prometheus has without any rule")
+    lines = inquiry.explanation.section("what Prometheus has without any rule")
     for name, answer in probes.items():
         if isinstance(answer, PrometheusError):
             lines.append(f"{name}: not read: {answer}")
             continue
-        labels = listed(sorted(trace.label_names(answer, name)))
+        labels = listed(sorted(missing.labels_of(each for each in answer if each.name == name)))
         number = counted(sum(each.count for each in answer), "series", "series")
         lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
     return missing.explain(missing.MissingCase(metric, traces, probes, known, left_out, inquiry.look_back))
 
 
-def _served(story: Story, *, custom: bool, external: bool) -> str:
-    metric = story.metric
+def _served(explanation: Explanation, *, custom: bool, external: bool) -> str:
+    metric = explanation.metric
     if external and not custom and not empty.can_be_asked_for(metric):
         return empty.served(metric, 0)
-    story.served = True
+    explanation.served = True
     apis = " and ".join(name for name, there in (("a custom", custom), ("an external", external)) if there)
     hint = "KIND/NAMESPACE/NAME" if custom else "NAMESPACE"
     return f"{metric} is served as {apis} metric: add --object {hint} to follow it to a value"

@@ -23,9 +23,8 @@ from adapter.cli.doctor.model import (
 )
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
-from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
-from adapter.model.autoscaling.hpa import Condition
+from adapter.model.autoscaling.hpa import Condition, with_defaults
 from adapter.model.timestamps import SECOND, write_instant
 
 BOOSTING, FLOOR = "boost", "floor"

@@ -21,9 +21,9 @@ from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
-from adapter.model import apiservices, shards
+from adapter.model import api_selectors, apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference
-from adapter.model.autoscaling import floor
+from adapter.model.autoscaling import floor, shards
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import (
@@ -33,12 +33,10 @@ from adapter.model.autoscaling.hpa import (
     Scale,
     decode_scalar,
 )
+from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.clock import Clock
-from adapter.model.durations import parse_go_duration
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.model.selectors import api_selectors
-from adapter.model.shards import WHOLE, Shard
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"

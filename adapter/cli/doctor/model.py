@@ -13,7 +13,7 @@ from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
-from adapter.model.shards import WHOLE, Shard
+from adapter.model.autoscaling.shards import WHOLE, Shard
 
 # -- facts ---------------------------------------------------------------------------------------------------
 

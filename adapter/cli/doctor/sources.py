@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import promql_parser as promql
 
+from adapter.cli.check import preview
+from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.check.wanted import Wanted, build_query, locate
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster, once
@@ -20,13 +22,13 @@ from adapter.errors import (
     UnscrapableError,
     UnsupportedSelectorError,
 )
+from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import MetricIdentifier, MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
-from adapter.model.selectors import api_selectors
 from adapter.rules import compile as compiler
-from adapter.rules import matchers, preview, registry
+from adapter.rules import matchers, registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
@@ -34,7 +36,6 @@ from adapter.rules.plan import lookback
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import pod_query as scrape
-from adapter.rules.trace import Lists
 
 _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
 """The windows over which samples are counted; the longest that the series are old enough for."""
@@ -104,12 +105,11 @@ class SourceReader:
 
     async def _memory(self, ruleset: Ruleset) -> registry.SeriesMemory:
         """Return the series of the rules; where Prometheus does not say, those that the rules name."""
-        lists: Lists = {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
+        lists: SeriesLists = (
+            {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
+        )
         memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
-        for made in [
-            *(preview.sketch(rule, None, external=False) for rule in ruleset.custom),
-            *(preview.sketch(rule, None, external=True) for rule in ruleset.external),
-        ]:
+        for made in preview.preview_rules(ruleset, {}):
             selector = made.rule.config.series_query
             found = lists.get(selector)
             if found is None or isinstance(found, PrometheusError):

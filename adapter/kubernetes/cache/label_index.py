@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.telemetry.caching import BoundedCache
 from adapter.telemetry.metrics import Monitoring
 

@@ -19,9 +19,9 @@ from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
-from adapter.model.selectors.label_selectors import LabelSelector
 
 _STEP = 1_000
 """Objects handled between two points at which other work may run."""

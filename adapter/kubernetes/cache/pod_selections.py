@@ -13,7 +13,7 @@ import msgspec
 
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.model.selectors.label_selectors import LabelSelector, Operator
+from adapter.model.label_selectors import LabelSelector, Operator
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 

@@ -23,8 +23,8 @@ from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Sele
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.clock import Clock
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.timestamps import SECOND
 
 _found = BUILTIN.lookup("pods")

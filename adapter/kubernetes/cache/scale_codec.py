@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.model import memo
+from adapter.model import api_selectors, memo
+from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus
-from adapter.model.selectors import api_selectors
-from adapter.model.selectors.api_selectors import APISelector
-from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
 
 class ObservedScale(msgspec.Struct, frozen=True, gc=False):

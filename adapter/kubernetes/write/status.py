@@ -19,7 +19,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteKind
-from adapter.model.autoscaling import conditions
+from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns

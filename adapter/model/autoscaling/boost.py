@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
@@ -36,7 +37,6 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
-from adapter.model.selectors.api_selectors import APISelector
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
 
 MODE_ANNOTATION = "fastpath.io/mode"
@@ -144,12 +144,12 @@ def is_handshake(metric: MetricSpec) -> bool:
 def check_handshake(name: str, spec: HorizontalPodAutoscalerSpec) -> Handshake:
     found = [each for each in spec.metrics or () if is_handshake(each)]
     if not found:
-        return Handshake(False, f"spec.metrics has no {METRIC}: nothing would hold a raise")
+        return Handshake(False, f"spec.metrics has no {METRIC}, so the HPA would undo every raise")
     faults = [fault for each in found if (fault := _fault(name, each))]
     if faults:
         return Handshake(False, faults[0])
     if len(found) == len(spec.metrics or ()):
-        return Handshake(False, f"spec.metrics has only {METRIC}: there is nothing to decide from")
+        return Handshake(False, f"spec.metrics has only {METRIC}, so there is nothing to decide from")
     return Handshake(True)
 
 
@@ -158,24 +158,23 @@ def _fault(name: str, metric: MetricSpec) -> str:
         selector, target = metric.external.metric.selector, metric.external.target
         if len(name) > LONGEST_NAME:
             return (
-                f"the name of the autoscaler has more than {LONGEST_NAME} characters, as labels have "
-                "at most: "
-                f"the metric {METRIC} has to be of type Object"
+                f"the name of the autoscaler is longer than the {LONGEST_NAME} characters of a label: "
+                f"the metric {METRIC} must have type Object"
             )
         if selector != APISelector({LABEL: name}):
-            return f"the selector of the metric {METRIC} has to be matchLabels with only {LABEL}: {name}"
+            return f"the selector of the metric {METRIC} must be matchLabels with only {LABEL}: {name}"
     elif metric.object is not None and metric.type == "Object":
         described, target = metric.object.described_object, metric.object.target
         group = described.api_version.partition("/")[0]
         if (group, described.kind, described.name) != ("autoscaling", HPA_KIND, name):
-            return f"describedObject of the metric {METRIC} has to be {HPA_API_VERSION} {HPA_KIND} {name}"
+            return f"describedObject of the metric {METRIC} must be {HPA_API_VERSION} {HPA_KIND} {name}"
         if metric.object.metric.selector is not None:
             return f"the metric {METRIC} of type Object takes no selector"
     else:
-        return f"the metric {METRIC} has to be of type External or Object"
+        return f"the metric {METRIC} must have type External or Object"
     value = target.average_value
     if target.type != "AverageValue" or value is None or value != _ONE:
-        return f'the target of the metric {METRIC} has to be type AverageValue with averageValue "1"'
+        return f'the target of the metric {METRIC} must have type AverageValue and averageValue "1"'
     return ""
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.errors import InputError
-from adapter.model.autoscaling import documents, fastpath_autoscaler, validation_errors
+from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FLOOR_METRIC,
     GROUP,
@@ -25,7 +25,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerBehavior,
-    HorizontalPodAutoscalerSpec,
     encode_scalar,
 )
 
@@ -44,29 +43,19 @@ class Converted(NamedTuple):
 
 def to_fastpath(tree: dict[str, Any]) -> Converted:
     """Return the FastPathAutoscaler for a document of either kind. InputError with all faults."""
-    read = documents.read_document(tree, _NOWHERE, floor_metric=True)
-    notes = [*_annotation_notes(tree)] if documents.kind_of(tree) == HPA_KIND else []
-    read, dropped = _without_floor(read)
-    faults = list(documents.faults_of(read))
-    if faults:
-        raise InputError(faults)
+    read, dropped = _read_without_floor(tree)
+    notes = _annotation_notes(tree) if documents.kind_of(tree) == HPA_KIND else ()
     return Converted(_placed(fastpath_autoscaler.to_plain(read)), (*dropped, *notes))
 
 
 def to_native(tree: dict[str, Any]) -> Converted:
     """Return the HorizontalPodAutoscaler for a FastPathAutoscaler. InputError with all faults."""
-    read, dropped = _without_floor(documents.read_document(tree, _NOWHERE, floor_metric=True))
-    faults = list(documents.faults_of(read))
-    if faults:
-        raise InputError(faults)
-    spec = read.spec
+    read, dropped = _read_without_floor(tree)
     native = HorizontalPodAutoscaler(
         HPA_API_VERSION,
         HPA_KIND,
         fastpath_autoscaler.successor_metadata(read.metadata),
-        HorizontalPodAutoscalerSpec(
-            spec.scale_target_ref, spec.min_replicas, spec.max_replicas, spec.metrics, spec.behavior
-        ),
+        fastpath_autoscaler.plain_spec(read.spec),
     )
     plain: dict[str, Any] = msgspec.to_builtins(native, enc_hook=encode_scalar)
     return Converted(_placed(plain), (*dropped, *_annotation_notes(tree), *_native_notes(tree, read)))
@@ -79,16 +68,20 @@ def _placed(plain: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _without_floor(autoscaler: FastPathAutoscaler) -> tuple[FastPathAutoscaler, tuple[str, ...]]:
-    """Return an autoscaler without the metric of boost, and notes on that."""
+def _read_without_floor(tree: dict[str, Any]) -> tuple[FastPathAutoscaler, list[str]]:
+    """Return the autoscaler of a document without the metric of boost, and notes on that."""
+    autoscaler = documents.read_document(tree, _NOWHERE, floor_metric=True)
+    notes = []
     metrics = autoscaler.spec.metrics or ()
     remaining = tuple(metric for metric in metrics if not fastpath_autoscaler.floor_source(metric))
-    if len(remaining) == len(metrics):
-        return autoscaler, ()
-    notes = [f"left out, only a boosted {HPA_KIND} has it: metric {FLOOR_METRIC}"]
-    if not remaining:
-        notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
-    return replace(autoscaler, spec=replace(autoscaler.spec, metrics=remaining or None)), tuple(notes)
+    if len(remaining) < len(metrics):
+        notes.append(f"left out, only a boosted {HPA_KIND} has it: metric {FLOOR_METRIC}")
+        if not remaining:
+            notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
+        autoscaler = replace(autoscaler, spec=replace(autoscaler.spec, metrics=remaining or None))
+    if faults := list(documents.faults_of(autoscaler)):
+        raise InputError(faults)
+    return autoscaler, notes
 
 
 def _annotation_notes(tree: dict[str, Any]) -> Iterator[str]:
@@ -101,9 +94,7 @@ def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[st
     """Yield what the HorizontalPodAutoscaler lacks, and what its API server may not accept."""
     given = tree["spec"]
     own = [
-        f"spec.{name}: {validation_errors.shown(given[name])}"
-        for name in _OWN_FIELDS
-        if given.get(name) is not None
+        f"spec.{name}: {documents.shown(given[name])}" for name in _OWN_FIELDS if given.get(name) is not None
     ]
     if own:
         yield f"left out, a {HPA_KIND} does not have it: {', '.join(own)}"
@@ -117,6 +108,6 @@ def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[st
     for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
         if rules is not None and rules.tolerance is not None:
             yield (
-                f"spec.behavior.{name}.tolerance needs Kubernetes 1.35, "
-                "or the feature gate HPAConfigurableTolerance of the cluster"
+                f"spec.behavior.{name}.tolerance needs Kubernetes 1.35, or the feature gate "
+                "HPAConfigurableTolerance of the cluster"
             )

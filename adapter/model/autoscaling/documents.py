@@ -2,11 +2,14 @@
 
 FastPathAutoscalers and HorizontalPodAutoscalers are read into one type. Unknown fields of an object of the
 API server are ignored, because the server may be newer. In a file they are faults, because they are typing
-mistakes. Any input ends in an autoscaler or in an `InputError`.
+mistakes. Any input ends in an autoscaler or in an `InputError`, also where msgspec refuses it: `explain`
+makes a fault with path and value of every message of msgspec about a tree of plain values.
 """
 
 import difflib
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -15,7 +18,7 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
-from adapter.model.autoscaling import fastpath_autoscaler, validation_errors
+from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
     HPA_API_VERSION,
@@ -31,6 +34,7 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
 )
+from adapter.model.quantity import Quantity
 
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _METADATA = frozenset(
@@ -81,7 +85,7 @@ def decode_object(text: bytes | msgspec.Raw) -> FastPathAutoscaler:
     try:
         return _DECODER.decode(text)
     except msgspec.ValidationError as error:
-        raise validation_errors.explain(str(error), msgspec.json.decode(text), "") from None
+        raise explain(str(error), msgspec.json.decode(text), "") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError([Fault("", "", f"not JSON: {error}")]) from None
 
@@ -110,15 +114,7 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
     kind = kind_of(tree)
     if not isinstance(tree, dict) or not kind:
         given = tree.get("kind") if isinstance(tree, dict) else tree
-        raise InputError(
-            [
-                Fault(
-                    "kind",
-                    "absent" if given is None else validation_errors.shown(given),
-                    f"expected {_EITHER}",
-                )
-            ]
-        )
+        raise InputError([Fault("kind", _shown_or_absent(given), f"expected {_EITHER}")])
     faults = [*_version_faults(tree, kind)]
     known = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
     shape: type[_Document | _HPAFile] = _Document if kind == KIND else _HPAFile
@@ -131,7 +127,7 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
     try:
         read: _Document | _HPAFile = msgspec.convert(known, shape, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
-        raise InputError([*faults, *validation_errors.explain(str(error), known, "").faults]) from None
+        raise InputError([*faults, *explain(str(error), known, "").faults]) from None
     autoscaler = _autoscaler(read)
     meta = autoscaler.metadata
     autoscaler = replace(autoscaler, metadata=replace(meta, namespace=meta.namespace or namespace))
@@ -159,9 +155,12 @@ def _version_faults(tree: dict[str, Any], kind: str) -> Iterator[Fault]:
     expected = API_VERSION if kind == KIND else HPA_API_VERSION
     given = tree.get("apiVersion")
     if given != expected:
-        shown = "absent" if given is None else validation_errors.shown(given)
         advice = "; kubectl get hpa.v2.autoscaling NAME -o yaml gives it" if kind == HPA_KIND else ""
-        yield Fault("apiVersion", shown, f"expected {expected}{advice}")
+        yield Fault("apiVersion", _shown_or_absent(given), f"expected {expected}{advice}")
+
+
+def _shown_or_absent(value: object) -> str:
+    return "absent" if value is None else shown(value)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -179,7 +178,7 @@ def _without_nulls(value: Any) -> Any:
 def _unknown(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
     for name, value in tree.items():
         if name not in known:
-            yield Fault(f"{prefix}{name}", validation_errors.shown(value), _advice(name, known))
+            yield _unknown_field(f"{prefix}{name}", value, name, known)
 
 
 def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
@@ -191,20 +190,15 @@ def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> 
             if name in fields:
                 yield from _unknown_fields(value, fields[name], f"{path}.{name}", kind)
             elif kind == HPA_KIND and path == "spec" and name in _fields(FastPathAutoscalerSpec):
-                yield Fault(
-                    f"{path}.{name}", validation_errors.shown(value), f"unknown field: only a {KIND} has it"
-                )
+                yield Fault(f"{path}.{name}", shown(value), f"unknown field: only a {KIND} has it")
             else:
-                yield Fault(
-                    f"{path}.{name}", validation_errors.shown(value), _advice(name, frozenset(fields))
-                )
+                yield _unknown_field(f"{path}.{name}", value, name, fields)
     elif isinstance(shape, inspect.VarTupleType) and isinstance(tree, list):
         for index, item in enumerate(tree):
             yield from _unknown_fields(item, shape.item_type, f"{path}[{index}]", kind)
 
 
 def _present(shape: inspect.Type) -> inspect.Type:
-    """Return the type without None."""
     if isinstance(shape, inspect.UnionType):
         return next(one for one in shape.types if not isinstance(one, inspect.NoneType))
     return shape
@@ -217,6 +211,88 @@ def _fields(struct: type) -> dict[str, inspect.Type]:
     return {field.encode_name: field.type for field in shape.fields}
 
 
-def _advice(name: str, known: frozenset[str]) -> str:
+def _unknown_field(path: str, value: object, name: str, known: Iterable[str]) -> Fault:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"unknown field, did you mean {near[0]}?" if near else "unknown field"
+    return Fault(path, shown(value), f"unknown field, did you mean {near[0]}?" if near else "unknown field")
+
+
+# --- messages of msgspec
+
+
+_WORDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "null": "null",
+}
+_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
+_MESSAGE = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_PLACE = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
+_SHOWN = 80
+
+
+def explain(message: str, tree: object, source: str) -> InputError:
+    """Return the error for a message of msgspec about a tree: path, value and what was expected."""
+    match = _MESSAGE.fullmatch(message)
+    assert match is not None  # it fits any text
+    problem, place = match[1], match[2] or ""
+    if missing := _MISSING.fullmatch(problem):
+        return InputError([Fault(f"{place}.{missing[1]}".lstrip("."), "absent", "it is required", source)])
+    try:
+        path, value = _follow(tree, place, wants_text=problem.startswith("Expected `str`"))
+        text = shown(value)
+    except (LookupError, TypeError):
+        # msgspec refuses the first of two equal keys, but the tree has the last
+        path, text = place, "a key on the way is given twice"
+    return InputError([Fault(path.lstrip(".") or "the document", text, _in_words(problem), source)])
+
+
+def _follow(tree: Any, place: str, *, wants_text: bool) -> tuple[str, object]:
+    """Return a path with the keys that msgspec leaves out, and what stands there.
+
+    It leaves out free keys: those of labels, whose values are text, and those of quantities. The first that
+    is wrong is meant.
+    """
+    path = ""
+    for match in _PLACE.finditer(place):
+        name, index = match[1], match[2]
+        if name is not None:
+            path += f".{name}"
+            tree = tree[name]
+        elif index is not None:
+            path += f"[{index}]"
+            tree = tree[int(index)]
+        else:
+            key = _wrong_key(tree, wants_text=wants_text)
+            path += f"[{json.dumps(key, ensure_ascii=False)}]"
+            tree = tree[key]
+    return path, tree
+
+
+def _wrong_key(mapping: Mapping[str, object], *, wants_text: bool) -> str:
+    for key, value in mapping.items():
+        if wants_text and not isinstance(value, str):
+            return key
+        if not wants_text:
+            try:
+                decode_scalar(Quantity, value)
+            except ValueError:
+                return key
+    raise LookupError("none is wrong")
+
+
+def _in_words(problem: str) -> str:
+    """Return msgspec's sentence in our words, from its small beginning on."""
+    words = _TYPES.sub(lambda match: " or ".join(_WORDS[name] for name in match[1].split(" | ")), problem)
+    return words[:1].lower() + words[1:]
+
+
+def shown(value: object) -> str:
+    """Return what stands somewhere, on one line and cut to a length that a message can carry."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)

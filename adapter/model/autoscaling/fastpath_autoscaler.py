@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.model.autoscaling import validation
-from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerBehavior,
@@ -24,6 +23,7 @@ from adapter.model.autoscaling.hpa import (
     ObjectMeta,
     Struct,
     encode_scalar,
+    with_defaults,
 )
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
@@ -40,8 +40,7 @@ HPA_KIND = "HorizontalPodAutoscaler"
 AUTO, ADVISE, PAUSED = "Auto", "Advise", "Paused"
 MODES = (AUTO, ADVISE, PAUSED)
 BOOST = "Boost"
-"""The mode of a HorizontalPodAutoscaler that is boosted, and no mode of a FastPathAutoscaler."""
-
+"""The mode of a boosted HorizontalPodAutoscaler. A FastPathAutoscaler cannot have it."""
 
 HOLD, FLOOR, LAST_GOOD = "Hold", "Floor", "LastGood"
 FALLBACKS = (HOLD, FLOOR, LAST_GOOD)
@@ -55,21 +54,18 @@ AFTERS = (Span(SECOND), Span(3600 * SECOND))
 LAST_GOOD_FORS = (Span(SECOND), Span(24 * 3600 * SECOND))
 
 FLOOR_METRIC = "fastpath_replicas"
-"""The metric by which a boosted HorizontalPodAutoscaler reads its floor. A FastPathAutoscaler has no floor.
-"""
+"""The metric by which a boosted HorizontalPodAutoscaler reads its floor; a FastPathAutoscaler has none."""
 
 MOST_METRICS = 50
 MOST_POLICIES = 20
 """More of them are refused, so that what the API server spends on checking an object has a bound."""
-
 
 _ANNOTATIONS_OF_THE_OTHER = (
     "kubectl.kubernetes.io/last-applied-configuration",
     "autoscaling.alpha.kubernetes.io/",
     f"{GROUP}/",
 )
-"""Prefixes of annotations that describe one autoscaler and do not apply to its successor of the other kind.
-"""
+"""Prefixes of annotations that do not apply to the successor of the other kind."""
 
 
 class Metadata(ObjectMeta, frozen=True):
@@ -85,8 +81,8 @@ class Metadata(ObjectMeta, frozen=True):
 class Fallback(Struct, frozen=True):
     """What applies once metrics are absent for `after`: no scale-down, and a minimum by `type`.
 
-    Hold: no more than that. Floor: at least `replicas`. LastGood: for `last_good_for`, at least what the
-    metrics asked for last.
+    Hold has no minimum. Floor has `replicas`. LastGood has, for `last_good_for`, what the metrics asked for
+    last.
     """
 
     type: str = msgspec.field(default_factory=str)
@@ -141,22 +137,24 @@ def as_hpa(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
     An absent `behavior` is an empty one: the legacy algorithm limits each decision and not each second, which
     once a second is no limit.
     """
-    spec = autoscaler.spec
-    plain = HorizontalPodAutoscalerSpec(
-        spec.scale_target_ref,
-        spec.min_replicas,
-        spec.max_replicas,
-        spec.metrics,
-        spec.behavior or HorizontalPodAutoscalerBehavior(),
-    )
+    plain = plain_spec(autoscaler.spec)
+    if plain.behavior is None:
+        plain = replace(plain, behavior=HorizontalPodAutoscalerBehavior())
     status = None if autoscaler.status is None else plain_status(autoscaler.status)
     return HorizontalPodAutoscaler(
         HPA_API_VERSION, HPA_KIND, autoscaler.metadata, with_defaults(plain), status
     )
 
 
+def plain_spec(spec: FastPathAutoscalerSpec) -> HorizontalPodAutoscalerSpec:
+    """Return the fields of a spec that a HorizontalPodAutoscaler has too."""
+    return HorizontalPodAutoscalerSpec(
+        spec.scale_target_ref, spec.min_replicas, spec.max_replicas, spec.metrics, spec.behavior
+    )
+
+
 def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
-    """Return what of a status decisions are made from."""
+    """Return the part of a status that decisions are made from."""
     return HorizontalPodAutoscalerStatus(
         status.observed_generation,
         status.last_scale_time,
@@ -184,10 +182,9 @@ def full_status(
 
 
 def status_to_plain(status: FastPathAutoscalerStatus) -> dict[str, Any]:
-    """Return a status as mappings, lists and scalars, as it is written: counts also where they are 0.
+    """Return a status as mappings, lists and scalars, as it is written: the counts of replicas also where 0.
 
-    Of an HPA `currentReplicas` is left out then; kubectl's columns, which the API server fills for an HPA,
-    would show none here.
+    An HPA leaves out a `currentReplicas` of 0. Here kubectl's column would be empty without it.
     """
     plain: dict[str, Any] = msgspec.to_builtins(status, enc_hook=encode_scalar)
     return {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas} | plain
@@ -223,9 +220,7 @@ def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
 
 
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
-    """Return all that is refused, each with its field path; nothing when all is well.
-
-    The status is not checked.
+    """Return every violation with its field path. The status is not checked.
 
     `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
     HorizontalPodAutoscaler.
@@ -277,13 +272,13 @@ def _too_many(path: str, listed: tuple[object, ...] | None, most: int) -> Iterat
 def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     yield from _within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
     if spec.mode not in MODES:
-        yield _unsupported("spec.mode", spec.mode, MODES)
+        yield validation.unsupported("spec.mode", spec.mode, MODES)
     fallback = spec.fallback
     if fallback is None:
         return
     path = "spec.fallback"
     if fallback.type not in FALLBACKS:
-        yield _unsupported(f"{path}.type", fallback.type, FALLBACKS)
+        yield validation.unsupported(f"{path}.type", fallback.type, FALLBACKS)
     yield from _within(f"{path}.after", fallback.after, AFTERS)
     yield from _belongs(f"{path}.replicas", fallback.replicas, FLOOR, fallback.type)
     yield from _belongs(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD, fallback.type)
@@ -310,8 +305,3 @@ def _belongs(path: str, value: object, owner: str, kind: str) -> Iterator[Violat
         yield Violation(path, "Required value", "", f"is needed for type {owner}")
     elif kind != owner and value is not None:
         yield Violation(path, "Forbidden", "", f"belongs to type {owner} alone")
-
-
-def _unsupported(path: str, value: str, supported: tuple[str, ...]) -> Violation:
-    listed = ", ".join(map(quote, sorted(supported)))
-    return Violation(path, "Unsupported value", quote(value), f"supported values: {listed}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from adapter.model.autoscaling.hpa import Int32, Struct, decode_scalar, encode_scalar
-from adapter.model.shards import Shard, parse_shard
+from adapter.model.autoscaling.shards import Shard, parse_shard
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 LABEL = "fastpath.io/floors"
@@ -121,7 +121,6 @@ def decode_floors(data: Mapping[str, str] | None) -> dict[str, Floor]:
 
 
 def config_map_name(shard: Shard) -> str:
-    """Return the name of the ConfigMap of a shard."""
     return _NAME if shard.total == 1 else f"{_NAME}-{shard.number}-of-{shard.total}"
 
 

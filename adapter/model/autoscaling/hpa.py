@@ -1,17 +1,19 @@
-"""Autoscaler, its status and the Scale of its target, as API objects: frozen structs that JSON decodes into.
+"""The API objects of an autoscaler, as frozen structs that JSON decodes into, and their defaults.
 
-Field names are Kubernetes'. Unknown fields are ignored, and null is absence. Mirrors ``autoscaling/v2`` and
-the Scale of ``autoscaling/v1``; defaults and validation are in `defaults` and `validation`.
+These are the HorizontalPodAutoscaler (``autoscaling/v2``), the Scale of its target (``autoscaling/v1``) and
+the items of the lists that the metrics APIs return. Field names are Kubernetes'. Unknown fields are ignored,
+and null is absence. `validation` checks the values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from adapter.model import quantity, timestamps
+from adapter.model.api_selectors import APISelector
 from adapter.model.quantity import Quantity
-from adapter.model.selectors.api_selectors import APISelector
 from adapter.model.timestamps import FineInstant, Instant, Span
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -44,8 +46,6 @@ class CrossVersionObjectReference(Struct, frozen=True):
 
 
 class MetricIdentifier(Struct, frozen=True):
-    """A metric's name, and the selector that narrows it."""
-
     name: str = _always
     selector: APISelector | None = None
 
@@ -59,39 +59,32 @@ class MetricTarget(Struct, frozen=True):
     average_utilization: Int32 | None = None
 
 
-class ResourceMetricSource(Struct, frozen=True):
-    """A resource of the pods."""
+# The sources of a metric: what each type measures, and the target it is held at.
 
+
+class ResourceMetricSource(Struct, frozen=True):
     name: str = _always
     target: MetricTarget = MetricTarget()
 
 
 class ContainerResourceMetricSource(Struct, frozen=True):
-    """A resource of one container in each pod."""
-
     name: str = _always
     container: str = _always
     target: MetricTarget = MetricTarget()
 
 
 class PodsMetricSource(Struct, frozen=True):
-    """A custom metric of the pods."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
 
 
 class ObjectMetricSource(Struct, frozen=True):
-    """A custom metric of one object."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
     described_object: CrossVersionObjectReference = CrossVersionObjectReference()
 
 
 class ExternalMetricSource(Struct, frozen=True):
-    """A metric that belongs to no object of the cluster."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
 
@@ -125,15 +118,11 @@ class HPAScalingRules(Struct, frozen=True):
 
 
 class HorizontalPodAutoscalerBehavior(Struct, frozen=True):
-    """Rules for both directions."""
-
     scale_up: HPAScalingRules | None = None
     scale_down: HPAScalingRules | None = None
 
 
 class HorizontalPodAutoscalerSpec(Struct, frozen=True):
-    """The desired state."""
-
     scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
     min_replicas: Int32 | None = None
     max_replicas: Int32 = 0
@@ -149,45 +138,38 @@ class MetricValueStatus(Struct, frozen=True):
     average_utilization: Int32 | None = None
 
 
-class ResourceMetricStatus(Struct, frozen=True):
-    """A resource of the pods, as measured."""
+# The same for a status: what each type measured.
 
+
+class ResourceMetricStatus(Struct, frozen=True):
     name: str = _always
     current: MetricValueStatus = MetricValueStatus()
 
 
 class ContainerResourceMetricStatus(Struct, frozen=True):
-    """A resource of one container in each pod, as measured."""
-
     name: str = _always
     container: str = _always
     current: MetricValueStatus = MetricValueStatus()
 
 
 class PodsMetricStatus(Struct, frozen=True):
-    """A custom metric of the pods, as measured."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
 
 
 class ObjectMetricStatus(Struct, frozen=True):
-    """A custom metric of one object, as measured."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
     described_object: CrossVersionObjectReference = CrossVersionObjectReference()
 
 
 class ExternalMetricStatus(Struct, frozen=True):
-    """A metric of no object, as measured."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
 
 
 class MetricStatus(Struct, frozen=True):
-    """One metric's status; empty but for an empty `type` where the metric could not be computed."""
+    """One metric's status: only an empty `type` where the metric could not be computed."""
 
     type: str = _always
     resource: ResourceMetricStatus | None = None
@@ -208,8 +190,6 @@ class Condition(Struct, frozen=True):
 
 
 class HorizontalPodAutoscalerStatus(Struct, frozen=True):
-    """What the last sync wrote."""
-
     observed_generation: int | None = None
     last_scale_time: Instant | None = None
     current_replicas: Int32 = 0
@@ -219,8 +199,6 @@ class HorizontalPodAutoscalerStatus(Struct, frozen=True):
 
 
 class HorizontalPodAutoscaler(Struct, frozen=True):
-    """An autoscaler."""
-
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
@@ -229,8 +207,6 @@ class HorizontalPodAutoscaler(Struct, frozen=True):
 
 
 class ScaleSpec(Struct, frozen=True):
-    """How many replicas are wanted."""
-
     replicas: Int32 = 0
 
 
@@ -242,8 +218,6 @@ class ScaleStatus(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """The scale subresource of a target."""
-
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
@@ -289,3 +263,96 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     FineInstant: timestamps.write_fine_instant,
     Span: timestamps.write_span,
 }
+
+
+# --- the defaults that the API server sets, on writing and on reading. Mirrors
+# ``pkg/apis/autoscaling/v2/defaults.go`` of 1.36. The scale-down window and the tolerances are no defaults of
+# the API: the controller fills them in at each sync.
+
+_DEFAULT_METRICS = (
+    MetricSpec(
+        type="Resource",
+        resource=ResourceMetricSource(
+            name="cpu", target=MetricTarget(type="Utilization", average_utilization=80)
+        ),
+    ),
+)
+_DEFAULT_SCALE_UP = HPAScalingRules(
+    stabilization_window_seconds=0,
+    select_policy="Max",
+    policies=(HPAScalingPolicy("Pods", 4, 15), HPAScalingPolicy("Percent", 100, 15)),
+)
+_DEFAULT_SCALE_DOWN = HPAScalingRules(select_policy="Max", policies=(HPAScalingPolicy("Percent", 100, 15),))
+
+
+def with_defaults(spec: HorizontalPodAutoscalerSpec) -> HorizontalPodAutoscalerSpec:
+    """Return the spec as the API server stores it.
+
+    An absent `behavior` stays absent, for that chooses the legacy algorithm; an empty one is filled. An empty
+    list of policies is there, and so not filled.
+    """
+    behavior = spec.behavior
+    return replace(
+        spec,
+        min_replicas=1 if spec.min_replicas is None else spec.min_replicas,
+        metrics=spec.metrics or _DEFAULT_METRICS,
+        behavior=behavior
+        and HorizontalPodAutoscalerBehavior(
+            _filled(behavior.scale_up, _DEFAULT_SCALE_UP), _filled(behavior.scale_down, _DEFAULT_SCALE_DOWN)
+        ),
+    )
+
+
+def _filled(rules: HPAScalingRules | None, defaults: HPAScalingRules) -> HPAScalingRules:
+    if rules is None:
+        return defaults
+    window = rules.stabilization_window_seconds
+    return HPAScalingRules(
+        stabilization_window_seconds=defaults.stabilization_window_seconds if window is None else window,
+        select_policy=defaults.select_policy if rules.select_policy is None else rules.select_policy,
+        policies=defaults.policies if rules.policies is None else rules.policies,
+        tolerance=rules.tolerance,
+    )
+
+
+# --- items of the lists that the metrics APIs return, as an autoscaler reads them
+
+
+class ContainerMetrics(Struct, frozen=True):
+    name: str = ""
+    usage: Mapping[str, Quantity] | None = None
+
+
+class PodMetrics(Struct, frozen=True):
+    """The usage of the containers of one pod, over a `window` that ends at `timestamp`."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    timestamp: Instant | None = None
+    window: Span | None = None
+    containers: tuple[ContainerMetrics, ...] | None = None
+
+
+class DescribedObject(Struct, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class MetricName(Struct, frozen=True):
+    """The identifier of a custom metric; its selector is not read."""
+
+    name: str = ""
+
+
+class CustomMetricValue(Struct, frozen=True):
+    value: Quantity
+    described_object: DescribedObject = DescribedObject()
+    metric: MetricName = MetricName()
+
+
+class ExternalMetricValue(Struct, frozen=True):
+    """One series of an external metric."""
+
+    value: Quantity
+    metric_name: str = ""
+    metric_labels: Mapping[str, str] | None = None

@@ -6,9 +6,10 @@ controller reports its errors. Specs come with their defaults filled in.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from adapter.model import label_selectors
 from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricSource,
     CrossVersionObjectReference,
@@ -27,8 +28,8 @@ from adapter.model.autoscaling.hpa import (
     Scale,
 )
 from adapter.model.go_text import quote
+from adapter.model.label_selectors import SUBDOMAIN, SUBDOMAIN_RULE
 from adapter.model.quantity import Quantity
-from adapter.model.selectors import label_selectors
 
 _MAX_PERIOD = 1800
 _MAX_WINDOW = 3600
@@ -47,17 +48,10 @@ _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 _LABEL_REGEX = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL = re.compile(_LABEL_REGEX)
-_SUBDOMAIN_REGEX = rf"{_LABEL_REGEX}(\.{_LABEL_REGEX})*"
-_SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
-    "and end with an "
-    f"alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_REGEX}')"
-)
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
-    "start and end "
-    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_REGEX}')"
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    f"'{_LABEL_REGEX}')"
 )
 
 
@@ -91,7 +85,6 @@ def validate(autoscaler: HorizontalPodAutoscaler, *, stored: bool = False) -> li
 
 
 def validate_scale(scale: Scale) -> list[Violation]:
-    """Return what is refused in the scale of a target."""
     replicas = scale.spec.replicas
     return [_negative("spec.replicas", str(replicas))] if replicas < 0 else []
 
@@ -99,14 +92,12 @@ def validate_scale(scale: Scale) -> list[Violation]:
 def _metadata(meta: ObjectMeta) -> Violations:
     if not meta.name:
         yield _required("metadata.name", "name or generateName is required")
-    elif complaints := _name_faults(meta.name, _SUBDOMAIN, _SUBDOMAIN_RULE, 253):
-        yield from (_invalid("metadata.name", quote(meta.name), complaint) for complaint in complaints)
+    else:
+        yield from _dns_name("metadata.name", meta.name, SUBDOMAIN, SUBDOMAIN_RULE, 253)
     if not meta.namespace:
         yield _required("metadata.namespace", "")
-    elif complaints := _name_faults(meta.namespace, _LABEL, _LABEL_RULE, 63):
-        yield from (
-            _invalid("metadata.namespace", quote(meta.namespace), complaint) for complaint in complaints
-        )
+    else:
+        yield from _dns_name("metadata.namespace", meta.namespace, _LABEL, _LABEL_RULE, 63)
 
 
 def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
@@ -152,7 +143,7 @@ def _metric(metric: MetricSpec, path: str) -> Violations:
     if not metric.type:
         yield _required(f"{path}.type", "must specify a metric source type")
     if metric.type not in _SOURCES.values():
-        yield _unsupported(f"{path}.type", metric.type, sorted(_SOURCES.values()))
+        yield unsupported(f"{path}.type", metric.type, _SOURCES.values())
     sources = {
         "object": metric.object,
         "external": metric.external,
@@ -194,8 +185,7 @@ def _source(source: _Source, path: str) -> Violations:
         if not source.container:
             yield _required(f"{path}.container", "must specify a container")
         else:
-            for complaint in _name_faults(source.container, _LABEL, _LABEL_RULE, 63):
-                yield _invalid(f"{path}.container", quote(source.container), complaint)
+            yield from _dns_name(f"{path}.container", source.container, _LABEL, _LABEL_RULE, 63)
     if isinstance(source, ObjectMetricSource | ExternalMetricSource | PodsMetricSource):
         yield from _identifier(source.metric, f"{path}.metric")
     yield from _target(target, f"{path}.target")
@@ -288,7 +278,7 @@ def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
         detail = f"must be less than or equal to {_MAX_WINDOW}"
         yield _invalid(f"{path}.stabilizationWindowSeconds", str(window), detail)
     if rules.select_policy not in {None, "Max", "Min", "Disabled"}:
-        yield _unsupported(f"{path}.selectPolicy", str(rules.select_policy), ["Disabled", "Max", "Min"])
+        yield unsupported(f"{path}.selectPolicy", str(rules.select_policy), ["Disabled", "Max", "Min"])
     if not rules.policies:
         yield _required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(rules.policies or ()):
@@ -299,7 +289,7 @@ def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
 
 def _policy(policy: HPAScalingPolicy, path: str) -> Violations:
     if policy.type not in {"Pods", "Percent"}:
-        yield _unsupported(f"{path}.type", policy.type, ["Percent", "Pods"])
+        yield unsupported(f"{path}.type", policy.type, ["Percent", "Pods"])
     for name, number in (("value", policy.value), ("periodSeconds", policy.period_seconds)):
         if number <= 0:
             yield _invalid(f"{path}.{name}", str(number), "must be greater than zero")
@@ -318,14 +308,12 @@ def _segment(path: str, text: str) -> Violations:
             yield _invalid(path, quote(text), f"may not contain '{sign}'")
 
 
-def _name_faults(name: str, pattern: re.Pattern[str], rule: str, limit: int) -> list[str]:
-    faults = (
-        [f"must be no more than {limit} bytes"] if len(name.encode("utf-8", "surrogatepass")) > limit else []
-    )
+def _dns_name(path: str, name: str, pattern: re.Pattern[str], rule: str, limit: int) -> Violations:
+    if len(name.encode("utf-8", "surrogatepass")) > limit:
+        yield _invalid(path, quote(name), f"must be no more than {limit} bytes")
     if not pattern.fullmatch(name):
-        dotted = pattern is _LABEL and _SUBDOMAIN.fullmatch(name)
-        faults.append("must not contain dots" if dotted else rule)
-    return faults
+        dotted = pattern is _LABEL and SUBDOMAIN.fullmatch(name)
+        yield _invalid(path, quote(name), "must not contain dots" if dotted else rule)
 
 
 def _shown(quantity: Quantity) -> str:
@@ -348,7 +336,10 @@ def _forbidden(path: str, detail: str) -> Violation:
     return Violation(path, "Forbidden", "", detail)
 
 
-def _unsupported(path: str, value: str, supported: list[str]) -> Violation:
+def unsupported(path: str, value: str, supported: Iterable[str]) -> Violation:
     return Violation(
-        path, "Unsupported value", quote(value), f"supported values: {', '.join(map(quote, supported))}"
+        path,
+        "Unsupported value",
+        quote(value),
+        f"supported values: {', '.join(map(quote, sorted(supported)))}",
     )

@@ -29,8 +29,7 @@ from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
-from adapter.model import timestamps
-from adapter.model.autoscaling.defaults import with_defaults
+from adapter.model import api_selectors, timestamps
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
@@ -42,12 +41,12 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
     encode_scalar,
+    with_defaults,
 )
 from adapter.model.clock import Clock
+from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import Pod, facts_of
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors import api_selectors
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.timestamps import Instant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -15,9 +15,8 @@ from typing import TypeVar
 import msgspec
 
 from adapter import errors
-from adapter.model import milli
+from adapter.model import label_selectors, quantity
 from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
-from adapter.model.selectors import label_selectors
 from adapter.server.http.budgets import SMALL_ANSWER, Charge
 
 PIECE_BYTES = 16_384
@@ -143,11 +142,11 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
     stamp = functools.cache(format_time)  # the items of one answer mostly share theirs
 
     def first(item: MetricValue) -> msgspec.Struct:
-        value = milli.format_milli(item.milli)
+        value = quantity.format_milli(item.milli)
         return _ItemV1beta1(_described(item), item.metric, stamp(item.time), value, selector)
 
     def second(item: MetricValue) -> msgspec.Struct:
-        value = milli.format_milli(item.milli)
+        value = quantity.format_milli(item.milli)
         return _ItemV1beta2(_described(item), _Identifier(item.metric, selector), stamp(item.time), value)
 
     build = first if version == "v1beta1" else second
@@ -159,7 +158,7 @@ def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
     stamp = functools.cache(format_time)  # the series of one answer mostly share their time
 
     def build(item: ExternalValue) -> msgspec.Struct:
-        return _ExternalItem(item.metric, item.labels, stamp(item.time), milli.format_milli(item.milli))
+        return _ExternalItem(item.metric, item.labels, stamp(item.time), quantity.format_milli(item.milli))
 
     return encode_list("ExternalMetricValueList", f"external.metrics.k8s.io/{version}", answer.items, build)
 

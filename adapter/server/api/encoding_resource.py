@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model import durations, milli
+from adapter.model import quantity, timestamps
 from adapter.model.metrics import ObjectUsage, ResourceAnswer, ResourceQuestion, Usage
 from adapter.server.api import encoding
 from adapter.server.api.paths import RESOURCE_GROUP
@@ -102,7 +102,7 @@ def encode(
 
     `version` is that of ``metrics.k8s.io``.
     """
-    stamp = _Stamp(encoding.format_time(answer.made), durations.format_go_duration(answer.window))
+    stamp = _Stamp(encoding.format_time(answer.made), timestamps.format_go_duration(answer.window))
     head = f'"kind":"{_KINDS[question.resource]}","apiVersion":"{RESOURCE_GROUP}/{version}",'.encode()
     if table is not None:
         start = b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":{},"columnDefinitions":%s,"rows":['
@@ -145,4 +145,4 @@ def _metadata(item: ObjectUsage, stamp: _Stamp) -> _ObjectMeta:
 
 
 def _usage(usage: Usage) -> _Usage:
-    return _Usage(milli.format_milli(usage.cpu), milli.format_binary(usage.memory))
+    return _Usage(quantity.format_milli(usage.cpu), quantity.format_binary(usage.memory))

@@ -12,13 +12,12 @@ from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from adapter import errors
-from adapter.model import durations
+from adapter.model import field_selectors, label_selectors, timestamps
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
     ResourceQuestion,
 )
-from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api import list_options
 
 CUSTOM_GROUP = "custom.metrics.k8s.io"
@@ -301,7 +300,7 @@ def _timeout(text: str) -> float | None:
     if len(text) > _LONGEST_TIMEOUT:
         raise errors.BadRequestError("invalid timeout specified in the request URL - it is too long")
     try:
-        seconds = durations.parse_go_duration(_decode_form(text))
+        seconds = timestamps.parse_go_duration(_decode_form(text))
     except ValueError as error:
         raise errors.BadRequestError(f"invalid timeout specified in the request URL - {error}") from error
     return seconds if seconds > 0 else None

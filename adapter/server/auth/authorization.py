@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 from adapter import errors
 from adapter.model.clock import Clock
+from adapter.model.field_selectors import NAME, FieldSelector
 from adapter.model.go_text import quote
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
+from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.metrics import ExternalQuestion, ResourceQuestion
-from adapter.model.selectors.field_selectors import NAME, FieldSelector
-from adapter.model.selectors.label_selectors import LabelSelector, Operator
 from adapter.server.api.paths import WILDCARD, MetricRequest, Question
 from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit
 from adapter.telemetry import logs

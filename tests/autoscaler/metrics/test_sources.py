@@ -16,8 +16,8 @@ from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
-from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
-from adapter.model.autoscaling.metric_lists import PodMetrics
+from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
+from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
@@ -29,7 +29,6 @@ from adapter.model.metrics import (
     Usage,
 )
 from adapter.model.resources import BUILTIN
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.model.timestamps import SECOND
 from adapter.provider import scaler
 from adapter.provider.scaler import ObjectSamples, SeriesSamples

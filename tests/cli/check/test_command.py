@@ -117,9 +117,8 @@ WHY = ["check", "pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load"
         (
             ["--object=pod//web"],
             (
-                "--object: pod//web: expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without "
-                "namespaces, or NAMESPACE for an "
-                "external metric"
+                "--object: pod//web: expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, "
+                "or NAMESPACE for an external metric"
             ),
         ),
         (

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adapter import errors
-from adapter.cli.check import empty
+from adapter.cli.check import empty, report
 from adapter.cli.check.empty import EmptyCase, Value
 from adapter.cli.check.wanted import Wanted, build_query, locate, parse_wanted, wrong_api
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
@@ -84,18 +84,17 @@ LOCATED = {
         "backlog",
         "pod/shop/a",
         (
-            "backlog is an external metric (externalRules[0]), which describes no object: read it with "
-            "a metric of type External, or move "
-            "the rule from externalRules to rules"
+            "backlog is an external metric (externalRules[0]), which describes no object: read it with a "
+            "metric of type External, or move the rule from externalRules to rules"
         ),
     ),
     "another kind": (
         "load",
         "service/shop/a",
         (
-            "load is served for namespaces, nodes, pods, widgets.x.io and not for services, because no "
-            "label of its series names them: add "
-            "the label that does to resources.overrides, such as service: {resource: service}"
+            "load is served for namespaces, nodes, pods, widgets.x.io and not for services, because no label "
+            "of its series names them: add the label that does to resources.overrides, such as service: "
+            "{resource: service}"
         ),
     ),
     "pod at the root": ("load", "pod/a", "pods live in namespaces: write pod/NAMESPACE/a"),
@@ -108,9 +107,8 @@ LOCATED = {
         "load",
         "node/shop/a",
         (
-            "nodes are served at the root only, but an autoscaler asks for them under its own namespace "
-            "and gets 404: read load through an "
-            "object that lives in the namespace, or as an external metric"
+            "nodes are served at the root only, but an autoscaler asks for them under its own namespace and "
+            "gets 404: read load through an object that lives in the namespace, or as an external metric"
         ),
     ),
 }
@@ -138,9 +136,8 @@ def test_a_kind_that_does_not_exist(wanted: str, expected: str) -> None:
 
 def test_wrong_api() -> None:
     assert wrong_api(known(), "anywhere") == (
-        "anywhere is a custom metric of pods and not an external one: read it with a metric of type "
-        "Pods or Object, or move the rule from "
-        "rules to externalRules"
+        "anywhere is a custom metric of pods and not an external one: read it with a metric of type Pods or "
+        "Object, or move the rule from rules to externalRules"
     )
 
 
@@ -158,9 +155,8 @@ def test_build_query() -> None:
 
 def test_build_query_without_a_label() -> None:
     assert build_query(entry("anywhere", "pod/shop/a"), parse_wanted("pod/shop/a"), ()) == (
-        "rules[1] has no label for namespaces (no generic resource label form specified for this "
-        "metric), so nothing in a namespace can be "
-        "asked for: add an override for namespace"
+        "rules[1] has no label for namespaces (no generic resource label form specified for this metric), so "
+        "nothing in a namespace can be asked for: add an override for namespace"
     )
 
 
@@ -189,7 +185,7 @@ def test_value_of(value: float, *, zero: bool, expected: Value) -> None:
     ],
 )
 def test_show_number(value: float, shown: str) -> None:
-    assert empty.show_number(value) == shown
+    assert report.show_number(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -244,9 +240,8 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
 )
 def test_no_number(value: float, end: str) -> None:
     assert empty.no_number("load", "pod/a/b", value) == (
-        f"the value of load for pod/a/b is {empty.show_number(value)} and left out, never served as "
-        "zero: let metricsQuery return a "
-        f"number, or nothing, {end}"
+        f"the value of load for pod/a/b is {report.show_number(value)} and left out, not served as zero: let "
+        f"metricsQuery return a number, or nothing, {end}"
     )
 
 
@@ -258,8 +253,8 @@ def test_other_sentences() -> None:
         "Prometheus has a value for pod/a/b and the cluster has no such object"
     )
     assert empty.too_old("rules[0]", ["a", "b"], "1m0s", "30s") == (
-        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so have them "
-        "scraped more often or allow more"
+        "the samples of a, b are 1m0s old and left out: rules[0] allows maxSampleAge 30s, so scrape "
+        "them more often or allow more"
     )
 
 
@@ -285,9 +280,9 @@ def test_followups_with_labels_that_need_quotes() -> None:
 
 
 MAKES_NOTHING = (
-    "the series load are there, but the metricsQuery of rules[0] makes nothing of them: a rate needs "
-    "two samples within its window, and "
-    "every other matcher and operand has to find something; ask it part by part"
+    "the series load are there, but the metricsQuery of rules[0] returns nothing for them: a rate needs two "
+    "samples within its window, and every other matcher and operand has to find something; run it part by "
+    "part"
 )
 ELSEWHERE = (
     "load has pod='a' only with namespace='other', not namespace='shop': the label holds the namespace of "
@@ -339,9 +334,8 @@ NOTHING: dict[
         {"pod"},
         None,
         (
-            "load has pod='a' without that label, not namespace='shop': the label holds the namespace "
-            "of the exporter; map the one that holds "
-            "the object's own"
+            "load has pod='a' without that label, not namespace='shop': the label holds the namespace of the "
+            "exporter; map the one that holds the object's own"
         ),
     ),
     "others are there": (
@@ -379,8 +373,7 @@ NOTHING: dict[
         None,
         (
             "load was there in the last 10m0s but has no sample now in namespace shop: check that its "
-            "targets are up, and that namespace holds "
-            "the namespace of the objects"
+            "targets are up, and that namespace holds the namespace of the objects"
         ),
     ),
     "nothing any more at the root": (
@@ -430,9 +423,8 @@ def test_no_sentence_ends_with_a_stop() -> None:
 
 def test_an_answer_with_a_warning() -> None:
     assert empty.partial("store away") == (
-        "the answer has a warning (store away), so it may lack data and counts as a failed query: fix "
-        "what it names, or set "
-        "onWarnings: accept on the rule"
+        "the answer has a warning (store away), so it may lack data and counts as a failed query: fix what "
+        "it names, or set onWarnings: accept on the rule"
     )
 
 

@@ -26,9 +26,9 @@ def test_followups() -> None:
 
 
 MAKES_NOTHING = (
-    "the series queue are there, but the metricsQuery of externalRules[0] makes nothing of them: a rate "
-    "needs two samples within its window, "
-    "and every other matcher and operand has to find something; ask it part by part"
+    "the series queue are there, but the metricsQuery of externalRules[0] returns nothing for them: a rate "
+    "needs two samples within its window, and every other matcher and operand has to find something; run it "
+    "part by part"
 )
 ELSEWHERE = (
     "and an external metric is read in the namespace of the autoscaler (shop): map the label that holds it"
@@ -109,9 +109,8 @@ def test_explain_nothing(
             "Queue",
             1,
             (
-                "Queue is served, but autoscalers ask for external metrics in lower case and never find "
-                "it: give it a lower-case name through "
-                "name.as"
+                "Queue is served, but autoscalers ask for external metrics in lower case and never find it: "
+                "give it a lower-case name through name.as"
             ),
         ),
     ],
@@ -123,8 +122,7 @@ def test_served(metric: str, number: int, sentence: str) -> None:
 def test_no_namespace_label() -> None:
     assert empty.no_namespace_label("externalRules[0]") == (
         "externalRules[0] names no label for namespaces, so every request fails: add an override for "
-        "namespace, or set "
-        "resources.namespaced: false"
+        "namespace, or set resources.namespaced: false"
     )
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from adapter.cli.check import lint, resource_preview
+from adapter.cli.check import lint, lint_query, preview
 from adapter.config import helm_values, rules_file
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import compile_rules
-from adapter.rules.preview import Sketch, sketch
 from tests.support.world import compile_text, series
 
 MATCHERS = "{<<.LabelMatchers>>}"
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def warnings(text: str, scrape_interval: float = 15.0) -> list[tuple[str, str, str]]:
-    found = lint.lint(lint.sketches(compile_text(text)), scrape_interval)
+    found = lint.lint(preview.preview_rules(compile_text(text), {}), scrape_interval)
     assert all((fault.source, fault.line) == ("rules.yaml", 1) for fault in found)
     return [(fault.path, fault.value, fault.expected) for fault in found]
 
@@ -222,8 +221,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "two labels for one kind": (
         custom(
             "seriesQuery: hits, resources: {overrides: {namespace: {resource: namespace}, pod: {resource: "
-            "pod}, "
-            f"pod_name: {{resource: pods}}}}}}, {SUM}"
+            f"pod}}, pod_name: {{resource: pods}}}}}}, {SUM}"
         ),
         [
             (
@@ -331,19 +329,19 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "short windows": (
         custom(
             f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[30s]) + "
-            f"increase(<<.Series>>{MATCHERS}[59s]) "
-            f"+ max_over_time(<<.Series>>{MATCHERS}[1s]) + rate(<<.Series>>{MATCHERS}[5m:1s])'"
+            f"increase(<<.Series>>{MATCHERS}[59s]) + max_over_time(<<.Series>>{MATCHERS}[1s]) + "
+            f"rate(<<.Series>>{MATCHERS}[5m:1s])'"
         ),
         [
             (
                 "rules[0].metricsQuery",
                 "[30s]",
-                "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone",
+                "shorter than 4 scrapes of 15 s: the value is gone after one lost scrape",
             ),
             (
                 "rules[0].metricsQuery",
                 "[59s]",
-                "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone",
+                "shorter than 4 scrapes of 15 s: the value is gone after one lost scrape",
             ),
         ],
     ),
@@ -368,8 +366,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 'sum(hits{,a="b"})',
                 (
                     "this PromQL does not parse: nothing stands before a comma; put <<.LabelMatchers>> last "
-                    "between the braces, for it "
-                    "may be empty"
+                    "between the braces, because it may be empty"
                 ),
             )
         ],
@@ -382,8 +379,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 'sum(hits{namespace="NAMESPACE",pod="NAME"}[5m]) by (pod)',
                 (
                     "this PromQL does not parse: expected type vector in aggregation expression, got matrix "
-                    "(a range such as [5m] belongs "
-                    "inside a function such as rate)"
+                    "(a range such as [5m] belongs inside a function such as rate)"
                 ),
             )
         ],
@@ -444,7 +440,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "no grouping, namespaces only": (
         custom(
-            f"seriesQuery: hits, resources: {{overrides: {{ns: {{resource: namespace}}}}}}, metricsQuery: "
+            "seriesQuery: hits, resources: {overrides: {ns: {resource: namespace}}}, metricsQuery: "
             f"'sum(hits{MATCHERS}) by (pod)'"
         ),
         [
@@ -475,7 +471,7 @@ def test_windows_are_measured_in_scrapes() -> None:
         (
             "rules[0].metricsQuery",
             "[2m]",
-            "shorter than 4 scrapes of 60 s: one lost scrape and the value is gone",
+            "shorter than 4 scrapes of 60 s: the value is gone after one lost scrape",
         )
     ]
 
@@ -483,7 +479,7 @@ def test_windows_are_measured_in_scrapes() -> None:
 def real(rule: str, *known: SeriesInfo, outside: bool = False) -> list[tuple[str, str, str]]:
     text = external(rule) if outside else custom(rule)
     ruleset = compile_text(text)
-    made: Sketch = sketch((*ruleset.custom, *ruleset.external)[0], known, external=outside)
+    made = preview.preview_rule((*ruleset.custom, *ruleset.external)[0], known, external=outside)
     return [(fault.path, fault.value, fault.expected) for fault in lint.lint([made], 15.0)]
 
 
@@ -506,7 +502,7 @@ OF_SERIES = {
             (
                 "rules[0].seriesFilters",
                 "",
-                "all 1 names are dropped by seriesFilters or name.matches: --why METRIC says how",
+                "all 1 names are dropped by seriesFilters or name.matches: see --why METRIC",
             )
         ],
     ),
@@ -544,8 +540,8 @@ OF_SERIES = {
     ),
     "a label that is nowhere": (
         (
-            "seriesQuery: hits, resources: "
-            f"{{overrides: {{namespace: {{resource: namespace}}, instance: {{resource: node}}}}}}, {SUM}"
+            "seriesQuery: hits, resources: {overrides: {namespace: {resource: namespace}, instance: "
+            f"{{resource: node}}}}}}, {SUM}"
         ),
         SEEN,
         False,
@@ -583,8 +579,7 @@ OF_SERIES = {
     ),
     "external: only the label for namespaces counts": (
         (
-            "seriesQuery: hits, resources: "
-            f"{{overrides: {{ns: {{resource: namespace}}, x: {{resource: node}}}}}}, "
+            "seriesQuery: hits, resources: {overrides: {ns: {resource: namespace}, x: {resource: node}}}, "
             f"metricsQuery: 'sum(hits{MATCHERS})'"
         ),
         SEEN,
@@ -644,6 +639,7 @@ def test_our_own_examples_have_no_warning(path: Path) -> None:
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compile_rules(parsed.config, BUILTIN)
     assert faults == ()
-    assert lint.lint(lint.sketches(ruleset), 15.0) == []
+    assert lint.lint(preview.preview_rules(ruleset, {}), 15.0) == []
     if ruleset.resource is not None:
-        assert [each.warnings for each in resource_preview.sketch(ruleset.resource)] == [()] * 4
+        resource = preview.preview_resource_rules(ruleset.resource)
+        assert [[*lint_query.check_resource_query(each)] for each in resource] == [[]] * 4

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from adapter.cli.check import missing
-from adapter.cli.check.missing import MissingCase
+from adapter.cli.check.missing import MissingCase, RuleTrace
+from adapter.cli.check.preview import SeriesLists
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.rules import registry, trace
+from adapter.rules import registry, wording
 from tests.support.world import compile_text, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}, metricsQuery: x"
@@ -25,7 +26,7 @@ def sentence(
     """
     ruleset = compile_text(rules)
     lists = {selector: _list(known.get(selector, ())) for selector in ruleset.selectors()}
-    traces = trace.trace_rules(ruleset, lists, metric)
+    traces = missing.trace_rules(ruleset, lists, metric)
     memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
     for selector, answer in lists.items():
         if not isinstance(answer, PrometheusError):
@@ -62,10 +63,9 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         (),
         (
             "rules[0] makes hits of hits, but none of its labels (Namespace, code, exported_namespace, "
-            "job_name, kubernetes_pod_name) names a kind "
-            "of object: map them in its resources.overrides, such as Namespace: {resource: namespace}, "
-            "job_name: {resource: job}, "
-            "kubernetes_pod_name: {resource: pod}"
+            "job_name, kubernetes_pod_name) names a kind of object: map them in its resources.overrides, "
+            "such as Namespace: {resource: namespace}, job_name: {resource: job}, kubernetes_pod_name: "
+            "{resource: pod}"
         ),
     ),
     "no label at all": (
@@ -75,23 +75,22 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "rules[0] makes hits of hits, but it has no label that could name an object: map them in "
-            "its resources.overrides, such as "
-            "pod: {resource: pod}, namespace: {resource: namespace}"
+            "rules[0] makes hits of hits, but it has no label that could name an object: map them in its "
+            "resources.overrides, such as pod: {resource: pod}, namespace: {resource: namespace}"
         ),
     ),
     "dropped by a filter": (
         (
-            f"rules: [{{seriesQuery: a, seriesFilters: [{{isNot: ^http_old}}], name: {{matches: "
-            f"'^http_(.*)$'}}, {POD}}}]"
+            "rules: [{seriesQuery: a, seriesFilters: [{isNot: ^http_old}], name: {matches: '^http_(.*)$'}, "
+            f"{POD}}}]"
         ),
         "old_hits",
         {"a": (*seen("http_hits", "pod"), *seen("http_old_misses"), *seen("http_old_hits", "pod"))},
         {},
         (),
         (
-            "rules[0] drops the series http_old_hits by seriesFilters isNot ^http_old: change that, or add "
-            "a rule that takes the series"
+            "rules[0] drops the series http_old_hits by seriesFilters isNot ^http_old: change that, or add a "
+            "rule that takes the series"
         ),
     ),
     "a name that PromQL cannot write": (
@@ -113,8 +112,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "rules[0] drops the series up by name.matches ^http_(.*)$: change that, or add a rule that "
-            "takes the series"
+            "rules[0] drops the series up by name.matches ^http_(.*)$: change that, or add a rule that takes "
+            "the series"
         ),
     ),
     "served under another name": (
@@ -174,8 +173,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         (),
         (
             "Prometheus has hits, but not with the labels node, pod that the seriesQuery of rules[0] "
-            "demands: write the rule with labels that "
-            "are there (code, instance), or have them added when it is scraped"
+            "demands: write the rule with labels that are there (code, instance), or have them added when it "
+            "is scraped"
         ),
     ),
     "the labels have other values": (
@@ -185,9 +184,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"hits": seen("hits", "pod")},
         (),
         (
-            "Prometheus has hits, but no series passes all matchers in the seriesQuery of rules[0]: "
-            "compare their values with the labels of the "
-            "series"
+            "Prometheus has hits, but no series passes all matchers in the seriesQuery of rules[0]: compare "
+            "their values with the labels of the series"
         ),
     ),
     "capitals": (
@@ -197,9 +195,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never "
-            "find it: give it a lower-case name through "
-            "name.as"
+            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "give it a lower-case name through name.as"
         ),
     ),
     "a faulty rule": (
@@ -208,7 +205,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]",),
-        "no rule in force makes hits, and rules[3] is left out because of a fault: fix that first",
+        "no valid rule makes hits, and rules[3] is left out because of a fault: fix that first",
     ),
     "faulty rules": (
         "rules: []",
@@ -216,7 +213,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         {},
         ("rules[3]", "rules[4]"),
-        "no rule in force makes hits, and rules[3], rules[4] are left out because of a fault: fix that first",
+        "no valid rule makes hits, and rules[3], rules[4] are left out because of a fault: fix that first",
     ),
     "no query reads the series": (
         f"rules: [{{seriesQuery: misses, {POD}}}]",
@@ -237,8 +234,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"hits": seen("hits", "pod")},
         (),
         (
-            "Prometheus has hits (1 series), and no rule's seriesQuery matches it, rules[1] because it "
-            "lacks the label c: add that, or a rule for it"
+            "Prometheus has hits (1 series), and no rule's seriesQuery matches it; rules[1] demands the "
+            "label c: add that to the series, or a rule for them"
         ),
     ),
     "misspelt": (
@@ -264,9 +261,8 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "no rule makes zzz of the series there are, and Prometheus has had no series of that name "
-            "in the last 10m0s: check the spelling, or "
-            "add a rule"
+            "no rule makes zzz of the series there are, and Prometheus has had no series of that name in the "
+            "last 10m0s: check the spelling, or add a rule"
         ),
     ),
     "no rule": ("rules: []", "hits", {}, {}, (), "the file has no rule: add one that asks for the series"),
@@ -285,13 +281,12 @@ def test_explain(
 def test_probe_names() -> None:
     rules = compile_text(
         f"rules: [{{seriesQuery: a_total, name: {{matches: '(.*)_total'}}, {POD}}}, {{seriesQuery: "
-        f"'a{{x=\"\"}}', {POD}}}, "
-        f"{{seriesQuery: b, {POD}}}]"
+        f"'a{{x=\"\"}}', {POD}}}, {{seriesQuery: b, {POD}}}]"
     )
     lists = dict[str, tuple[SeriesInfo, ...]].fromkeys(rules.selectors(), ())
-    assert missing.probe_names("a", trace.trace_rules(rules, lists, "a")) == ("a", "a_total")
+    assert missing.probe_names("a", missing.trace_rules(rules, lists, "a")) == ("a", "a_total")
     full = {**lists, "a_total": seen("a_total")}
-    assert missing.probe_names("a", trace.trace_rules(rules, full, "a")) == ("a",)
+    assert missing.probe_names("a", missing.trace_rules(rules, full, "a")) == ("a",)
 
 
 def test_rules_of() -> None:
@@ -304,3 +299,155 @@ def test_rules_of() -> None:
         "externalRules[1].resources.overrides.a",
     ]
     assert missing.rules_of(paths) == ("rules[3]", "rules.custom[0]", "the file", "Rules", "externalRules[1]")
+
+
+RULES = """
+rules:
+- seriesQuery: '{job="web"}'
+  seriesFilters: [{isNot: _old$}]
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {matches: '^http_(.*)$'}
+  metricsQuery: x
+- seriesQuery: hits
+  resources: {template: '<<.Resource>>'}
+  metricsQuery: x
+externalRules:
+- {seriesQuery: hits, metricsQuery: x}
+"""
+WEB = series(
+    {"__name__": "http_requests", "namespace": "a", "pod": "b", "code": "200"},
+    {"__name__": "http_requests", "namespace": "a", "pod": "c", "path": "/"},
+    {"__name__": "http_requests_old", "namespace": "a", "pod": "b"},
+    {"__name__": "up", "namespace": "a"},
+    {"__name__": "http_errors", "namespace": "a"},
+)
+LISTS: SeriesLists = {'{job="web"}': WEB, "hits": ()}
+
+
+def traced(metric: str, lists: SeriesLists = LISTS, text: str = RULES) -> tuple[RuleTrace, ...]:
+    return missing.trace_rules(compile_text(text), lists, metric)
+
+
+def test_every_rule_is_traced_in_order() -> None:
+    assert [(each.place, each.external) for each in traced("requests")] == [
+        ("rules[0]", False),
+        ("rules[1]", False),
+        ("externalRules[0]", True),
+    ]
+
+
+def test_what_a_rule_makes_of_its_series() -> None:
+    web = traced("requests")[0]
+    assert [each.name for each in web.gives] == ["http_requests"]
+    assert [(each.series.name, each.reason, each.otherwise) for each in web.rejected] == [
+        ("http_requests_old", "seriesFilters isNot _old$", "requests_old"),
+        ("up", "name.matches ^http_(.*)$", None),
+    ]
+    assert {name: [each.name for each in given] for name, given in web.others.items()} == {
+        "errors": ["http_errors"]
+    }
+    assert [(label, str(resource.group_resource)) for label, resource in web.mapped] == [
+        ("namespace", "namespaces"),
+        ("pod", "pods"),
+    ]
+    assert web.plain == ("code", "path")
+
+
+def test_steps() -> None:
+    assert missing.steps(traced("requests")[0]) == [
+        (
+            "matches http_requests (2 series), http_requests_old (1 series), up (1 series), http_errors (1 "
+            "series)"
+        ),
+        "dropped by seriesFilters isNot _old$: http_requests_old (1 series)",
+        "dropped by name.matches ^http_(.*)$: up (1 series)",
+        "becomes errors: http_errors (1 series)",
+        "becomes the metric: http_requests (2 series)",
+        "label namespace names namespaces",
+        "label pod names pods",
+        "labels that name no kind of object: code, path",
+    ]
+
+
+def test_steps_without_a_plain_label() -> None:
+    assert missing.steps(traced("errors")[0])[-2:] == [
+        "becomes the metric: http_errors (1 series)",
+        "label namespace names namespaces",
+    ]
+
+
+def test_steps_of_an_external_rule_say_nothing_of_labels() -> None:
+    lists = {**LISTS, "hits": series({"__name__": "hits", "namespace": "a"})}
+    assert missing.steps(traced("hits", lists)[2]) == [
+        "matches hits (1 series)",
+        "becomes the metric: hits (1 series)",
+    ]
+
+
+def test_steps_are_few() -> None:
+    names = [f"http_{number}" for number in range(7)]
+    lists = {**LISTS, '{job="web"}': series(*[{"__name__": name} for name in names], {"__name__": "http_"})}
+    assert missing.steps(traced("requests", lists)[0]) == [
+        (
+            "matches http_0 (1 series), http_1 (1 series), http_2 (1 series), http_3 (1 series), http_4 (1 "
+            "series) and 3 more"
+        ),
+        *[f"becomes {number}: http_{number} (1 series)" for number in range(5)],
+        "and 3 more metrics",
+    ]
+
+
+def test_a_name_without_a_character() -> None:
+    lists = {**LISTS, '{job="web"}': series({"__name__": "http_"})}
+    assert missing.steps(traced("x", lists)[0])[-1] == "becomes (an empty name): http_ (1 series)"
+
+
+def test_no_series() -> None:
+    assert missing.steps(traced("hits")[1]) == ["matches no series"]
+
+
+def test_a_list_that_was_not_read() -> None:
+    web = traced("requests", {**LISTS, '{job="web"}': PrometheusError("timeout", "too slow")})[0]
+    assert (web.error, web.matched, web.gives) == ("too slow", (), ())
+    assert missing.steps(web) == ["the series could not be read: too slow"]
+    assert web.leads_to("anything")
+
+
+@pytest.mark.parametrize(
+    ("metric", "place", "leads"),
+    [
+        ("requests_old", "rules[0]", True),
+        ("http_requests_old", "rules[0]", True),
+        ("up", "rules[0]", True),
+        ("http_errors", "rules[0]", True),
+        ("nothing", "rules[0]", False),
+        ("hits", "rules[1]", True),
+        ("misses", "rules[1]", False),
+    ],
+)
+def test_leads_to(metric: str, place: str, *, leads: bool) -> None:
+    (found,) = [each for each in traced(metric) if each.place == place]
+    assert found.leads_to(metric) is leads
+
+
+def test_fixed_name() -> None:
+    web, hits, _ = traced("hits")
+    assert (web.fixed_name("hits"), hits.fixed_name("hits"), hits.fixed_name("misses")) == (
+        None,
+        "hits",
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [([], ""), (["a"], "a"), (list("abcde"), "a, b, c, d, e"), (list("abcdefg"), "a, b, c, d, e and 2 more")],
+)
+def test_listed(texts: list[str], shown: str) -> None:
+    assert wording.listed(texts) == shown
+
+
+def test_labels_of() -> None:
+    requests = [each for each in WEB if each.name == "http_requests"]
+    assert missing.labels_of(requests) == {"namespace", "pod", "code", "path"}
+    assert missing.labels_of(()) == set()

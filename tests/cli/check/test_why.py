@@ -169,9 +169,8 @@ def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixt
 
 
 NOT_MADE = (
-    "the series {} are there, but the metricsQuery of {} makes nothing of them: a rate needs two "
-    "samples within its window, and "
-    "every other matcher and operand has to find something; ask it part by part"
+    "the series {} are there, but the metricsQuery of {} returns nothing for them: a rate needs two samples "
+    "within its window, and every other matcher and operand has to find something; run it part by part"
 )
 
 # Arguments after --why, and the sentence at the end.
@@ -200,17 +199,16 @@ SENTENCES = {
     "labels name nothing": (
         "sensor",
         (
-            "rules[2] makes sensor of sensor, but none of its labels (kubernetes_pod, room) names a "
-            "kind of object: map them in its "
-            "resources.overrides, such as kubernetes_pod: {resource: pod}"
+            "rules[2] makes sensor of sensor, but none of its labels (kubernetes_pod, room) names a kind of "
+            "object: map them in its resources.overrides, such as kubernetes_pod: {resource: pod}"
         ),
     ),
     "a label is missing": (
         "jobs_waiting",
         (
-            "Prometheus has jobs_waiting, but not with the label service that the seriesQuery of "
-            "rules[4] demands: write the rule with "
-            "labels that are there (namespace), or have them added when it is scraped"
+            "Prometheus has jobs_waiting, but not with the label service that the seriesQuery of rules[4] "
+            "demands: write the rule with labels that are there (namespace), or have them added when it is "
+            "scraped"
         ),
     ),
     "no rule asks for it": (
@@ -220,17 +218,15 @@ SENTENCES = {
     "nowhere": (
         "zzz",
         (
-            "no rule makes zzz of the series there are, and Prometheus has had no series of that name "
-            "in the last 10m0s: check the "
-            "spelling, or add a rule"
+            "no rule makes zzz of the series there are, and Prometheus has had no series of that name in the "
+            "last 10m0s: check the spelling, or add a rule"
         ),
     ),
     "lower case": (
         "backlog",
         (
-            "Backlog is served, but autoscalers ask for external metrics in lower case and never find "
-            "it: give it a lower-case name "
-            "through name.as"
+            "Backlog is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "give it a lower-case name through name.as"
         ),
     ),
     "the rate has one sample": (
@@ -251,22 +247,21 @@ SENTENCES = {
     "the exporter's namespace": (
         "load --object=pod/shop/api-0",
         (
-            "load has pod='api-0' only with namespace='monitoring', not namespace='shop': the label "
-            "holds the namespace of the exporter; "
-            "map the one that holds the object's own, such as exported_namespace: {resource: namespace}"
+            "load has pod='api-0' only with namespace='monitoring', not namespace='shop': the label holds "
+            "the namespace of the exporter; map the one that holds the object's own, such as "
+            "exported_namespace: {resource: namespace}"
         ),
     ),
     "NaN": (
         "load --object=pod/shop/web-1",
         (
-            "the value of load for pod/shop/web-1 is NaN and left out, never served as zero: let "
-            "metricsQuery return a number, or "
-            "nothing, where it divides by zero, or set onNaN: zero on the rule"
+            "the value of load for pod/shop/web-1 is NaN and left out, not served as zero: let metricsQuery "
+            "return a number, or nothing, where it divides by zero, or set onNaN: zero on the rule"
         ),
     ),
     "too old": (
         "load_fresh --object=pod/shop/web-2",
-        "left out: rules[7] allows maxSampleAge 30s, so have them scraped more often or allow more",
+        "left out: rules[7] allows maxSampleAge 30s, so scrape them more often or allow more",
     ),
     "not grouped": (
         "load_sum --object=pod/shop/web-0",
@@ -283,16 +278,14 @@ SENTENCES = {
         "load_anywhere --object=pod/shop/web-0",
         (
             "rules[8] has no label for namespaces (no generic resource label form specified for this "
-            "metric), so nothing in a namespace "
-            "can be asked for: add an override for namespace"
+            "metric), so nothing in a namespace can be asked for: add an override for namespace"
         ),
     ),
     "root kind in a namespace": (
         "node_load --object=node/shop/node-a",
         (
-            "nodes are served at the root only, but an autoscaler asks for them under its own namespace "
-            "and gets 404: read node_load "
-            "through an object that lives in the namespace, or as an external metric"
+            "nodes are served at the root only, but an autoscaler asks for them under its own namespace and "
+            "gets 404: read node_load through an object that lives in the namespace, or as an external metric"
         ),
     ),
     "root kind at the root": ("node_load --object=node/node-a", "node_load of node/node-a is served: 2"),
@@ -303,26 +296,23 @@ SENTENCES = {
     "custom meant as external": (
         "load --object=shop",
         (
-            "load is a custom metric of namespaces, pods and not an external one: read it with a metric "
-            "of type Pods or Object, or move "
-            "the rule from rules to externalRules"
+            "load is a custom metric of namespaces, pods and not an external one: read it with a metric of "
+            "type Pods or Object, or move the rule from rules to externalRules"
         ),
     ),
     "external meant as custom": (
         "queue_depth --object=pod/shop/web-0",
         (
-            "queue_depth is an external metric (externalRules[0]), which describes no object: read it "
-            "with a metric of type External, or "
-            "move the rule from externalRules to rules"
+            "queue_depth is an external metric (externalRules[0]), which describes no object: read it with a "
+            "metric of type External, or move the rule from externalRules to rules"
         ),
     ),
     "several samples": ("pair --object=pod/shop/web-0", "pair of pod/shop/web-0 is served: 1"),
     "capitals": (
         "Backlog",
         (
-            "Backlog is served, but autoscalers ask for external metrics in lower case and never find "
-            "it: give it a lower-case name "
-            "through name.as"
+            "Backlog is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "give it a lower-case name through name.as"
         ),
     ),
     "external": ("queue_depth --object=shop", "queue_depth is served: 2 values, which an autoscaler adds up"),
@@ -341,41 +331,38 @@ SENTENCES = {
         "queue_depth --object=other",
         (
             "queue_depth has namespace='shop', and an external metric is read in the namespace of the "
-            "autoscaler (other): map the label "
-            "that holds it, or set resources.namespaced: false on externalRules[0]"
+            "autoscaler (other): map the label that holds it, or set resources.namespaced: false on "
+            "externalRules[0]"
         ),
     ),
     "external, no label for namespaces": (
         "orphans --object=shop",
         (
-            "externalRules[2] names no label for namespaces, so every request fails: add an override "
-            "for namespace, or set "
-            "resources.namespaced: false"
+            "externalRules[2] names no label for namespaces, so every request fails: add an override for "
+            "namespace, or set resources.namespaced: false"
         ),
     ),
     "external, NaN": (
         "external_nan --object=shop",
         (
-            "1 of 1 value of external_nan are no number, so every request fails: the sum of the rest "
-            "would be too small. Let metricsQuery "
-            "return numbers, or set onNaN on the rule: zero serves NaN as 0, drop serves the rest"
+            "1 of 1 value of external_nan are no number, so every request fails: the sum of the rest would "
+            "be too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
+            "drop serves the rest"
         ),
     ),
     "external, refused": ("broken --object=shop", "fix metricsQuery, or what the selector puts into it"),
     "external, template fails": (
         "misspelt --object=shop",
         (
-            "externalRules[5] gives no query, so every request fails: 1:9: unknown variable .Serie, "
-            "expected one of .Series, "
-            ".LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
+            "externalRules[5] gives no query, so every request fails: 1:9: unknown variable .Serie, expected "
+            "one of .Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
         ),
     ),
     "template fails": (
         "load_misspelt --object=pod/shop/web-0",
         (
-            "rules[10] gives no query, so every request fails: 1:3: unknown variable .Serie, expected "
-            "one of .Series, .LabelMatchers, "
-            ".LabelValuesByName, .GroupBy, .GroupBySlice"
+            "rules[10] gives no query, so every request fails: 1:3: unknown variable .Serie, expected one of "
+            ".Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
         ),
     ),
 }
@@ -449,9 +436,8 @@ OF_THE_CLUSTER = {
     "value without object": (
         "load --object=pod/monitoring/api-0",
         (
-            "Prometheus has a value for pod/monitoring/api-0 and the cluster has no such object: "
-            "autoscalers list objects first and never "
-            "ask for it, so check the name"
+            "Prometheus has a value for pod/monitoring/api-0 and the cluster has no such object: autoscalers "
+            "list objects first and never ask for it, so check the name"
         ),
     ),
     "neither": (
@@ -461,7 +447,7 @@ OF_THE_CLUSTER = {
     "all": (
         "load --object=pod/shop/* --selector=app=web",
         (
-            "load of pod/shop/* is served: 2 of 4 objects have a value, web-1, web-3 not: give one of these "
+            "load of pod/shop/* is served: 2 of 4 objects have a value, not web-1, web-3: give one of these "
             "to --object to see why"
         ),
     ),
@@ -472,9 +458,8 @@ OF_THE_CLUSTER = {
     "none matches": (
         "load --object=pod/shop/* --selector=app=db",
         (
-            "the cluster has no pods in namespace shop that match app=db, and without objects there is "
-            "no value: compare labels and "
-            "namespace"
+            "the cluster has no pods in namespace shop that match app=db, and without objects there is no "
+            "value: compare labels and namespace"
         ),
     ),
     "a metric selector": (
@@ -525,7 +510,7 @@ async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
     assert checked.status == 1
     first, second = checked.err.splitlines()
     assert first.startswith(
-        "fastpath check: the API server cannot be asked, built-in kinds are taken for its own: "
+        "fastpath check: the API server cannot be asked, the built-in kinds are used instead: "
     )
     assert second.startswith("fastpath check: the API server cannot be asked for pods: cannot list pods: ")
 
@@ -546,8 +531,8 @@ async def test_a_prometheus_that_does_not_answer(run: Run) -> None:
     checked = await run("--why=load", "--prometheus-url=http://127.0.0.1:1")
     assert checked.status == 1
     assert checked.conclusion == (
-        "no series could be read (http://127.0.0.1:1/api/v1/series: Connection refused): check the "
-        "address of Prometheus, and that it is up"
+        "no series could be read (http://127.0.0.1:1/api/v1/series: Connection refused): check the address "
+        "of Prometheus, and that it is up"
     )
     assert checked.err.startswith("fastpath check: Prometheus cannot be asked: ")
 
@@ -580,7 +565,7 @@ async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> 
     assert "\n  rules[0]  left out because of a fault\n" in checked.out
     assert (
         checked.conclusion
-        == "no rule in force makes lo, and rules[0] is left out because of a fault: fix that first"
+        == "no valid rule makes lo, and rules[0] is left out because of a fault: fix that first"
     )
 
 
@@ -662,11 +647,11 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     )
     cpu = (
         f"{labels}, containerQuery: 'load{{<<.LabelMatchers>>}}', nodeQuery: "
-        f"'node_load{{<<.LabelMatchers>>}}'"
+        "'node_load{<<.LabelMatchers>>}'"
     )
     memory = (
         f"{labels}, containerQuery: 'none{{<<.LabelMatchers>>}}', nodeQuery: "
-        f"'rate(none{{<<.LabelMatchers>>}})'"
+        "'rate(none{<<.LabelMatchers>>})'"
     )
     path.write_text(f"resourceRules: {{cpu: {{{cpu}}}, memory: {{{memory}}}}}")
     checked = await run()

@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from adapter.kubernetes.cache import label_index
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.model.selectors.label_selectors import (
+from adapter.model.label_selectors import (
     EVERYTHING,
     LabelSelector,
     Operator,

@@ -15,9 +15,9 @@ from adapter.kubernetes.cache import label_index
 from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.telemetry.metrics import Monitoring

@@ -30,7 +30,7 @@ from adapter.kubernetes.cache.pods import PodCache, PodSubscription
 from adapter.kubernetes.codec import WatchEvent
 from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.metrics import Monitoring

@@ -15,8 +15,8 @@ from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
 from adapter.kubernetes.cache.reflector import Reflector
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, WatchEvent
+from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock

@@ -10,7 +10,7 @@ from adapter.kubernetes.cache import lister, pod_codec
 from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PODS, PodCache
-from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
+from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock

@@ -25,7 +25,7 @@ from adapter.kubernetes.cache.scale_codec import ReplicaPaths
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.label_selectors import LabelSelector
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage import custom_resources, kinds
 from adapter.sandbox.apiserver.workloads import deployment

@@ -272,6 +272,6 @@ def test_a_name_that_is_no_value_of_a_label() -> None:
     name = "w" * 64
     found = model.check_handshake(name, hpa(CPU, model.handshake(name, EXTERNAL)).spec)
     assert not found.holds
-    assert found.fault.startswith("the name of the autoscaler has more than 63 characters")
+    assert found.fault.startswith("the name of the autoscaler is longer than the 63 characters of a label: ")
     assert model.check_handshake(name, hpa(CPU, model.handshake(name, OBJECT)).spec).holds
     assert model.check_handshake(name[1:], hpa(CPU, model.handshake(name[1:], EXTERNAL)).spec).holds

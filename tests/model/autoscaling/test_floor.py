@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import Demotion, Floor
-from adapter.model.shards import Shard
+from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 ENTRY = Floor(

@@ -87,8 +87,7 @@ def test_a_valid_one_is_valid() -> None:
 
 _LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
-    "and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
@@ -183,8 +182,7 @@ _LABEL = (
             [
                 (
                     "spec.metrics[0].resource: Required value: must populate information for the given "
-                    "metric "
-                    "source"
+                    "metric source"
                 ),
             ],
         ),
@@ -207,8 +205,8 @@ _LABEL = (
             {"type": "Utilization"},
             [
                 (
-                    "spec.metrics[0].resource.target.averageUtilization: Required value: "
-                    "must set either a target raw value or a target utilization"
+                    "spec.metrics[0].resource.target.averageUtilization: Required value: must set either a "
+                    "target raw value or a target utilization"
                 ),
             ],
         ),
@@ -217,8 +215,8 @@ _LABEL = (
             "1",
             [
                 (
-                    "spec.metrics[0].resource.target.averageValue: Forbidden: "
-                    "may not set both a target raw value and a target utilization"
+                    "spec.metrics[0].resource.target.averageValue: Forbidden: may not set both a target raw "
+                    "value and a target utilization"
                 ),
             ],
         ),
@@ -304,8 +302,7 @@ _LABEL = (
             [
                 (
                     "spec.metrics[2].pods.target.averageValue: Required value: must specify a positive "
-                    "target "
-                    "averageValue"
+                    "target averageValue"
                 ),
             ],
         ),
@@ -341,8 +338,8 @@ _LABEL = (
             {"type": "Value"},
             [
                 (
-                    "spec.metrics[4].external.target.averageValue: Required value: "
-                    "must set either a target value for metric or a per-pod target"
+                    "spec.metrics[4].external.target.averageValue: Required value: must set either a target "
+                    "value for metric or a per-pod target"
                 ),
             ],
         ),
@@ -351,8 +348,8 @@ _LABEL = (
             "1",
             [
                 (
-                    "spec.metrics[4].external.target.value: Forbidden: "
-                    "may not set both a target value for metric and a per-pod target"
+                    "spec.metrics[4].external.target.value: Forbidden: may not set both a target value for "
+                    "metric and a per-pod target"
                 ),
             ],
         ),
@@ -369,8 +366,7 @@ _LABEL = (
             [
                 (
                     "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater "
-                    "than "
-                    "or equal to zero"
+                    "than or equal to zero"
                 ),
             ],
         ),

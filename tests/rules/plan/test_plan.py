@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
-from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery, QueryKind

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from adapter.errors import UnscrapableError
-from adapter.model.selectors.label_selectors import parse_selector
+from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, compile_query
 from adapter.rules.scrape.series import PodSeries

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
+from adapter.model import label_selectors
 from adapter.model.metrics import (
     CustomAnswer,
     CustomQuestion,
@@ -16,7 +17,6 @@ from adapter.model.metrics import (
     MetricValue,
     ObjectReference,
 )
-from adapter.model.selectors import label_selectors
 from adapter.server.api import encoding
 
 PIECE = 16_384

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from adapter.model.field_selectors import EVERYTHING as EVERY_FIELD
+from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceAnswer, ResourceQuestion, Usage
-from adapter.model.selectors.field_selectors import EVERYTHING as EVERY_FIELD
-from adapter.model.selectors.label_selectors import EVERYTHING
 from adapter.server.api import encoding_resource
 from adapter.server.api.encoding_resource import TableOptions
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from adapter.model import field_selectors
+from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import (
     ContainerUsage,
     CustomAnswer,
@@ -19,8 +21,6 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
-from adapter.model.selectors import field_selectors
-from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.server.api import encoding, encoding_resource, openapi
 from adapter.server.api import paths as api
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS

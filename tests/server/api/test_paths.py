@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
+from adapter.model import field_selectors, label_selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
-from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api import list_options, paths
 from adapter.server.api.paths import (
     CUSTOM_GROUP,

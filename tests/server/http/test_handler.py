@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from adapter import errors
+from adapter.model import label_selectors
 from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import (
     CustomMetricInfo,
@@ -22,7 +23,6 @@ from adapter.model.metrics import (
     ExternalValue,
     GroupResource,
 )
-from adapter.model.selectors import label_selectors
 from adapter.server.api import encoding, routing
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.health import Check

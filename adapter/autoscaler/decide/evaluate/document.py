@@ -13,16 +13,18 @@ from adapter.autoscaler.decide.history import History, Recommendation, Recommend
 from adapter.autoscaler.decide.observation import Settings
 from adapter.errors import Fault, InputError
 from adapter.model import timestamps
-from adapter.model.autoscaling import validation, validation_errors
-from adapter.model.autoscaling.defaults import with_defaults
+from adapter.model.autoscaling import documents, validation
 from adapter.model.autoscaling.hpa import (
+    CustomMetricValue,
+    ExternalMetricValue,
     HorizontalPodAutoscaler,
     Int32,
+    PodMetrics,
     Scale,
     Struct,
     decode_scalar,
+    with_defaults,
 )
-from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.pods import Pod
 from adapter.model.timestamps import Instant
 
@@ -134,7 +136,7 @@ def _misshapen(wrong: str, tree: object, source: str) -> InputError:
     """Return the fault of a document's form; name a cluster object that stands in its place."""
     kind = tree.get("kind") if isinstance(tree, dict) and "hpa" not in tree else None
     if not isinstance(kind, str):
-        return validation_errors.explain(wrong, tree, source)
+        return documents.explain(wrong, tree, source)
     place = (
         "it belongs under hpa"
         if kind == "HorizontalPodAutoscaler"
@@ -143,7 +145,7 @@ def _misshapen(wrong: str, tree: object, source: str) -> InputError:
     expected = (
         f"expected a document with now, hpa and scale, not a single object: {place} (docs/guides/evaluate.md)"
     )
-    return InputError([Fault("kind", validation_errors.shown(kind), expected, source)])
+    return InputError([Fault("kind", documents.shown(kind), expected, source)])
 
 
 def _not_json(error: Exception, source: str) -> InputError:
@@ -177,13 +179,11 @@ def _checked(document: EvaluateDocument, source: str) -> EvaluateDocument:
     faults = []
     if hpa.api_version not in {"", "autoscaling/v2"}:
         faults.append(
-            Fault(
-                "hpa.apiVersion", validation_errors.shown(hpa.api_version), "expected autoscaling/v2", source
-            )
+            Fault("hpa.apiVersion", documents.shown(hpa.api_version), "expected autoscaling/v2", source)
         )
     if hpa.kind not in {"", "HorizontalPodAutoscaler"}:
         faults.append(
-            Fault("hpa.kind", validation_errors.shown(hpa.kind), "expected HorizontalPodAutoscaler", source)
+            Fault("hpa.kind", documents.shown(hpa.kind), "expected HorizontalPodAutoscaler", source)
         )
     if not meta.namespace:
         # that of its target, else where kubectl puts what names no namespace

@@ -17,17 +17,19 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     read_usage,
 )
+from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
+    CustomMetricValue,
     ExternalMetricSource,
+    ExternalMetricValue,
     MetricSpec,
     ObjectMetricSource,
+    PodMetrics,
 )
-from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
+from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.pods import PodFacts, facts_of
 from adapter.model.resources import BUILTIN
-from adapter.model.selectors import api_selectors
-from adapter.model.selectors.label_selectors import LabelSelector, Operator
 
 _PodKeys = Container[tuple[str, str]]
 """Namespace and name of the selected pods; the namespace of an item may be empty."""

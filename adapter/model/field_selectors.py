@@ -33,7 +33,6 @@ class FieldSelector(NamedTuple):
     terms: tuple[Term, ...] = ()
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether all terms hold."""
         return all((fields.get(term.field, "") == term.value) is not term.negated for term in self.terms)
 
     def required(self, field: str) -> str | None:

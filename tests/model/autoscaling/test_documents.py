@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.autoscaling import validation_errors
+from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
 from adapter.model.quantity import Quantity
 
@@ -34,25 +34,23 @@ class _Outer(Struct, frozen=True):
 def test_messages_have_path_value_and_what_was_expected(tree: Any, fault: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(tree, _Outer, dec_hook=decode_scalar)
-    assert str(validation_errors.explain(str(caught.value), tree, "f")).startswith(fault)
+    assert str(documents.explain(str(caught.value), tree, "f")).startswith(fault)
 
 
 def test_a_key_that_is_given_twice() -> None:
     text = b'{"inner": {"size": "x"}, "inner": null}'
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(text, type=_Outer)
-    error = validation_errors.explain(str(caught.value), msgspec.json.decode(text), "")
+    error = documents.explain(str(caught.value), msgspec.json.decode(text), "")
     assert str(error) == ".inner.size: a key on the way is given twice: expected an integer, got text".lstrip(
         "."
     )
-    odd = validation_errors.explain(
-        "Expected `str`, got `int` - at `$.labels[...]`", {"labels": {"a": "b"}}, ""
-    )
+    odd = documents.explain("Expected `str`, got `int` - at `$.labels[...]`", {"labels": {"a": "b"}}, "")
     assert "a key on the way is given twice" in str(odd)
-    odd = validation_errors.explain("is odd - at `$.usage[...]`", {"usage": {"a": "1"}}, "")
+    odd = documents.explain("is odd - at `$.usage[...]`", {"usage": {"a": "1"}}, "")
     assert "a key on the way is given twice" in str(odd)
 
 
 def test_values_are_shown_short_and_on_one_line() -> None:
-    assert len(validation_errors.shown("x" * 500)) == 80
-    assert validation_errors.shown("a\nb\u202e") == '"a\\nb\\u202e"'
+    assert len(documents.shown("x" * 500)) == 80
+    assert documents.shown("a\nb\u202e") == '"a\\nb\\u202e"'

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model import shards
-from adapter.model.shards import Shard
+from adapter.model.autoscaling import shards
+from adapter.model.autoscaling.shards import Shard
 
 
 @given(st.text(), st.text(), st.integers(1, 50))

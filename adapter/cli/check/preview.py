@@ -1,27 +1,35 @@
-"""Previews a rule for `fastpath check`: its metrics, objects and example queries, and whether they merge.
+"""What rules and resource rules define: their metrics, objects and example queries, and whether these merge.
 
-The preview uses the series of Prometheus if they are known, otherwise what the rule itself names.
+A rule is previewed with the series of Prometheus if they are known, otherwise with what the rule itself
+names.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import promql_parser as promql
 
-from adapter.errors import NamingError, TemplateError
-from adapter.model.metrics import SeriesInfo
+from adapter.config.rules_file import ResourceRulesConfig, RuleConfig
+from adapter.errors import NamingError, PrometheusError, TemplateError
+from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
 from adapter.rules import matchers, matching
-from adapter.rules.compile import Rule
+from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import ROOT_SCOPED
+from adapter.rules.resource import NODES, PODS, ResourceQuery, ResourceRules
+
+SeriesLists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
+"""By series selector: the series that it matches, or why they are unknown."""
 
 # Placeholders for a series, a namespace and an object.
 SERIES, NAMESPACE, OBJECT = "SERIES", "NAMESPACE", "NAME"
+
+CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 
 # A regular expression that matches one name only.
 _LITERAL = re.compile(r"\^?([a-zA-Z_:][a-zA-Z0-9_:]*)\$?\Z")
@@ -44,7 +52,7 @@ class Example(NamedTuple):
     fault_path: str = ""
 
 
-class Sketch(NamedTuple):
+class RulePreview(NamedTuple):
     """What a rule defines.
 
     `known` are the series of its selector, None if Prometheus was not queried. `series` are the names it
@@ -60,6 +68,18 @@ class Sketch(NamedTuple):
     examples: tuple[Example, ...]
 
     @property
+    def config(self) -> RuleConfig:
+        return self.rule.config
+
+    @property
+    def path(self) -> str:
+        return self.rule.config.path
+
+    @property
+    def api(self) -> str:
+        return EXTERNAL if self.external else CUSTOM
+
+    @property
     def main(self) -> Example | None:
         """The most telling example: one that is not about namespaces, if there is one."""
         others = (
@@ -68,6 +88,26 @@ class Sketch(NamedTuple):
             if each.resource is None or each.resource.group_resource != NAMESPACES
         )
         return next(others, next(iter(self.examples), None))
+
+
+class ResourcePreview(NamedTuple):
+    """What one of the four templates of the resource rules defines.
+
+    The `fault_path` of the example is ``resources`` where a label is missing, else the template's own key.
+    """
+
+    query: ResourceQuery
+    config: ResourceRulesConfig
+    main: Example
+
+    @property
+    def path(self) -> str:
+        """The template's place, such as ``resourceRules.cpu.containerQuery``."""
+        return self.query.path
+
+    @property
+    def api(self) -> str:
+        return RESOURCE
 
 
 def parse_selector(text: str) -> promql.VectorSelector:
@@ -122,7 +162,6 @@ def _selector(text: str) -> promql.VectorSelector | None:
 
 
 def _passes(matcher: promql.Matcher, text: str) -> bool:
-    """Whether a label value passes a matcher."""
     if matcher.op == promql.MatchOp.Equal:
         return bool(matcher.value == text)
     if matcher.op == promql.MatchOp.NotEqual:
@@ -134,7 +173,18 @@ def _passes(matcher: promql.Matcher, text: str) -> bool:
     return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)
 
 
-def sketch(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) -> Sketch:
+def preview_rules(ruleset: Ruleset, lists: SeriesLists) -> list[RulePreview]:
+    """Return what the rules define, custom rules first; selectors may be absent from `lists`."""
+    rules = [(rule, False) for rule in ruleset.custom] + [(rule, True) for rule in ruleset.external]
+    previews = []
+    for rule, external in rules:
+        answer = lists.get(rule.config.series_query)
+        known = None if isinstance(answer, PrometheusError) else answer
+        previews.append(preview_rule(rule, known, external=external))
+    return previews
+
+
+def preview_rule(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) -> RulePreview:
     """Return what a rule defines from the series `known`, or from its own text if that is None."""
     if known is None:
         name = named_series(rule.config.series_query)
@@ -145,43 +195,30 @@ def sketch(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) ->
         series = tuple(each.name for each in taken)
         labels = frozenset().union(*(each.labels for each in taken))
     shown = series[-1] if series else SERIES
-    examples = [_external_example(rule, shown)] if external else _custom_examples(rule, labels, shown)
-    return Sketch(
+    return RulePreview(
         rule,
         external,
         None if known is None else tuple(known),
         series,
         labels,
-        _metrics(rule, series),
-        tuple(examples),
+        tuple(sorted({metric for name in series if (metric := rule.namer.name(name)) is not None})),
+        (_external_example(rule, shown),) if external else _custom_examples(rule, labels, shown),
     )
 
 
-def _metrics(rule: Rule, series: Iterable[str]) -> tuple[str, ...]:
-    names = (rule.namer.name(name) for name in series)
-    return tuple(sorted({name for name in names if name is not None}))
-
-
-def _custom_examples(rule: Rule, labels: frozenset[str], series: str) -> list[Example]:
+def _custom_examples(rule: Rule, labels: Iterable[str], series: str) -> tuple[Example, ...]:
     resources = sorted(rule.converter.resources_for(labels), key=lambda each: str(each.group_resource))
-    return [_custom_example(rule, resource, series) for resource in resources]
+    return tuple(_custom_example(rule, resource, series) for resource in resources)
 
 
 def _custom_example(rule: Rule, resource: APIResource, series: str) -> Example:
-    root = resource.group_resource in ROOT_SCOPED
+    kind = resource.group_resource
     try:
-        namespace_label = "" if root else rule.converter.label_for(NAMESPACES)
-        label = rule.converter.label_for(resource.group_resource)
+        namespace_label = "" if kind in ROOT_SCOPED else rule.converter.label_for(NAMESPACES)
+        query = MetricQuery(rule, series, (), namespace_label, rule.converter.label_for(kind))
     except (NamingError, TemplateError) as error:
         return Example(resource, "", fault=str(error), fault_path="resources")
-    query = MetricQuery(rule, series, (), namespace_label, label)
-    name = NAMESPACE if resource.group_resource == NAMESPACES else OBJECT
-    present = [matchers.present(each) for each in (namespace_label, label) if each]
-    try:
-        one, everything = query.render(None if root else NAMESPACE, [name]), query.render_with(present)
-    except TemplateError as error:
-        return Example(resource, "", label=label, fault=str(error), fault_path="metricsQuery")
-    return Example(resource, one, everything, label, query.separability)
+    return _example(query, resource, NAMESPACE if kind == NAMESPACES else OBJECT, "metricsQuery")
 
 
 def _external_example(rule: Rule, series: str) -> Example:
@@ -195,3 +232,36 @@ def _external_example(rule: Rule, series: str) -> Example:
         return Example(None, rule.render(series, one, []), rule.render(series, everything, []))
     except TemplateError as error:
         return Example(None, "", fault=str(error), fault_path="metricsQuery")
+
+
+def preview_resource_rules(rules: ResourceRules) -> tuple[ResourcePreview, ...]:
+    """Return what the four templates define: cpu before memory, containers before nodes."""
+    templates = (
+        (rules.containers.cpu, PODS),
+        (rules.nodes.cpu, NODES),
+        (rules.containers.memory, PODS),
+        (rules.nodes.memory, NODES),
+    )
+    return tuple(
+        ResourcePreview(query, rules.config, _resource_example(query, kind)) for query, kind in templates
+    )
+
+
+def _resource_example(query: ResourceQuery, kind: GroupResource) -> Example:
+    resource = query.converter.catalogue.find(kind)
+    try:
+        asked = query.metric_query(kind)
+    except (NamingError, TemplateError) as error:
+        return Example(resource, "", fault=str(error), fault_path="resources")
+    return _example(asked, resource, OBJECT, query.path.rpartition(".")[2])
+
+
+def _example(query: MetricQuery, resource: APIResource | None, name: str, template: str) -> Example:
+    """Return the queries for an object called `name`, and for all; `template` is the key of the template."""
+    label = query.object_label
+    present = [matchers.present(each) for each in (query.namespace_label, label) if each]
+    try:
+        one, everything = query.render(NAMESPACE, [name]), query.render_with(present)
+    except TemplateError as error:
+        return Example(resource, "", label=label, fault=str(error), fault_path=template)
+    return Example(resource, one, everything, label, query.separability)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model import milli as quantity
+from adapter.model import quantity
 
 _FACTORS = {
     "m": Decimal("0.001"),

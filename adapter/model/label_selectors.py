@@ -36,7 +36,7 @@ _BINARY_TEXT = {
     Operator.GREATER_THAN: ">",
     Operator.LESS_THAN: "<",
 }
-_JSON_OPERATOR = {
+API_OPERATORS = {
     Operator.IN: "In",
     Operator.NOT_IN: "NotIn",
     Operator.EXISTS: "Exists",
@@ -154,7 +154,7 @@ def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
             case _:
                 expression: dict[str, object] = {
                     "key": requirement.key,
-                    "operator": _JSON_OPERATOR[requirement.operator],
+                    "operator": API_OPERATORS[requirement.operator],
                 }
                 if requirement.values:
                     expression["values"] = list(requirement.values)
@@ -239,7 +239,7 @@ class _SelectorParser:
         if not key.word:
             _refuse_requirement(f"found '{key.text}', expected: identifier")
         if faults := key_faults(key.text):
-            _refuse_requirement(_invalid("<nil>", key.text, "; ".join(faults)))
+            _refuse_requirement(invalid("<nil>", key.text, "; ".join(faults)))
         if absent:
             return Requirement(key.text, Operator.DOES_NOT_EXIST, ())
         if self._peek().text in {_END, ","}:
@@ -323,24 +323,23 @@ def _refuse_requirement(sentence: str) -> NoReturn:
 
 _NAME_REGEX = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _NAME_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
-    "an alphanumeric character "
-    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_REGEX}')"
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_REGEX}')"
 )
 _VALUE_REGEX = f"({_NAME_REGEX})?"
 _VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-    "start and end with an alphanumeric character "
-    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE_REGEX}')"
+    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
+    f"for validation is '{_VALUE_REGEX}')"
 )
 _SUBDOMAIN_REGEX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_SUBDOMAIN_RULE = (
+SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
-    "start and end "
-    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_REGEX}')"
+    "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    f"'{_SUBDOMAIN_REGEX}')"
 )
 _NAME = re.compile(_NAME_REGEX)
-_SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
+SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NAME_LIMIT = 63
 _SUBDOMAIN_LIMIT = 253
@@ -366,8 +365,8 @@ def key_faults(key: str) -> list[str]:
             complaints = [_EMPTY]
         else:
             complaints = _too_long(prefix, _SUBDOMAIN_LIMIT)
-            if not _SUBDOMAIN.fullmatch(prefix):
-                complaints.append(_SUBDOMAIN_RULE)
+            if not SUBDOMAIN.fullmatch(prefix):
+                complaints.append(SUBDOMAIN_RULE)
         faults += [f"prefix part {complaint}" for complaint in complaints]
     complaints = _too_long(name, _NAME_LIMIT) if name else [_EMPTY]
     if not _NAME.fullmatch(name):
@@ -395,16 +394,16 @@ def _check_values(key: str, relation: Operator, values: tuple[str, ...]) -> None
     complaints: list[str] = []
     if relation in {Operator.GREATER_THAN, Operator.LESS_THAN} and _int64(values[0]) is None:
         rule = "for 'Gt', 'Lt' operators, the value must be an integer"
-        complaints.append(_invalid("values[0]", values[0], rule))
+        complaints.append(invalid("values[0]", values[0], rule))
     for index, value in enumerate(values):
         if faults := value_faults(value):
-            complaints.append(_invalid(f"values[{index}][{key}]", value, "; ".join(faults)))
+            complaints.append(invalid(f"values[{index}][{key}]", value, "; ".join(faults)))
     if complaints:
         joined = ", ".join(complaints)
         _refuse_requirement(f"[{joined}]" if len(complaints) > 1 else joined)
 
 
-def _invalid(path: str, value: str, detail: str) -> str:
+def invalid(path: str, value: str, detail: str) -> str:
     return f"{path}: Invalid value: {quote(value)}: {detail}"
 
 

@@ -9,16 +9,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from adapter.model import label_selectors
 from adapter.model.go_text import quote
-from adapter.model.selectors import label_selectors
-from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 
-_OPERATORS = {
-    "In": Operator.IN,
-    "NotIn": Operator.NOT_IN,
-    "Exists": Operator.EXISTS,
-    "DoesNotExist": Operator.DOES_NOT_EXIST,
-}
+_OPERATORS = {text: operator for operator, text in label_selectors.API_OPERATORS.items()}
 
 
 def _drop_empty(part: msgspec.Struct, *names: str) -> None:
@@ -49,18 +44,6 @@ class APISelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         """Leave out what is empty: upstream writes no empty parts."""
         _drop_empty(self, "match_labels", "match_expressions")
 
-    def shown(self) -> dict[str, object]:
-        """Return it as JSON, empty parts left out: two selectors that show the same mean the same."""
-        labels, expressions = self.match_labels, self.match_expressions
-        shown: dict[str, object] = {"matchLabels": dict(labels)} if labels else {}
-        if expressions:
-            shown["matchExpressions"] = [
-                {"key": one.key, "operator": one.operator}
-                | ({"values": list(one.values)} if one.values else {})
-                for one in expressions
-            ]
-        return shown
-
 
 def compile_selector(selector: APISelector | None) -> LabelSelector:
     """Return the requirements of a selector, sorted as in its text; None has none, so it selects everything.
@@ -84,7 +67,7 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
     """Return a checked requirement, as ``labels.NewRequirement``; several complaints stand in brackets."""
     complaints = []
     if faults := label_selectors.key_faults(key):
-        complaints.append(f"key: Invalid value: {quote(key)}: {_joined(faults)}")
+        complaints.append(label_selectors.invalid("key", key, _joined(faults)))
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
         complaints.append(
             "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
@@ -96,7 +79,7 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
         )
     for index, value in enumerate(values):
         if faults := label_selectors.value_faults(value):
-            complaints.append(f"values[{index}][{key}]: Invalid value: {quote(value)}: {_joined(faults)}")
+            complaints.append(label_selectors.invalid(f"values[{index}][{key}]", value, _joined(faults)))
     if complaints:
         raise ValueError(complaints[0] if len(complaints) == 1 else f"[{', '.join(complaints)}]")
     return Requirement(key, operator, tuple(sorted(set(values))))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model import durations
+from adapter.model import timestamps
 
 GO_DURATIONS = [
     ("0", 0.0),
@@ -60,13 +60,13 @@ GO_REFUSALS = [
 
 @pytest.mark.parametrize(("text", "seconds"), GO_DURATIONS, ids=[text for text, _ in GO_DURATIONS])
 def test_parse_go_duration(text: str, seconds: float) -> None:
-    assert durations.parse_go_duration(text) == seconds
+    assert timestamps.parse_go_duration(text) == seconds
 
 
 @pytest.mark.parametrize(("text", "sentence"), GO_REFUSALS, ids=[text[:30] for text, _ in GO_REFUSALS])
 def test_parse_go_duration_refuses_in_the_words_of_go(text: str, sentence: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the sentence is compared whole below
-        durations.parse_go_duration(text)
+        timestamps.parse_go_duration(text)
     assert str(caught.value) == sentence
 
 
@@ -92,19 +92,19 @@ FORMATTED = [
 
 @pytest.mark.parametrize(("seconds", "text"), FORMATTED, ids=[text for _, text in FORMATTED])
 def test_format_go_duration(seconds: float, text: str) -> None:
-    assert durations.format_go_duration(seconds) == text
+    assert timestamps.format_go_duration(seconds) == text
 
 
 @given(st.integers(min_value=-(10**12), max_value=10**12))
 def test_a_formatted_duration_reads_back(microseconds: int) -> None:
-    text = durations.format_go_duration(microseconds / 1_000_000)
-    assert durations.parse_go_duration(text) == microseconds / 1_000_000
+    text = timestamps.format_go_duration(microseconds / 1_000_000)
+    assert timestamps.parse_go_duration(text) == microseconds / 1_000_000
 
 
 @given(st.text(alphabet="0123456789.-+hmsunµμ ywd") | st.text())
 def test_go_durations_are_read_or_refused(text: str) -> None:
     try:
-        seconds = durations.parse_go_duration(text)
+        seconds = timestamps.parse_go_duration(text)
     except ValueError as error:
         assert str(error).startswith("time: ")  # noqa: PT017 - either outcome is right, any other exception is not
     else:
@@ -156,7 +156,7 @@ PROMETHEUS_REFUSALS = [
     ("text", "seconds"), PROMETHEUS_DURATIONS, ids=[text for text, _ in PROMETHEUS_DURATIONS]
 )
 def test_parse_prometheus_duration(text: str, seconds: float) -> None:
-    assert durations.parse_prometheus_duration(text) == seconds
+    assert timestamps.parse_prometheus_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_parse_prometheus_duration(text: str, seconds: float) -> None:
 )
 def test_parse_prometheus_duration_refuses_in_the_words_of_prometheus(text: str, sentence: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the sentence is compared whole below
-        durations.parse_prometheus_duration(text)
+        timestamps.parse_prometheus_duration(text)
     assert str(caught.value) == sentence
 
 
@@ -180,12 +180,12 @@ def test_prometheus_durations_add_up(counts: dict[str, int]) -> None:
         expected = (
             sum(counts[unit] * round(size * 1000) for unit, size in sizes.items() if unit in counts) / 1000
         )
-        assert durations.parse_prometheus_duration(text) == expected
+        assert timestamps.parse_prometheus_duration(text) == expected
 
 
 @given(st.text(alphabet="0123456789ywdhms") | st.text())
 def test_prometheus_durations_are_read_or_refused(text: str) -> None:
     try:
-        assert durations.parse_prometheus_duration(text) >= 0
+        assert timestamps.parse_prometheus_duration(text) >= 0
     except ValueError as error:
         assert "duration" in str(error)  # noqa: PT017 - either outcome is right, any other exception is not

@@ -1,18 +1,23 @@
-"""The conditions of an autoscaler's status: their texts, updates, and the comparison of statuses.
+"""The status of an autoscaler: its conditions, its text in kubectl's column, and the comparison of statuses.
 
-The texts are upstream's, byte for byte. A condition keeps its position and, while its status does not change,
-its time.
+The texts of conditions are upstream's, byte for byte. A condition keeps its position and, while its status
+does not change, its time.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from adapter.model.autoscaling.hpa import (
     Condition,
+    ContainerResourceMetricStatus,
+    ExternalMetricStatus,
     HorizontalPodAutoscalerStatus,
-    MetricIdentifier,
+    MetricSpec,
     MetricStatus,
+    MetricTarget,
     MetricValueStatus,
+    ObjectMetricStatus,
+    PodsMetricStatus,
+    ResourceMetricStatus,
 )
 from adapter.model.timestamps import Instant
 
@@ -63,11 +68,9 @@ class Conditions:
         self._listed.append(Condition(kind, status, reason, text, self._now))
 
     def remove(self, kind: str) -> None:
-        """Remove every condition of a type."""
         self._listed = [condition for condition in self._listed if condition.type != kind]
 
     def listed(self) -> tuple[Condition, ...]:
-        """Return the conditions in their order."""
         return tuple(self._listed)
 
 
@@ -88,28 +91,65 @@ def same_status(left: HorizontalPodAutoscalerStatus, right: HorizontalPodAutosca
         and (left.last_scale_time, left.observed_generation)
         == (right.last_scale_time, right.observed_generation)
         and (left.conditions or ()) == (right.conditions or ())
-        and [*map(_meaning, left.current_metrics or ())] == [*map(_meaning, right.current_metrics or ())]
+        and (left.current_metrics or ()) == (right.current_metrics or ())
     )
 
 
-def _meaning(status: MetricStatus) -> tuple[Any, ...]:
-    """Return what is compared of a metric's status."""
-    resource, container = status.resource, status.container_resource
-    pods, described, external = status.pods, status.object, status.external
-    return (
-        status.type,
-        resource and (resource.name, _current(resource.current)),
-        container and (container.name, container.container, _current(container.current)),
-        pods and (_identifier(pods.metric), _current(pods.current)),
-        described
-        and (described.described_object, _identifier(described.metric), _current(described.current)),
-        external and (_identifier(external.metric), _current(external.current)),
-    )
+_SHOWN = 2
+_UNKNOWN = "<unknown>"
+_NO_STATUS = MetricStatus()
+_Source = (
+    ResourceMetricStatus
+    | ContainerResourceMetricStatus
+    | PodsMetricStatus
+    | ObjectMetricStatus
+    | ExternalMetricStatus
+)
 
 
-def _identifier(metric: MetricIdentifier) -> tuple[Any, ...]:
-    return metric.name, metric.selector and metric.selector.shown()
+def describe_targets(metrics: Sequence[MetricSpec], statuses: Sequence[MetricStatus]) -> str:
+    """Return the text for metrics and their statuses, which are in the same order and may be fewer."""
+    if not metrics:
+        return "<none>"
+    statuses = [*statuses, *[_NO_STATUS] * len(metrics)]
+    listed = [_describe(metric, status) for metric, status in zip(metrics[:_SHOWN], statuses, strict=False)]
+    more = f" + {len(metrics) - _SHOWN} more..." if len(metrics) > _SHOWN else ""
+    return ", ".join(listed) + more
 
 
-def _current(current: MetricValueStatus) -> tuple[Any, ...]:
-    return current.value, current.average_value, current.average_utilization
+def _describe(metric: MetricSpec, status: MetricStatus) -> str:
+    if metric.resource is not None:
+        return _resource(metric.resource.name, metric.resource.target, _current(status.resource))
+    if container := metric.container_resource:
+        return _resource(container.name, container.target, _current(status.container_resource))
+    if metric.pods is not None:
+        return _pair(_current(status.pods), metric.pods.target, per_pod=True)
+    if metric.object is not None:
+        return _outer(_current(status.object), metric.object.target)
+    if metric.external is not None:
+        return _outer(_current(status.external), metric.external.target)
+    return "<unknown type>"
+
+
+def _current(source: _Source | None) -> MetricValueStatus | None:
+    return None if source is None else source.current
+
+
+def _resource(name: str, target: MetricTarget, current: MetricValueStatus | None) -> str:
+    if target.average_value is not None:
+        return f"{name}: {_pair(current, target, per_pod=True)}"
+    share = None if current is None else current.average_utilization
+    wanted = "<auto>" if target.average_utilization is None else f"{target.average_utilization}%"
+    return f"{name}: {_UNKNOWN if share is None else f'{share}%'}/{wanted}"
+
+
+def _outer(current: MetricValueStatus | None, target: MetricTarget) -> str:
+    """Return the text for a metric of no pod, whose target may be a total or a value per pod."""
+    per_pod = target.average_value is not None
+    return _pair(current, target, per_pod=per_pod) + (" (avg)" if per_pod else "")
+
+
+def _pair(current: MetricValueStatus | None, target: MetricTarget, *, per_pod: bool) -> str:
+    wanted = target.average_value if per_pod else target.value
+    value = None if current is None else current.average_value if per_pod else current.value
+    return f"{_UNKNOWN if value is None else value}/{_UNKNOWN if wanted is None else wanted}"

@@ -19,7 +19,6 @@ class Shard(NamedTuple):
     total: int = 1
 
     def owns(self, namespace: str, name: str) -> bool:
-        """Return whether the autoscaler NAMESPACE/NAME belongs to this shard."""
         if self.total == 1:
             return True
         digest = hashlib.blake2b(f"{namespace}/{name}".encode(), digest_size=8).digest()

@@ -1,12 +1,12 @@
 import pytest
 
-from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscalerBehavior,
     HorizontalPodAutoscalerSpec,
     HPAScalingPolicy,
     HPAScalingRules,
     MetricSpec,
+    with_defaults,
 )
 from adapter.model.quantity import read
 

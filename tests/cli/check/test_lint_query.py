@@ -1,7 +1,7 @@
 import promql_parser as promql
 import pytest
 
-from adapter.rules import label_flow
+from adapter.cli.check import lint_query
 
 # Query, and what takes the label `pod` away.
 CASES = {
@@ -59,7 +59,7 @@ CASES = {
 
 @pytest.mark.parametrize(("query", "culprit"), CASES.values(), ids=CASES)
 def test_loses(query: str, culprit: str) -> None:
-    assert label_flow.loses(promql.parse(query), "pod") == culprit
+    assert lint_query.loses(promql.parse(query), "pod") == culprit
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_loses(query: str, culprit: str) -> None:
     ],
 )
 def test_is_scalar(query: str, *, scalar: bool) -> None:
-    assert label_flow.is_scalar(promql.parse(query)) is scalar
+    assert lint_query.is_scalar(promql.parse(query)) is scalar

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model.selectors import field_selectors
-from adapter.model.selectors.field_selectors import FieldSelector, Term
+from adapter.model import field_selectors
+from adapter.model.field_selectors import FieldSelector, Term
 
 POD = {"metadata.name": "web-1", "metadata.namespace": "shop"}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from adapter.cli.check import faults
+from adapter.cli.check import inputs
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.model.resources import BUILTIN
@@ -9,7 +9,7 @@ from adapter.model.resources import BUILTIN
 def places(text: str) -> list[tuple[int, str]]:
     return [
         (fault.line, fault.path)
-        for fault in faults.collect(rules_file.parse_rules(text, "rules.yaml"), BUILTIN)
+        for fault in inputs.collect_faults(rules_file.parse_rules(text, "rules.yaml"), BUILTIN)
     ]
 
 
@@ -60,7 +60,7 @@ def test_files_stay_in_their_order() -> None:
         (*one.faults, *two.faults),
         readable=rules_file.merge([one.readable, two.readable])[0],
     )
-    assert [(fault.source, fault.path) for fault in faults.collect(both, BUILTIN)] == [
+    assert [(fault.source, fault.path) for fault in inputs.collect_faults(both, BUILTIN)] == [
         ("one.yaml", "rules[0].ttl"),
         ("two.yaml", "rules[0].ttl"),
         ("two.yaml", "rules[0].name.matches"),
@@ -69,5 +69,5 @@ def test_files_stay_in_their_order() -> None:
 
 def test_a_manifest_is_one_fault() -> None:
     manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\ndata: {}\nunknown: 1\nother: 2\n"
-    found = faults.collect(rules_file.parse_rules(manifest, "a.yaml"), BUILTIN)
+    found = inputs.collect_faults(rules_file.parse_rules(manifest, "a.yaml"), BUILTIN)
     assert [fault.path for fault in found] == ["apiVersion", "unknown", "other"]
