@@ -19,8 +19,8 @@ from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors.label_selectors import EVERYTHING
 from adapter.prometheus.client import PrometheusClient

@@ -15,8 +15,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes import api_errors, client
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.kubernetes.write.client import Writer, is_overloaded, may_have_been_applied
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer, is_overloaded, may_have_been_applied
 from adapter.model.autoscaling.floor import LABEL
 
 AGAIN = 5

@@ -15,7 +15,7 @@ from adapter.cli.version import version
 from adapter.config.flags import Command
 from adapter.config.options import SERVE, Options
 from adapter.errors import RunError
-from adapter.net.event_loop import Loop
+from adapter.event_loop import Loop
 from adapter.telemetry import logs
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from adapter.config.options import Options
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.config_map import ConfigMapTrustSource, FileTrustSource
 from adapter.kubernetes.reviews import ReviewClient
+from adapter.kubernetes.trust_sources import ConfigMapTrustSource, FileTrustSource
 from adapter.model.clock import Clock
 from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator

@@ -15,9 +15,8 @@ from aiohttp import http_exceptions
 from kubernetes_asyncio.client import exceptions
 from kubernetes_asyncio.config import ConfigException
 
-from adapter import errors
+from adapter import errors, net
 from adapter.kubernetes import codec
-from adapter.net import connect_errors
 
 FOREIGN = (
     *codec.UNREADABLE,
@@ -47,7 +46,7 @@ def translated(what: str) -> Iterator[None]:
         yield
     except FOREIGN as error:
         reason = _reason_of(error)
-        text = connect_errors.describe(error)
+        text = net.describe_error(error)
         raise errors.KubernetesError(
             0, reason, f"cannot {what}: {reason}: {text[:_MESSAGE_LENGTH]}"
         ) from error

@@ -23,9 +23,8 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, incluster_config, kube_config
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
-from adapter import errors
+from adapter import errors, net
 from adapter.model.clock import Clock
-from adapter.net import connect_errors
 from adapter.telemetry.problems import ProblemLog
 
 FLAG = "--lister-kubeconfig"
@@ -182,7 +181,7 @@ class _Renewal:
 
 
 def _sentence(error: BaseException) -> str:
-    text = " ".join(connect_errors.describe(error).split()).rstrip(".")  # YAML errors have several lines
+    text = " ".join(net.describe_error(error).split()).rstrip(".")  # YAML errors have several lines
     return (text or type(error).__name__)[:500]
 
 

@@ -25,10 +25,9 @@ from aiohttp.http_writer import StreamWriter
 from kubernetes_asyncio.client import Configuration, rest
 from yarl import URL
 
-from adapter import errors
+from adapter import errors, net
 from adapter.kubernetes import credentials
 from adapter.kubernetes.api_errors import RESET, refusal_of, translated
-from adapter.net import connect_errors, proxies
 
 _READ_BYTES = 2 * 1024 * 1024
 """Read-ahead of a response body: an object may be as large as etcd accepts."""
@@ -283,7 +282,7 @@ def open_sender(
         # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
         session = rest.RESTClientObject(configuration, maxsize=0)
     except (OSError, ValueError) as error:
-        reason = connect_errors.describe_file(error)
+        reason = net.describe_file_error(error)
         files = [
             each
             for each in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
@@ -309,7 +308,7 @@ def _proxy_of(base: str) -> str:
         host = URL(base).host
     except ValueError:  # each request reports it
         return ""
-    return proxies.proxy_of(base, host or "")
+    return net.proxy_of(base, host or "")
 
 
 class _NoRedirects:

@@ -26,7 +26,7 @@ from adapter.cli.doctor.stage import State
 from adapter.compose.clock import SystemClock
 from adapter.config.options import RulesOptions
 from adapter.errors import InputError, KubernetesError, RunError
-from adapter.kubernetes.cache.scale_conflicts import TargetKey
+from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import MetricSpec

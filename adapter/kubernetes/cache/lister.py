@@ -14,9 +14,8 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
 from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
 from adapter.model.metrics import GroupResource

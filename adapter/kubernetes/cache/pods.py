@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from adapter import errors
 from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
 from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.clock import Clock
 from adapter.model.resources import BUILTIN, APIResource

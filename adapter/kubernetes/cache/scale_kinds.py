@@ -18,8 +18,7 @@ from typing import Protocol
 from adapter import errors
 from adapter.kubernetes.api_errors import TOO_DEEP
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.store import NamespaceView, TypedStore, in_steps
 from adapter.kubernetes.client import KubernetesClient

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from adapter import errors
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.list_watch import ReflectorContext
-from adapter.kubernetes.cache.reflector import ReflectorStatus
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.scale_kinds import (
     POLL_SECONDS,

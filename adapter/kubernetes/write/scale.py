@@ -13,8 +13,7 @@ from adapter.kubernetes import api_errors
 from adapter.kubernetes.cache import scale_codec
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.kubernetes.write.client import Writer, is_overloaded
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer, is_overloaded
 
 
 class ScaleState(NamedTuple):

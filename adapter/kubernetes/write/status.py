@@ -17,8 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock

@@ -12,9 +12,8 @@ from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import label_index
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorPeriods, ReflectorStatus
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector

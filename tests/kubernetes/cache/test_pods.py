@@ -23,10 +23,10 @@ from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import pod_codec, pod_selections
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import ReadyHistory
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.codec import WatchEvent
 from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar

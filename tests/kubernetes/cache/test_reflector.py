@@ -11,8 +11,7 @@ import pytest
 
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
-from adapter.kubernetes.cache.reflector import Reflector
+from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource

@@ -7,9 +7,9 @@ import pytest
 
 from adapter.errors import KubernetesError, NotSyncedError
 from adapter.kubernetes.cache import lister, pod_codec
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PODS, PodCache
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -20,7 +20,7 @@ from adapter.autoscaler.decide import decision
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import scale_codec, scale_kinds, scale_targets
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.scale_codec import ReplicaPaths
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
 from adapter.kubernetes.discovery import CatalogueSource

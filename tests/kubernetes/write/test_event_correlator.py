@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.kubernetes.write.event_correlator import (
+from adapter.kubernetes.write.events import (
     ALIKE,
     BURST,
     COMBINED,

@@ -11,9 +11,8 @@ from aiohttp.test_utils import TestServer
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
-from adapter.kubernetes.leader import lease
-from adapter.kubernetes.leader.lease import KubernetesLeases, LeaseRecord
+from adapter.kubernetes import credentials, lease
+from adapter.kubernetes.lease import KubernetesLeases, LeaseRecord
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.waiting import until
 

@@ -7,18 +7,142 @@ leader that loses the lease follows again; the process does not exit.
 
 import asyncio
 import contextlib
+import enum
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.leader import fence as fences
-from adapter.kubernetes.leader.fence import LeaseFence
-from adapter.kubernetes.leader.lease import Lease, LeaseRecord, LeaseStore
-from adapter.kubernetes.leader.verdict import Election, Move, Sighting, judge, next_record, released, sight
+from adapter.kubernetes.lease import (
+    ClockReading,
+    Lease,
+    LeaseFence,
+    LeaseRecord,
+    LeaseStore,
+    micro_time,
+    read_clocks,
+)
 from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The settings of an election, with Kubernetes' names and defaults. All times are in seconds.
+
+    `identity` is the Pod's name, an underscore and a UUID; `lease_name` is the name of the Lease in logs and
+    metrics.
+    """
+
+    identity: str
+    lease_name: str
+    lease_duration: float = 15.0
+    """Time after the last observed change at which others take over. The Lease contains it in whole
+    seconds.
+    """
+
+    renew_deadline: float = 10.0
+    """Time for which a leader goes on without a successful renewal."""
+
+    retry_period: float = 2.0
+    """Interval between attempts, and between renewals."""
+
+    @property
+    def attempt(self) -> float:
+        """Timeout of one call: half the renew deadline, as in kube-controller-manager."""
+        return self.renew_deadline / 2
+
+    @property
+    def tolerance(self) -> float:
+        """How far monotonic and wall clock may diverge.
+
+        Together with the renew deadline this stays below the lease duration.
+        """
+        return (self.lease_duration - self.renew_deadline) / 2
+
+
+def pod_of(identity: str) -> str:
+    """Return the name of the Pod in an identity."""
+    return identity.rpartition("_")[0] or identity
+
+
+# -- the verdict ---------------------------------------------------------------------------------------------
+
+
+class Sighting(NamedTuple):
+    """A record, and when it was first seen (monotonic seconds).
+
+    `lease` is None after the Lease was deleted.
+    """
+
+    record: LeaseRecord
+    since: float
+    lease: Lease | None
+
+
+def sight(before: Sighting | None, lease: Lease | None, now: float) -> Sighting | None:
+    """Return the sighting after a Lease was read or written, None if there never was one.
+
+    An unchanged record keeps the time at which it was first seen. A deleted Lease binds its followers for the
+    rest of its duration, because its holder does not know yet.
+    """
+    if lease is None:
+        return None if before is None else before._replace(lease=None)
+    if before is not None and before.record == lease.record:
+        return before._replace(lease=lease)
+    return Sighting(lease.record, now, lease)
+
+
+class Move(enum.Enum):
+    """The next step of a candidate."""
+
+    CREATE = "create"
+    TAKE = "take"
+    RENEW = "renew"
+    WAIT = "wait"
+
+
+class LeaseVerdict(NamedTuple):
+    """A move; for WAIT with the seconds after which the lease expires if the record does not change."""
+
+    move: Move
+    wait: float = 0.0
+
+
+def judge(seen: Sighting | None, identity: str, now: float) -> LeaseVerdict:
+    """Judge a sighting at `now` in monotonic seconds; None means that no Lease was ever seen."""
+    if seen is None:
+        return LeaseVerdict(Move.CREATE)
+    record = seen.record
+    if record.holder != identity:
+        left = seen.since + record.duration - now
+        if record.holder and left > 0:
+            return LeaseVerdict(Move.WAIT, left)
+    if seen.lease is None:
+        return LeaseVerdict(Move.CREATE)
+    return LeaseVerdict(Move.RENEW if record.holder == identity else Move.TAKE)
+
+
+def next_record(seen: Sighting | None, election: Election, wall: float) -> LeaseRecord:
+    """Return the record to write. A renewal keeps acquireTime and leaseTransitions."""
+    stamp = micro_time(wall)
+    duration = int(election.lease_duration)
+    if seen is None:
+        return LeaseRecord(election.identity, duration, stamp, stamp, 0)
+    before = seen.record
+    if before.holder == election.identity:
+        return LeaseRecord(election.identity, duration, before.acquired, stamp, before.transitions)
+    return LeaseRecord(election.identity, duration, stamp, stamp, before.transitions + 1)
+
+
+def released(record: LeaseRecord, wall: float) -> LeaseRecord:
+    """Return the record of a released lease: no holder, and as in client-go a duration of one second."""
+    stamp = micro_time(wall)
+    return LeaseRecord("", 1, stamp, stamp, record.transitions)
+
 
 JITTER = 1.2
 """Jitter of a follower without a watch: it waits for one to 2.2 retry periods, as in client-go."""
@@ -117,7 +241,7 @@ class Elector:
                     await self._store.watch(self._seen.lease.version, self._changed.set)
             await asyncio.sleep(self._election.retry_period * (1 + JITTER * self._random()))
 
-    def _begin(self, sent: fences.ClockReading) -> LeaseFence:
+    def _begin(self, sent: ClockReading) -> LeaseFence:
         election = self._election
         fence = LeaseFence(self._clock, sent, hold=election.renew_deadline, tolerance=election.tolerance)
         self._fence = fence
@@ -225,7 +349,7 @@ class Elector:
 
     # -- one attempt -----------------------------------------------------------------------------------------
 
-    async def _attempt(self, seconds: float, *, leading: bool) -> fences.ClockReading | None:
+    async def _attempt(self, seconds: float, *, leading: bool) -> ClockReading | None:
         """Try once, within `seconds`, to acquire or renew.
 
         Returns the time at which the confirmed write was sent, None without one.
@@ -239,7 +363,7 @@ class Elector:
         self._faults.resolve(FAULT)
         return sent
 
-    async def _try_to_write(self, end: float, *, leading: bool) -> fences.ClockReading | None:
+    async def _try_to_write(self, end: float, *, leading: bool) -> ClockReading | None:
         """Write against the version last seen if we hold the lease, else read it first.
 
         Read it again after a conflict.
@@ -256,7 +380,7 @@ class Elector:
             if verdict.move is Move.WAIT or (leading and self.holder != election.identity):
                 return None
             record = next_record(self._seen, election, clock.wall())
-            sent = fences.read(clock)
+            sent = read_clocks(clock)
             self._unsure = True
             try:
                 self._note(await self._write(record, _left(end, clock)))

@@ -5,13 +5,12 @@ import math
 import pytest
 
 from adapter.errors import NotLeadingError
-from adapter.kubernetes.leader import fence as fences
-from adapter.kubernetes.leader.fence import LeaseFence, Unfenced
+from adapter.kubernetes.lease import LeaseFence, Unfenced, read_clocks
 from tests.support.clock import FakeClock
 
 
 def build(clock: FakeClock) -> LeaseFence:
-    return LeaseFence(clock, fences.read(clock), hold=10.0, tolerance=2.5)
+    return LeaseFence(clock, read_clocks(clock), hold=10.0, tolerance=2.5)
 
 
 def refusal(fence: LeaseFence) -> str:
@@ -35,7 +34,7 @@ def test_a_renewal_counts_from_when_it_was_sent() -> None:
     clock = FakeClock()
     fence = build(clock)
     clock.advance(4)
-    sent = fences.read(clock)
+    sent = read_clocks(clock)
     clock.advance(3)
     fence.renewed(sent)
     assert fence.check() == 7.0
@@ -44,9 +43,9 @@ def test_a_renewal_counts_from_when_it_was_sent() -> None:
 def test_a_renewal_that_is_confirmed_late_takes_nothing_back() -> None:
     clock = FakeClock()
     fence = build(clock)
-    early = fences.read(clock)
+    early = read_clocks(clock)
     clock.advance(4)
-    fence.renewed(fences.read(clock))
+    fence.renewed(read_clocks(clock))
     fence.renewed(early)
     assert fence.check() == 10.0
 
@@ -55,7 +54,7 @@ def test_an_expired_fence_opens_when_a_renewal_was_sent_in_time() -> None:
     clock = FakeClock()
     fence = build(clock)
     clock.advance(9)
-    sent = fences.read(clock)
+    sent = read_clocks(clock)
     clock.advance(4)
     assert fence.left() == 0
     fence.renewed(sent)
@@ -70,7 +69,7 @@ def test_a_jump_of_the_clock_shuts_until_the_next_renewal(jump: float) -> None:
     clock.set_wall(clock.wall() + jump)
     assert refusal(fence) == "the clock has jumped since the lease was last renewed"
     assert fence.due == 9.0
-    fence.renewed(fences.read(clock))
+    fence.renewed(read_clocks(clock))
     assert fence.check() == 10.0
 
 
@@ -94,7 +93,7 @@ def test_a_closed_fence_never_opens_again() -> None:
     fence = build(clock)
     fence.close()
     clock.advance(1)
-    fence.renewed(fences.read(clock))
+    fence.renewed(read_clocks(clock))
     assert fence.closed
     assert refusal(fence) == "the lease is no longer held"
 

@@ -7,14 +7,17 @@ versions).
 
 import asyncio
 import datetime as dt
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from adapter import errors
+from adapter.errors import NotLeadingError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import PARTIAL_METADATA
+from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 
 _PATH = "/apis/coordination.k8s.io/v1/namespaces"
@@ -175,3 +178,96 @@ def _spec_of(record: LeaseRecord) -> dict[str, object]:
 
 def _unfenced() -> None:
     """Check nothing: writes of the Lease itself need no fence."""
+
+
+class Fence(Protocol):
+    """The check before a write."""
+
+    def check(self) -> float:
+        """Return how many seconds a write that starts now may take; raise `NotLeadingError` if none."""
+        ...
+
+
+class ClockReading(NamedTuple):
+    """Both clocks at one instant."""
+
+    monotonic: float
+    wall: float
+
+
+def read_clocks(clock: Clock) -> ClockReading:
+    """Return both clocks now."""
+    return ClockReading(clock.monotonic(), clock.wall())
+
+
+class LeaseFence:
+    """The fence of one term. A renewal is valid for `hold` seconds.
+
+    `tolerance` bounds the divergence of the two clocks.
+
+    The monotonic clock stops while a machine is suspended, the wall clock does not. If they diverge by more
+    than `tolerance` after a renewal, the clock was set or the machine was suspended. Either closes the fence
+    until the next renewal.
+    """
+
+    def __init__(self, clock: Clock, sent: ClockReading, *, hold: float, tolerance: float) -> None:
+        self._clock = clock
+        self._sent = sent
+        self._hold = hold
+        self._tolerance = tolerance
+        self._closed = False
+
+    def renewed(self, sent: ClockReading) -> None:
+        """Record the time at which a confirmed renewal was sent."""
+        if sent.monotonic > self._sent.monotonic:
+            self._sent = sent
+
+    def close(self) -> None:
+        """End the term: no writes from now on."""
+        self._closed = True
+
+    @property
+    def closed(self) -> bool:
+        """Whether the term is over."""
+        return self._closed
+
+    @property
+    def sent(self) -> ClockReading:
+        """When the last confirmed renewal was sent."""
+        return self._sent
+
+    @property
+    def due(self) -> float:
+        """Seconds left for the next renewal, by the monotonic clock alone; 0 or less if none."""
+        return self._sent.monotonic + self._hold - self._clock.monotonic()
+
+    def left(self) -> float:
+        """Return how many seconds a write that starts now may take, 0 for none."""
+        if self._closed or self._parted() > self._tolerance:
+            return 0.0
+        return max(0.0, self.due)
+
+    def check(self) -> float:
+        """Return `left()`; raise `NotLeadingError` if it is 0."""
+        left = self.left()
+        if left <= 0:
+            raise NotLeadingError(self._why())
+        return left
+
+    def _parted(self) -> float:
+        now = read_clocks(self._clock)
+        return abs((now.wall - self._sent.wall) - (now.monotonic - self._sent.monotonic))
+
+    def _why(self) -> str:
+        if self._closed:
+            return "the lease is no longer held"
+        if self._parted() > self._tolerance:
+            return "the clock has jumped since the lease was last renewed"
+        return "the lease was not renewed in time"
+
+
+class Unfenced:
+    """The fence without leader election: always open."""
+
+    def check(self) -> float:
+        return math.inf
