@@ -4,16 +4,15 @@ An object that cannot be decoded is cached with its faults, so that it is report
 from being read. Which autoscalers have the same target is in `ScaleConflicts`.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from adapter import errors
-from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
-from adapter.kubernetes.cache.store import NamedObject, NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
+from adapter.kubernetes.cache.store import NamedObject, TypedStore, in_steps
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import documents, fastpath_autoscaler
@@ -170,27 +169,7 @@ def same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
     return replace(one, resource_version="") == replace(other, resource_version="")
 
 
-class ReflectedCache(Generic[T]):
-    """A cache with one reflector for each namespace."""
-
-    _reflectors: list[Reflector[T]]
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first lists are in. A list that is refused never is."""
-        return all(reflector.synced for reflector in self._reflectors)
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return tuple(reflector.status() for reflector in self._reflectors)
-
-
-class AutoscalerCache(ReflectedCache[ReadAutoscaler]):
+class AutoscalerCache(ReflectedCache):
     """All FastPathAutoscalers, or those of `namespaces`, while `run` runs.
 
     `changed` is called with namespace and name for each one that was added, changed or deleted, after the
@@ -207,7 +186,7 @@ class AutoscalerCache(ReflectedCache[ReadAutoscaler]):
         self._objects: TypedStore[ReadAutoscaler] = TypedStore(self._note, self._listed, _same_autoscaler)
         self._changed = changed
         self._told = False
-        self._reflectors = reflectors(codec, FASTPATH, context, self._objects, namespaces)
+        self.reflectors = build_reflectors(codec, FASTPATH, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[ReadAutoscaler]:
         """Iterate over all, those with faults included."""
@@ -229,7 +208,7 @@ class AutoscalerCache(ReflectedCache[ReadAutoscaler]):
             yield from in_steps(tuple(self._objects), lambda each: self._changed(each.namespace, each.name))
 
 
-class HPACache(ReflectedCache[WatchedHPA]):
+class HPACache(ReflectedCache):
     """All HPAs, or those of `namespaces`, while `run` runs. `listed` is called after each list."""
 
     def __init__(
@@ -241,7 +220,7 @@ class HPACache(ReflectedCache[WatchedHPA]):
         codec = ObjectCodec(msgspec.Raw, keep_hpa)
         self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         self._objects: TypedStore[WatchedHPA] = TypedStore(self._note, listed, same_hpa)
-        self._reflectors = reflectors(codec, _HPA, context, self._objects, namespaces)
+        self.reflectors = build_reflectors(codec, _HPA, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[WatchedHPA]:
         return iter(self._objects)
@@ -257,28 +236,6 @@ class HPACache(ReflectedCache[WatchedHPA]):
         found = self._objects.find(namespace, name)
         for changed in self._followers:
             changed(found, namespace, name)
-
-
-def reflectors(
-    codec: ObjectCodec[T],
-    resource: APIResource,
-    context: ReflectorContext,
-    objects: TypedStore[T],
-    namespaces: Sequence[str],
-    *,
-    optional: bool = False,
-) -> list[Reflector[T]]:
-    return [
-        Reflector(
-            ListWatch(context.client, codec, resource, namespace, optional=optional),
-            NamespaceView(objects, namespace),
-            context,
-            f"{resource.group_resource} in {namespace} (scaler)"
-            if namespace
-            else f"{resource.group_resource} (scaler)",
-        )
-        for namespace in namespaces
-    ]
 
 
 class TargetKey(NamedTuple):
@@ -325,7 +282,7 @@ class _Owners:
         return self._owners.get(target, set())
 
 
-class ScaleConflicts:
+class ScaleConflicts(ReflectedCache):
     """The autoscalers of each target, while `run` runs.
 
     With `objects` the FastPathAutoscalers of the cluster count too, if there is such a kind. `changed` is
@@ -346,24 +303,11 @@ class ScaleConflicts:
         self._owners = _Owners()
         self._told = False
         self._objects: TypedStore[WatchedHPA] = TypedStore(self._note_object, self._listed, same_hpa)
-        self._reflectors: list[Reflector[WatchedHPA]] = []
+        own = []
         if objects:
             codec = ObjectCodec(msgspec.Raw, keep_hpa)
-            self._reflectors = reflectors(codec, FASTPATH, context, self._objects, namespaces, optional=True)
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.hpas.run(), name="HPA cache")
-            for each in self._reflectors:
-                group.create_task(each.run(), name=f"reflector of {each.name}")
-
-    @property
-    def synced(self) -> bool:
-        return self.hpas.synced and all(each.synced for each in self._reflectors)
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return (*self.hpas.status(), *(each.status() for each in self._reflectors))
+            own = build_reflectors(codec, FASTPATH, context, self._objects, namespaces, optional=True)
+        self.reflectors = [*self.hpas.reflectors, *own]
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Add a FastPathAutoscaler of ours, or note its change."""

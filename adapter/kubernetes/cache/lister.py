@@ -114,7 +114,7 @@ class ObjectLister:
             self._tasks[key].cancel()
         index = self._indexes[key] = LabelIndex(self._context.monitoring)
         reflector = self._reflectors[key] = Reflector(
-            ListWatch(self._context.client, PARTIAL_METADATA, resource, fields=self._fields),
+            ListWatch(PARTIAL_METADATA, resource, fields=self._fields),
             MetadataStore(index),
             self._context,
             f"{key}[{self._fields}]" if self._fields else str(key),

@@ -10,7 +10,6 @@ There may be 100,000 pods, so a pod costs a few hundred bytes (specs, labels and
 object that exists once per pod is tracked by the garbage collector.
 """
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,7 +18,7 @@ from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
 from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
-from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
+from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import in_steps
 from adapter.model.clock import Clock
 from adapter.model.resources import BUILTIN, APIResource
@@ -80,7 +79,7 @@ class PodSubscription:
         self._cache.drop(self._selection, self._follower)
 
 
-class PodCache:
+class PodCache(ReflectedCache):
     """The pods of the cluster, or of `namespaces`, and the selections among them, while `run` runs."""
 
     def __init__(self, context: ReflectorContext, namespaces: Sequence[str] = ("",)) -> None:
@@ -93,9 +92,9 @@ class PodCache:
         self._specs: dict[bytes, SharedSpec] = {}
         self._touched: dict[int, Selection] = {}
         self._told = False
-        self._reflectors = [
+        self.reflectors = [
             Reflector(
-                ListWatch(context.client, pod_codec.POD_CODEC, PODS, namespace),
+                ListWatch(pod_codec.POD_CODEC, PODS, namespace),
                 _PodStore(self, namespace),
                 context,
                 f"pods in {namespace} (scaler)" if namespace else "pods",
@@ -103,45 +102,31 @@ class PodCache:
             for namespace in namespaces
         ]
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
-
     # -- questions -------------------------------------------------------------------------------------------
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first list is in."""
-        return all(reflector.synced for reflector in self._reflectors)
 
     @property
     def refused(self) -> bool:
         """Whether the API server refuses the list, so that waiting for it is useless."""
-        return any(reflector.refused for reflector in self._reflectors)
+        return any(reflector.refused for reflector in self.reflectors)
 
     async def wait_synced(self) -> None:
         """Wait for the first list; errors as `Reflector.wait_synced`."""
-        for reflector in self._reflectors:
+        for reflector in self.reflectors:
             await reflector.wait_synced()
 
     def check_synced(self) -> None:
         """Raise `errors.NotSyncedError` before the first list."""
-        for reflector in self._reflectors:
+        for reflector in self.reflectors:
             if not reflector.synced:
                 reason = f": {reflector.error}" if reflector.error else ""
                 raise errors.NotSyncedError(f"pods: the first list is not in yet{reason}")
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return tuple(reflector.status() for reflector in self._reflectors)
 
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not.
 
         A failing watch makes it out of date at once, because pods come and go within seconds.
         """
-        for reflector in self._reflectors:
+        for reflector in self.reflectors:
             status = reflector.status()
             if status.stale or status.last_error:
                 silence = "never" if status.age is None else f"{status.age:.0f} s ago"

@@ -17,12 +17,13 @@ first list is told "not synced", never "not found".
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.cache.store import ObjectStore, T
+from adapter.kubernetes.cache.store import NamespaceView, ObjectStore, T, TypedStore
+from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import ObjectCodec, WatchEvent
 from adapter.model.clock import Clock
 from adapter.model.metrics import GroupResource
@@ -31,14 +32,22 @@ from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
+_log = logging.getLogger(__name__)
+
+_RESUMABLE = frozenset({0, 429, 500, 502, 503})
+"""Statuses of a failed watch whose version is still good. Must be disjoint from `_USELESS_VERSION`."""
+
+_USELESS_VERSION = frozenset({410, 504})
+
+_WATCH_DENIED = frozenset({403, 405})
+
 MAX_REASONS = 40
 """Upper bound on distinct `reason` label values of one reflector; the API server has fewer reasons.
 Further ones count as Other.
 """
 
 _MAX_DOUBLINGS = 20  # far beyond any limit, and 2.0**n stays finite after days of failures
-
-_T = TypeVar("_T")
+_SWEEP_STEP = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,45 +92,14 @@ class ReflectorPeriods:
     """How long a question waits for the first list of its kind. Our own."""
 
 
-class ListWatchClient(Protocol):
-    """The calls of `KubernetesClient` that reflectors make."""
-
-    async def list_objects(
-        self,
-        codec: ObjectCodec[_T],
-        resource: APIResource,
-        deliver: Callable[[list[_T]], None],
-        *,
-        namespace: str,
-        fields: str,
-        resource_version: str,
-    ) -> str:
-        """Deliver every object; return the version of the list."""
-        ...
-
-    def watch_objects(
-        self,
-        codec: ObjectCodec[_T],
-        resource: APIResource,
-        *,
-        namespace: str,
-        fields: str,
-        resource_version: str,
-        duration: float,
-        silence: float,
-    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[WatchEvent[_T]]]]:
-        """Open a watch."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ReflectorContext:
     """What all reflectors of a process share. `random` returns numbers in [0, 1)."""
 
-    client: ListWatchClient
+    client: KubernetesClient
     clock: Clock
     monitoring: Monitoring
-    faults: ProblemLog
+    problems: ProblemLog
     random: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     periods: ReflectorPeriods = ReflectorPeriods()
@@ -129,70 +107,17 @@ class ReflectorContext:
 
 @dataclass(frozen=True, slots=True)
 class ListWatch(Generic[T]):
-    """One kind, in one namespace or ("") in all, as `codec` keeps its objects.
+    """What a reflector lists and watches: a kind in one namespace or ("") all, as `codec` keeps its objects.
 
-    `fields` is a field selector as text.
-
-    An `optional` kind need not exist: if the API server does not serve it, there are no objects of it.
-
+    `fields` is a field selector as text. An `optional` kind need not exist: if the API server does not serve
+    it, there are no objects of it.
     """
 
-    client: ListWatchClient
     codec: ObjectCodec[T]
     resource: APIResource
     namespace: str = ""
     fields: str = ""
     optional: bool = False
-
-    async def fetch_list(self, deliver: Callable[[list[T]], None], resource_version: str) -> str:
-        """Deliver every object; return the version of the list."""
-        return await self.client.list_objects(
-            self.codec,
-            self.resource,
-            deliver,
-            namespace=self.namespace,
-            fields=self.fields,
-            resource_version=resource_version,
-        )
-
-    def open_watch(
-        self, resource_version: str, *, duration: float, silence: float
-    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[WatchEvent[T]]]]:
-        """Open a watch."""
-        return self.client.watch_objects(
-            self.codec,
-            self.resource,
-            namespace=self.namespace,
-            fields=self.fields,
-            resource_version=resource_version,
-            duration=duration,
-            silence=silence,
-        )
-
-
-class Backoff:
-    """The pauses after failures.
-
-    Exponential with jitter, from the start again after a time without failures.
-    """
-
-    def __init__(self, context: ReflectorContext) -> None:
-        self._periods = context.periods
-        self._clock = context.clock
-        self._random = context.random
-        self._failed_at = 0.0
-        self.failures = 0
-        """Failures since the pauses last started at their shortest."""
-
-    def fail(self) -> float:
-        """Count a failure; return the pause after it in seconds."""
-        periods, now = self._periods, self._clock.monotonic()
-        if now - self._failed_at > periods.backoff_reset:
-            self.failures = 0
-        pause = min(periods.backoff * 2.0 ** min(self.failures, _MAX_DOUBLINGS), periods.backoff_limit)
-        self.failures += 1
-        self._failed_at = now
-        return pause * (1 + self._random())
 
 
 class ReflectorMetrics:
@@ -214,18 +139,6 @@ class ReflectorMetrics:
                 reason = "Other"
             self._reasons.add(reason)
         self._errors.labels(self._name, reason).inc()
-
-
-_log = logging.getLogger(__name__)
-
-_RESUMABLE = frozenset({0, 429, 500, 502, 503})
-"""Statuses of a failed watch whose version is still good. Must be disjoint from `_USELESS_VERSION`."""
-
-_USELESS_VERSION = frozenset({410, 504})
-
-_WATCH_DENIED = frozenset({403, 405})
-
-_SWEEP_STEP = 2_000
 
 
 class ReflectorStatus(NamedTuple):
@@ -272,7 +185,8 @@ class Reflector(Generic[T]):
         self._context = context
         self._periods = context.periods
         self._metrics = ReflectorMetrics(context.monitoring, name)
-        self._backoff = Backoff(context)
+        self._failures = 0  # since the pauses last started at their shortest
+        self._failed_at = 0.0
         self._on_demand = on_demand
         self._watchable = "watch" in source.resource.verbs
         self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
@@ -328,8 +242,8 @@ class Reflector(Generic[T]):
 
     def abandon(self) -> None:
         """Resolve the reported problems of a kind that is no longer watched."""
-        for fault in ("informer", "watch"):
-            self._context.faults.resolve(fault, subject=self.name)
+        for problem in ("informer", "watch"):
+            self._context.problems.resolve(problem, subject=self.name)
 
     # -- the loop --------------------------------------------------------------------------------------------
 
@@ -363,7 +277,14 @@ class Reflector(Generic[T]):
                     listed.setdefault(each.namespace, set()).add(each.name)
 
         try:
-            self._version = await self.source.fetch_list(deliver, self._version)
+            self._version = await self._context.client.list_objects(
+                self.source.codec,
+                self.source.resource,
+                deliver,
+                namespace=self.source.namespace,
+                fields=self.source.fields,
+                resource_version=self._version,
+            )
         except errors.KubernetesError as error:
             if error.status != 404 or not self.source.optional:
                 raise
@@ -393,15 +314,19 @@ class Reflector(Generic[T]):
                     await asyncio.sleep(0)
 
     async def _watch(self) -> None:
-        """Follow one watch. Return when it ended so that the next one can resume.
-
-        Raise on any other failure.
-        """
+        """Follow one watch. Return if the next one can resume where it ended, else raise."""
         clock, periods = self._context.clock, self._periods
         started = clock.monotonic()
         heard = False
-        duration = periods.watch * (1 + self._context.random())
-        watching = self.source.open_watch(self._version, duration=duration, silence=periods.silence)
+        watching = self._context.client.watch_objects(
+            self.source.codec,
+            self.source.resource,
+            namespace=self.source.namespace,
+            fields=self.source.fields,
+            resource_version=self._version,
+            duration=periods.watch * (1 + self._context.random()),
+            silence=periods.silence,
+        )
         recovering: asyncio.TimerHandle | None = None
         try:
             async with watching as watch:
@@ -447,7 +372,7 @@ class Reflector(Generic[T]):
         self._recover()
         self._metrics.count_error(error.reason)
         message = "this kind may not be watched; it is listed instead"
-        self._context.faults.report("watch", message, str(error), subject=self.name)
+        self._context.problems.report("watch", message, str(error), subject=self.name)
 
     async def _wait_to_poll(self) -> None:
         """Wait between two lists where the kind cannot be watched."""
@@ -468,14 +393,11 @@ class Reflector(Generic[T]):
         self._metrics.objects.set(len(self.store))
 
     def _recover(self) -> None:
-        """Resolve the reported problems.
-
-        A list succeeded where the kind is polled, a watch lasts where it is watched.
-        """
+        """Resolve the problems: a polled kind was listed, or the watch of a watched one lasts."""
         self.error = None
-        self._context.faults.resolve("informer", subject=self.name)
+        self._context.problems.resolve("informer", subject=self.name)
         if self._mode == "watch":
-            self._context.faults.resolve("watch", subject=self.name)
+            self._context.problems.resolve("watch", subject=self.name)
 
     async def _fail(self, error: errors.KubernetesError) -> None:
         """Report a failed list or watch, choose the version to continue from, and pause.
@@ -484,14 +406,65 @@ class Reflector(Generic[T]):
         problem.
         """
         self._metrics.count_error(error.reason)
-        pause = self._backoff.fail()
+        pause = self._count_failure()
         if error.status in _USELESS_VERSION:
             self._version = ""
-            if self.synced and self._backoff.failures == 1:
+            if self.synced and self._failures == 1:
                 _log.info("watch expired; listing again", extra=facts(resource=self.name))
                 return
         self.error = error
         message = "objects cannot be read; the cache stays as it is"
-        self._context.faults.report("informer", message, str(error), subject=self.name)
+        self._context.problems.report("informer", message, str(error), subject=self.name)
         self.attempted.set()
         await self._context.sleep(pause)
+
+    def _count_failure(self) -> float:
+        """Return the pause after a failure in seconds: exponential with jitter, reset after a quiet time."""
+        periods, now = self._periods, self._context.clock.monotonic()
+        if now - self._failed_at > periods.backoff_reset:
+            self._failures = 0
+        pause = min(periods.backoff * 2.0 ** min(self._failures, _MAX_DOUBLINGS), periods.backoff_limit)
+        self._failures += 1
+        self._failed_at = now
+        return pause * (1 + self._context.random())
+
+
+class ReflectedCache:
+    """A cache that `reflectors` fill, usually one for each namespace."""
+
+    reflectors: Sequence[Reflector[Any]]
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first lists are in. A list that is refused never is."""
+        return all(reflector.synced for reflector in self.reflectors)
+
+    def status(self) -> tuple[ReflectorStatus, ...]:
+        return tuple(reflector.status() for reflector in self.reflectors)
+
+
+def build_reflectors(
+    codec: ObjectCodec[T],
+    resource: APIResource,
+    context: ReflectorContext,
+    objects: TypedStore[T],
+    namespaces: Sequence[str],
+    *,
+    optional: bool = False,
+) -> list[Reflector[T]]:
+    """Return a reflector for each namespace, all of which fill `objects`."""
+    return [
+        Reflector(
+            ListWatch(codec, resource, namespace, optional=optional),
+            NamespaceView(objects, namespace),
+            context,
+            " ".join([str(resource.group_resource), *([f"in {namespace}"] if namespace else ()), "(scaler)"]),
+        )
+        for namespace in namespaces
+    ]

@@ -18,9 +18,9 @@ from typing import Protocol
 from adapter import errors
 from adapter.kubernetes.api_errors import TOO_DEEP
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorStatus, build_reflectors
 from adapter.kubernetes.cache.scale_codec import ObservedScale
-from adapter.kubernetes.cache.store import NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
@@ -233,13 +233,10 @@ class TargetKinds:
     def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
         assert self.group is not None
         kind.decided = True
-        for namespace in self._namespaces:
-            what = str(kind.resource.group_resource)
-            name = f"{what} in {namespace} (scaler)" if namespace else f"{what} (scaler)"
-            source = ListWatch(self._client, codec, kind.resource, namespace)
-            view = NamespaceView(kind.objects, namespace)
-            reflector = kind.reflectors[namespace] = Reflector(source, view, self._polling, name)
-            kind.tasks.append(self.group.create_task(reflector.run(), name=f"reflector of {name}"))
+        reflectors = build_reflectors(codec, kind.resource, self._polling, kind.objects, self._namespaces)
+        kind.reflectors = dict(zip(self._namespaces, reflectors, strict=True))
+        for reflector in reflectors:
+            kind.tasks.append(self.group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
 
 
 def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:

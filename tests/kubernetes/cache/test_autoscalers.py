@@ -288,7 +288,7 @@ async def test_the_kind_of_objects_need_not_be_there() -> None:
             rivals.put(ours("web"))
             await until(lambda: rivals.of(ours("web")) == ())
             for _ in range(2):
-                await until(lambda: not around.faults.active())
+                await until(lambda: not around.problems.active())
                 cluster.create(FASTPATH_AUTOSCALERS)
                 cluster.create(document("web"))
                 await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))

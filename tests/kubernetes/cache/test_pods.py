@@ -112,7 +112,7 @@ def alone(clock: FakeClock | None = None) -> PodCache:
     # never asked
     around = ReflectorContext(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]
     watch = PodCache(around)
-    watch._reflectors[0].synced = True
+    watch.reflectors[0].synced = True
     list(watch.listed(""))
     return watch
 

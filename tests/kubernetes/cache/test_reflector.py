@@ -105,9 +105,9 @@ def build(
 ) -> tuple[Reflector[PartialMetadata], LabelIndex]:
     """Return a reflector of the names of pods, and the index that it fills."""
     sleep: Callable[[float], Awaitable[None]] = script.sleep
-    context = ReflectorContext(script, script.clock, monitoring, faults, random, sleep)
+    context = ReflectorContext(script, script.clock, monitoring, faults, random, sleep)  # type: ignore[arg-type]
     index = LabelIndex()
-    source = ListWatch(script, PARTIAL_METADATA, PODS)
+    source = ListWatch(PARTIAL_METADATA, PODS)
     return Reflector(source, MetadataStore(index), context, "pods", on_demand=True), index
 
 

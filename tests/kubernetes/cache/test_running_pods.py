@@ -38,7 +38,7 @@ def put(cache: PodCache, namespace: str, name: str, phase: str, **labels: str) -
 
 
 def sync(cache: PodCache) -> None:
-    for reflector in cache._reflectors:
+    for reflector in cache.reflectors:
         reflector.synced = True
         reflector.attempted.set()
 
@@ -96,7 +96,7 @@ async def test_a_refused_list_fails_its_questions_and_keeps_nothing_else_waiting
 ) -> None:
     objects = ObjectLister(context, pods=cache)
     objects.start([PODS])
-    reflector = cache._reflectors[0]
+    reflector = cache.reflectors[0]
     reflector.error = KubernetesError(403, "Forbidden", "cannot list pods: 403 Forbidden")
     reflector.attempted.set()
     assert objects.unsynced() == ()
