@@ -1,23 +1,32 @@
-"""Caches of FastPathAutoscalers, and of HPAs with what their annotations ask for.
+"""Caches of FastPathAutoscalers and of HPAs, and which of them have the same target.
 
 An object that cannot be decoded is cached with its faults, so that it is reported and does not keep others
-from being read. Which autoscalers have the same target is in `ScaleConflicts`.
+from being read. `ScaleConflicts` prevents two autoscalers from scaling one target. It gets the HPAs from
+their cache, and the FastPathAutoscalers from the source that reads them; if that reads files, those of the
+cluster are watched too.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
-from adapter.kubernetes.cache.store import NamedObject, TypedStore, in_steps
+from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.model.autoscaling import boost as model
-from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling import boost, documents
 from adapter.model.autoscaling.boost import BoostedHPA
-from adapter.model.autoscaling.fastpath_autoscaler import GROUP, HPA_KIND, KIND, FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    API_VERSION,
+    GROUP,
+    HPA_KIND,
+    KIND,
+    PLURAL,
+    FastPathAutoscaler,
+    Metadata,
+)
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
@@ -28,12 +37,9 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.resources import BUILTIN, APIResource
 
-T = TypeVar("T", bound=NamedObject)
-
+_VERSION = API_VERSION.removeprefix(f"{GROUP}/")
 _VERBS = frozenset({"get", "list", "watch"})
-_GROUP, _, _VERSION = fastpath_autoscaler.API_VERSION.partition("/")
-_KIND, _PLURAL = fastpath_autoscaler.KIND, fastpath_autoscaler.PLURAL
-FASTPATH = APIResource(_GROUP, _VERSION, _PLURAL, _KIND.lower(), _KIND, True, _VERBS, True)
+FASTPATH = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
 _found = BUILTIN.lookup("horizontalpodautoscalers")
 assert _found is not None
 _HPA: APIResource = _found
@@ -65,7 +71,7 @@ class BoostRequest(msgspec.Struct, frozen=True):
     def fault(self) -> str:
         """Why the HPA is only advised, "" if it may be boosted."""
         if self.owner:
-            return model.owned_by(self.owner)
+            return boost.owned_by(self.owner)
         faults = (*self.boosted.annotations.faults, self.boosted.handshake.fault)
         return next((fault for fault in faults if fault), "")
 
@@ -123,11 +129,12 @@ _WHOLE_HPA = msgspec.json.Decoder(_WholeHPA, dec_hook=decode_scalar)
 
 
 def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
-    meta = _OBJECT_HEAD.decode(raw).metadata
     try:
         autoscaler = documents.decode_object(raw)
     except errors.InputError as error:
-        return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, None, error.faults)
+        head = _OBJECT_HEAD.decode(raw).metadata
+        return ReadAutoscaler(head.namespace, head.name, head.resource_version, None, error.faults)
+    meta = autoscaler.metadata
     return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
 
 
@@ -135,15 +142,15 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     found = _HPA_HEAD.decode(raw)
     meta, target = found.metadata, found.spec.scale_target_ref
     plain = WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, target)
-    if not meta.annotations or not any(key in meta.annotations for key in model.ANNOTATIONS):
+    if not meta.annotations or not any(key in meta.annotations for key in boost.ANNOTATIONS):
         return plain
     try:
         whole = _WHOLE_HPA.decode(raw)
     except msgspec.ValidationError as error:
         return replace(plain, faults=(f"cannot be read: {error}",))
-    boosted = model.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
+    boosted = boost.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
     if boosted is None:
-        return replace(plain, faults=model.read_annotations(meta.annotations).faults)
+        return replace(plain, faults=boost.read_annotations(meta.annotations).faults)
     if whole.spec.metrics and not boosted.autoscaler.spec.metrics:
         # Nothing but the handshake: the default metric, which an empty list means, was not asked for.
         return replace(plain, faults=(boosted.handshake.fault,))
@@ -151,13 +158,9 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     ambiguous = any(each.reason == "AmbiguousSelector" for each in status.conditions or ())
     # After its own scale-down the status still has the old currentReplicas, which confirms nothing.
     shown = min(status.current_replicas, status.desired_replicas)
-    asked = BoostRequest(boosted, shown, ambiguous, _owner_of(meta))
-    return replace(plain, asked=asked)
-
-
-def _owner_of(meta: _HPAMetadata) -> str:
     owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
-    return model.find_owner(owners, meta.labels)
+    owner = boost.find_owner(owners, meta.labels)
+    return replace(plain, asked=BoostRequest(boosted, shown, ambiguous, owner))
 
 
 def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:
@@ -252,34 +255,8 @@ class TargetKey(NamedTuple):
         return cls(namespace, group, reference.kind.lower(), reference.name)
 
 
-class _Owners:
-    """Maps autoscalers to their targets, and back."""
-
-    def __init__(self) -> None:
-        self._targets: dict[tuple[str, str, str], TargetKey] = {}
-        self._owners: dict[TargetKey, set[tuple[str, str, str]]] = {}
-
-    def put(self, kind: str, namespace: str, name: str, target: TargetKey | None) -> list[TargetKey]:
-        """Set the target of an autoscaler, None if it is gone; return the targets with other autoscalers."""
-        owner = (kind, namespace, name)
-        old = self._targets.get(owner)
-        if old == target:
-            return []
-        if old is not None:
-            del self._targets[owner]
-            self._owners[old].discard(owner)
-            if not self._owners[old]:
-                del self._owners[old]
-        if target is not None:
-            self._targets[owner] = target
-            self._owners.setdefault(target, set()).add(owner)
-        return [each for each in (old, target) if each is not None]
-
-    def targets(self) -> Iterable[TargetKey]:
-        return self._owners
-
-    def of(self, target: TargetKey) -> set[tuple[str, str, str]]:
-        return self._owners.get(target, set())
+_Owner = tuple[str, str, str]
+"""Kind, namespace and name of an autoscaler."""
 
 
 class ScaleConflicts(ReflectedCache):
@@ -300,7 +277,8 @@ class ScaleConflicts(ReflectedCache):
         self.changed = changed
         self.hpas = HPACache(context, namespaces, self._listed)
         self.hpas.follow(self._note_hpa)
-        self._owners = _Owners()
+        self._targets: dict[_Owner, TargetKey] = {}
+        self._owners: dict[TargetKey, set[_Owner]] = {}
         self._told = False
         self._objects: TypedStore[WatchedHPA] = TypedStore(self._note_object, self._listed, same_hpa)
         own = []
@@ -312,12 +290,13 @@ class ScaleConflicts(ReflectedCache):
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Add a FastPathAutoscaler of ours, or note its change."""
         meta = autoscaler.metadata
-        target = TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
-        self._tell(self._owners.put(KIND, meta.namespace, meta.name, target))
+        self._set_target(
+            (KIND, meta.namespace, meta.name), TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
+        )
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove a FastPathAutoscaler of ours."""
-        self._tell(self._owners.put(KIND, namespace, name, None))
+        self._set_target((KIND, namespace, name), None)
 
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
         """Return the other autoscalers of its target as ``Kind/name``, sorted; None before the first list."""
@@ -325,28 +304,40 @@ class ScaleConflicts(ReflectedCache):
             return None
         meta = autoscaler.metadata
         itself = (autoscaler.kind, meta.namespace, meta.name)
-        owners = self._owners.of(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref))
-        return tuple(
-            sorted(f"{kind}/{name}" for kind, namespace, name in owners if (kind, namespace, name) != itself)
-        )
+        owners = self._owners.get(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref), set())
+        return tuple(sorted(f"{kind}/{name}" for kind, _, name in owners - {itself}))
 
     def _note_hpa(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
-        self._note(HPA_KIND, namespace, name, found)
+        self._set_target((HPA_KIND, namespace, name), _target_of(found))
 
     def _note_object(self, namespace: str, name: str) -> None:
         # not under the kind alone, because one in a file may have the same name
-        self._note(f"{KIND}.{GROUP}", namespace, name, self._objects.find(namespace, name))
+        self._set_target(
+            (f"{KIND}.{GROUP}", namespace, name), _target_of(self._objects.find(namespace, name))
+        )
 
-    def _note(self, kind: str, namespace: str, name: str, found: WatchedHPA | None) -> None:
-        target = None if found is None else TargetKey.of(namespace, found.target)
-        self._tell(self._owners.put(kind, namespace, name, target))
-
-    def _tell(self, targets: list[TargetKey]) -> None:
+    def _set_target(self, owner: _Owner, target: TargetKey | None) -> None:
+        """Set the target of an autoscaler, None if it is gone; report the targets whose owners changed."""
+        old = self._targets.get(owner)
+        if old == target:
+            return
+        if old is not None:
+            del self._targets[owner]
+            self._owners[old].discard(owner)
+            if not self._owners[old]:
+                del self._owners[old]
+        if target is not None:
+            self._targets[owner] = target
+            self._owners.setdefault(target, set()).add(owner)
         if self._told:
-            for target in targets:
-                self.changed(target)
+            for each in filter(None, (old, target)):
+                self.changed(each)
 
     def _listed(self) -> Iterator[None]:
         if not self._told and self.synced:
             self._told = True
-            yield from in_steps(tuple(self._owners.targets()), self.changed)
+            yield from in_steps(tuple(self._owners), self.changed)
+
+
+def _target_of(found: WatchedHPA | None) -> TargetKey | None:
+    return None if found is None else TargetKey.of(found.namespace, found.target)

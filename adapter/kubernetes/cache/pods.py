@@ -10,6 +10,7 @@ There may be 100,000 pods, so a pod costs a few hundred bytes (specs, labels and
 object that exists once per pod is tracked by the garbage collector.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,7 +20,7 @@ from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
 from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import in_steps
+from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import LabelSelector
@@ -95,7 +96,7 @@ class PodCache(ReflectedCache):
         self.reflectors = [
             Reflector(
                 ListWatch(pod_codec.POD_CODEC, PODS, namespace),
-                _PodStore(self, namespace),
+                NamespaceView(self, namespace, functools.partial(self.listed, namespace)),
                 context,
                 f"pods in {namespace} (scaler)" if namespace else "pods",
             )
@@ -237,7 +238,7 @@ class PodCache(ReflectedCache):
             for selection in touched.values():
                 selection.notify()
 
-    def listed(self, namespace: str) -> Iterator[None]:
+    def listed(self, namespace: str = "") -> Iterator[None]:
         """End a list of a namespace ("" for all); yield wherever other work may run."""
         now = self.clock.monotonic()
         for count, selection in enumerate(tuple(self._selections(namespace)), 1):
@@ -256,11 +257,9 @@ class PodCache(ReflectedCache):
             if namespace in {"", space.name}:
                 yield from space.selections.values()
 
-    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield namespaces with the names of their pods: `namespace` alone, or ("") all."""
-        for each, names in self.index.listing():
-            if namespace in {"", each}:
-                yield each, names
+    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each namespace with the names of its pods."""
+        return self.index.listing()
 
     def _spec_of(self, written: WireSpec) -> SharedSpec:
         key = pod_codec.key_of(written)
@@ -284,29 +283,3 @@ class PodCache(ReflectedCache):
     def _forget_if_empty(self, space: PodNamespace) -> None:
         if not space.pods and not space.selections:
             self._spaces.pop(space.name, None)
-
-
-class _PodStore:
-    """One namespace ("" for all) of a `PodCache`, as the store of its reflector."""
-
-    def __init__(self, cache: PodCache, namespace: str) -> None:
-        self._cache = cache
-        self._namespace = namespace
-
-    def __len__(self) -> int:
-        return sum(len(names) for _, names in self.listing()) if self._namespace else len(self._cache)
-
-    def put(self, pod: WirePod) -> None:
-        self._cache.put(pod)
-
-    def remove(self, namespace: str, name: str) -> None:
-        self._cache.remove(namespace, name)
-
-    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        return self._cache.listing(self._namespace)
-
-    def settle(self) -> None:
-        self._cache.settle()
-
-    def listed(self) -> Iterator[None]:
-        return self._cache.listed(self._namespace)
