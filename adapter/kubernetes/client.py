@@ -153,7 +153,7 @@ class KubernetesClient:
         listed = ""
         while True:
             try:
-                meta = await self._list_page(codec, what, _path_of(resource, namespace), page, deliver)
+                meta = await self._list_page(codec, what, path_of(resource, namespace), page, deliver)
             except errors.KubernetesError as error:
                 if error.status != 410 or not listed:
                     raise
@@ -214,7 +214,7 @@ class KubernetesClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(duration)),
         }
-        path = _path_of(resource, namespace)
+        path = path_of(resource, namespace)
         request = KubernetesRequest(what, path, parameters, codec.watch_accept, timeout, patient=False)
         async with self._sender.send(request) as response:
             yield ObjectWatch(response, what, WatchDecoder(codec))
@@ -289,7 +289,7 @@ def _version_parameters(resource_version: str) -> dict[str, str]:
     return {"resourceVersion": resource_version}
 
 
-def _path_of(resource: APIResource, namespace: str) -> str:
+def path_of(resource: APIResource, namespace: str) -> str:
     root = f"/apis/{resource.group}" if resource.group else "/api"
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{root}/{resource.version}{within}/{resource.plural}"

@@ -62,7 +62,7 @@ class _ScaleMetadata(_WireStruct, frozen=True):
     uid: str = ""
 
 
-class WireScale(_WireStruct, frozen=True):
+class _WireScale(_WireStruct, frozen=True):
     """A Scale of autoscaling/v1. Metadata are required: an empty object is not a scale of 0."""
 
     metadata: _ScaleMetadata
@@ -70,17 +70,15 @@ class WireScale(_WireStruct, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
-_SCALE = msgspec.json.Decoder(WireScale)
-
-
-def decode_scale(content: bytes) -> WireScale:
-    """Decode a Scale; one of `codec.UNREADABLE` if the content is not a Scale object."""
-    return _SCALE.decode(content)
+_SCALE = msgspec.json.Decoder(_WireScale)
 
 
 def read_scale(content: bytes, namespace: str, name: str) -> ObservedScale:
-    """Decode the Scale of an object. It does not name the writer of the count. Errors as `decode_scale`."""
-    scale = decode_scale(content)
+    """Decode the Scale of an object, which does not name the writer of the count.
+
+    Raises one of `codec.UNREADABLE` if the content is not a Scale.
+    """
+    scale = _SCALE.decode(content)
     status, meta = scale.status, scale.metadata
     return ObservedScale(
         namespace,
@@ -131,8 +129,9 @@ def read_codec(definition: bytes, version: str) -> ObjectCodec[ObservedScale] | 
     for each in _DEFINITION.decode(definition).spec.versions:
         scale = each.subresources.scale if each.subresources else None
         if each.name == version and scale is not None:
-            written = scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path
-            paths = parse_paths(*written)
+            paths = parse_paths(
+                scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path
+            )
             return None if paths is None else custom(paths)
     return None
 

@@ -84,13 +84,12 @@ def may_be_ours(error: errors.KubernetesError) -> bool:
 def _decode(response: ResponseBody, what: str) -> ScaleState:
     why = "without a resource version"
     try:
-        scale = scale_codec.decode_scale(response.content)
+        seen = scale_codec.read_scale(response.content, "", "")
     except UNREADABLE as error:
         why = str(error)
     else:
-        spec, status, meta = scale.spec, scale.status, scale.metadata
-        if meta.resource_version:  # else a PUT could not be bound to what was read
+        if seen.resource_version:  # else a PUT could not be bound to what was read
             return ScaleState(
-                spec.replicas or 0, status.replicas, status.selector, meta.resource_version, meta.uid
+                seen.replicas or 0, seen.status_replicas, seen.selector, seen.resource_version, seen.uid
             )
     raise errors.KubernetesError(0, "Decode", f"cannot {what}: response is not a Scale object ({why})")
