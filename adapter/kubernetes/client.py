@@ -1,12 +1,12 @@
 """The verbs of the Kubernetes API: get, list, watch, create for reviews, and writes.
 
-Every failure is an `errors.KubernetesError`: the exceptions of aiohttp, kubernetes-asyncio and the decoders
-are translated in `transport`. Retries are decided there too. When to list and when to watch is up to
-`cache.reflector`.
+Every failure is an `errors.KubernetesError`. `transport` translates the exceptions of libraries and decides
+on retries, `cache.reflector` when to list and when to watch.
 """
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Generic, Literal, NamedTuple, Self, TypeVar
@@ -16,23 +16,23 @@ from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
 from adapter.kubernetes import credentials
-from adapter.kubernetes.api_errors import error_of, translated
 from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
 from adapter.kubernetes.transport import (
+    JSON,
+    NOTHING,
     REVIEW_SECONDS,
     GuardedBody,
     KubernetesRequest,
     Parameters,
     Sender,
+    error_of,
     open_sender,
+    translated,
 )
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 
 _PAGE = 500
-_JSON = "application/json"
-
-NOTHING: Parameters = {}
 _WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _T = TypeVar("_T")
 
@@ -66,15 +66,10 @@ class KubernetesClient:
     ) -> None:
         await self.close()
 
-    async def get(self, path: str, *, accept: str = _JSON) -> ResponseBody:
+    async def get(self, path: str, *, accept: str = JSON) -> ResponseBody:
         """Return the body at `path`. Transient failures are retried, up to three attempts."""
-        request = KubernetesRequest(
-            f"get {path}", path, {}, accept, aiohttp.ClientTimeout(total=self._timeout), patient=True
-        )
-        async with self._sender.send(request) as response:
-            with translated(request.what):
-                content = await response.read()
-            return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        return await self._fetch(KubernetesRequest(f"get {path}", path, timeout, accept=accept, patient=True))
 
     async def create(self, path: str, document: Mapping[str, object]) -> ResponseBody:
         """Post a review to `path`; return the completed review.
@@ -83,9 +78,11 @@ class KubernetesClient:
         server may close an idle connection at any moment.
         """
         timeout = aiohttp.ClientTimeout(total=REVIEW_SECONDS)
-        request = KubernetesRequest(
-            f"create {path.rpartition('/')[2]}", path, {}, _JSON, timeout, False, document
-        )
+        what = f"create {path.rpartition('/')[2]}"
+        review = json.dumps(document).encode()  # escapes lone surrogates, which msgspec refuses
+        return await self._fetch(KubernetesRequest(what, path, timeout, method="POST", review=review))
+
+    async def _fetch(self, request: KubernetesRequest) -> ResponseBody:
         async with self._sender.send(request) as response:
             with translated(request.what):
                 content = await response.read()
@@ -97,7 +94,7 @@ class KubernetesClient:
         path: str,
         content: bytes,
         *,
-        content_type: str = _JSON,
+        content_type: str = JSON,
         parameters: Parameters = NOTHING,
         seconds: float,
         check: Callable[[], object],
@@ -112,15 +109,12 @@ class KubernetesClient:
         body = GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
         asked = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
-        request = KubernetesRequest(
-            f"{_WORDS[method]} {path}", path, asked, _JSON, unlimited, False, None, body, method
-        )
+        what = f"{_WORDS[method]} {path}"
+        request = KubernetesRequest(what, path, unlimited, asked, method=method, write=body)
         try:
-            with translated(request.what):
-                async with asyncio.timeout(seconds), self._sender.send(request) as response:
-                    return ResponseBody(
-                        response.headers.get("Content-Type", "").lower(), await response.read()
-                    )
+            with translated(what):
+                async with asyncio.timeout(seconds):
+                    return await self._fetch(request)
         except errors.KubernetesError as error:
             if body.refusal is not None:
                 raise body.refusal from None
@@ -173,7 +167,7 @@ class KubernetesClient:
         deliver: Callable[[list[_T]], None],
     ) -> ListMeta:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
-        request = KubernetesRequest(what, path, parameters, codec.list_accept, timeout, patient=False)
+        request = KubernetesRequest(what, path, timeout, parameters, codec.list_accept)
         decoder = ListDecoder(codec)
         async with self._sender.send(request) as response:
             while piece := await _read_piece(response, what):
@@ -215,7 +209,7 @@ class KubernetesClient:
             "timeoutSeconds": str(round(duration)),
         }
         path = path_of(resource, namespace)
-        request = KubernetesRequest(what, path, parameters, codec.watch_accept, timeout, patient=False)
+        request = KubernetesRequest(what, path, timeout, parameters, codec.watch_accept)
         async with self._sender.send(request) as response:
             yield ObjectWatch(response, what, WatchDecoder(codec))
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.api_errors import TOO_DEEP
 from adapter.kubernetes.cache import scale_codec
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorStatus, build_reflectors
 from adapter.kubernetes.cache.scale_codec import ObservedScale
@@ -22,6 +21,7 @@ from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
+from adapter.kubernetes.transport import TOO_DEEP
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 

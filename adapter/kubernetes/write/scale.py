@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes import api_errors
+from adapter.kubernetes import transport
 from adapter.kubernetes.cache import scale_codec
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
@@ -70,7 +70,7 @@ def is_superseded(error: errors.KubernetesError) -> bool:
     So it is after a conflict, when the server asks to come later (429), and when the connection broke: then
     the scale shows whether the write was applied.
     """
-    return error.status == 409 or is_overloaded(error) or error.reason == api_errors.RESET
+    return error.status == 409 or is_overloaded(error) or error.reason == transport.RESET
 
 
 def may_be_ours(error: errors.KubernetesError) -> bool:
@@ -78,7 +78,7 @@ def may_be_ours(error: errors.KubernetesError) -> bool:
 
     A conflict after a repeated request may be a conflict with the first one.
     """
-    return error.sent_twice or error.reason == api_errors.RESET
+    return error.sent_twice or error.reason == transport.RESET
 
 
 def _decode(response: ResponseBody, what: str) -> ScaleState:

@@ -11,10 +11,9 @@ import functools
 from typing import Literal
 
 from adapter import errors
-from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.lease import Fence
-from adapter.kubernetes.transport import Parameters
+from adapter.kubernetes.transport import NOTHING, Parameters
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
 from adapter.telemetry.metrics import WRITE_KINDS, Monitoring
@@ -157,7 +156,7 @@ class Writer:
         content: bytes,
         *,
         content_type: str = "application/json",
-        parameters: Parameters = kubernetes.NOTHING,
+        parameters: Parameters = NOTHING,
     ) -> ResponseBody:
         """Write as `KubernetesClient.write` does; `errors.KubernetesError` as there.
 

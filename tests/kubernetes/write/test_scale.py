@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.api_errors import RESET
 from adapter.kubernetes.client import ResponseBody
+from adapter.kubernetes.transport import RESET
 from adapter.kubernetes.write.scale import (
     ScaleReference,
     ScaleState,
