@@ -1,8 +1,12 @@
-"""The loop of a leader election: follow, lead, release.
+"""Leader election: the rules as pure functions, and `Elector`, which follows, leads and releases.
 
-It does what the pure `verdict` says. Three things differ from client-go. A leader that ends in order releases
-the lease, and followers watch it, so a hand-over does not take a retry period. Every call has a timeout. A
-leader that loses the lease follows again; the process does not exit.
+The rules are client-go's. A candidate never compares the times in a record with its own clock, because clocks
+differ. It remembers when it first saw the present record, and takes the lease over once the record has stayed
+the same for the lease duration.
+
+Three things differ from client-go. A leader that ends in order releases the lease, and followers watch it, so
+a hand-over does not take a retry period. Every call has a timeout. A leader that loses the lease follows
+again; the process does not exit.
 """
 
 import asyncio
@@ -27,6 +31,18 @@ from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+
+JITTER = 1.2
+"""Jitter of a follower without a watch: it waits for one to 2.2 retry periods, as in client-go."""
+
+FAULT = "lease"
+_LOOKS = 3
+_log = logging.getLogger(__name__)
+
+Lead = Callable[[LeaseFence], Awaitable[None]]
+"""The work of a leader, called with the fence of its term and cancelled at its end. It must leave no write
+in flight.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +85,7 @@ def pod_of(identity: str) -> str:
     return identity.rpartition("_")[0] or identity
 
 
-# -- the verdict ---------------------------------------------------------------------------------------------
+# -- the rules -----------------------------------------------------------------------------------------------
 
 
 class Sighting(NamedTuple):
@@ -144,17 +160,7 @@ def released(record: LeaseRecord, wall: float) -> LeaseRecord:
     return LeaseRecord("", 1, stamp, stamp, record.transitions)
 
 
-JITTER = 1.2
-"""Jitter of a follower without a watch: it waits for one to 2.2 retry periods, as in client-go."""
-
-FAULT = "lease"
-_LOOKS = 3
-_log = logging.getLogger(__name__)
-
-Lead = Callable[[LeaseFence], Awaitable[None]]
-"""The work of a leader, called with the fence of its term and cancelled at its end. It must leave no write
-in flight.
-"""
+# -- the loop ------------------------------------------------------------------------------------------------
 
 
 class Elector:
@@ -167,14 +173,14 @@ class Elector:
         clock: Clock,
         random: Callable[[], float],
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
     ) -> None:
         self._store = store
         self._election = election
         self._clock = clock
         self._random = random
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._seen: Sighting | None = None
         self._fence: LeaseFence | None = None
         self._changed = asyncio.Event()
@@ -225,7 +231,7 @@ class Elector:
 
     async def _wait_to_try(self) -> None:
         """Wait until the lease expires, changes, or the retry period is over."""
-        seconds = self._election.retry_period * (1 + JITTER * self._random())
+        seconds = self._jittered_period()
         verdict = judge(self._seen, self._election.identity, self._clock.monotonic())
         if verdict.move is Move.WAIT:
             seconds = min(seconds, verdict.wait)
@@ -239,7 +245,10 @@ class Elector:
             if self._seen is not None and self._seen.lease is not None:
                 with contextlib.suppress(errors.KubernetesError):
                     await self._store.watch(self._seen.lease.version, self._changed.set)
-            await asyncio.sleep(self._election.retry_period * (1 + JITTER * self._random()))
+            await asyncio.sleep(self._jittered_period())
+
+    def _jittered_period(self) -> float:
+        return self._election.retry_period * (1 + JITTER * self._random())
 
     def _begin(self, sent: ClockReading) -> LeaseFence:
         election = self._election
@@ -272,12 +281,9 @@ class Elector:
         return True
 
     def _until_renewal(self, fence: LeaseFence, started: float) -> float:
-        """Return the seconds until the next attempt.
-
-        A retry period after the start of the last one, at most to the deadline.
+        """Return the seconds until the next attempt: at most a retry period after the last, and the deadline.
 
         0 if the clocks have diverged since the last renewal and no attempt has been made since.
-
         """
         if not fence.left() and started <= fence.sent.monotonic:
             return 0.0
@@ -336,40 +342,34 @@ class Elector:
                 freed = await self._store.replace(lease, released(lease.record, self._clock.wall()), left)
             except errors.KubernetesError as error:
                 if error.status != 409:
-                    self._faults.report(FAULT, "the lease could not be released", str(error))
+                    self._problems.report(FAULT, "the lease could not be released", str(error))
                     return
             else:
                 self._note(freed)
                 return
             try:
-                lease = await self._store.fetch(max(0.001, end - self._clock.monotonic()))
+                lease = await self._store.fetch(_left(end, self._clock))
             except errors.KubernetesError as error:
-                self._faults.report(FAULT, "the lease could not be released", str(error))
+                self._problems.report(FAULT, "the lease could not be released", str(error))
                 return
 
     # -- one attempt -----------------------------------------------------------------------------------------
 
     async def _attempt(self, seconds: float, *, leading: bool) -> ClockReading | None:
-        """Try once, within `seconds`, to acquire or renew.
-
-        Returns the time at which the confirmed write was sent, None without one.
-        """
+        """Try within `seconds` to acquire or renew; return when the confirmed write was sent, else None."""
         try:
             sent = await self._try_to_write(self._clock.monotonic() + seconds, leading=leading)
         except errors.KubernetesError as error:
             self._monitoring.lease_renewals.labels("failed").inc()
-            self._faults.report(FAULT, "the lease could not be read or written", str(error))
+            self._problems.report(FAULT, "the lease could not be read or written", str(error))
             return None
-        self._faults.resolve(FAULT)
+        self._problems.resolve(FAULT)
         return sent
 
     async def _try_to_write(self, end: float, *, leading: bool) -> ClockReading | None:
-        """Write against the version last seen if we hold the lease, else read it first.
-
-        Read it again after a conflict.
+        """Write against the version last seen if we hold the lease; else, or after a conflict, read it first.
 
         A leader that finds another holder does not take the lease: its term is over.
-
         """
         election, clock = self._election, self._clock
         look = not leading

@@ -1,8 +1,15 @@
-"""The Lease object of a leader election: read, create, replace and watch it.
+"""The Lease of a leader election: its object at the API server, and the fence of its holder.
 
 The fields are those of ``coordination.k8s.io/v1``, used as client-go uses them. A replace names the version
 that was read, and keeps everything in the object that we do not know (labels, owners, fields of newer
 versions).
+
+`LeaseFence` stands before every write of a leader and is open only while this process certainly holds the
+lease. No other candidate can take the lease before its whole duration has passed since the last confirmed
+renewal was *sent*. The fence closes earlier, at the renew deadline, counted from that same instant, and every
+write ends by then. The time between deadline and duration covers what the network still delivers and clocks
+of unequal speed. A closed fence never opens again. The next term has its own, so nothing that is left over
+from a former term can write in it.
 """
 
 import asyncio
@@ -14,13 +21,11 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from adapter import errors
-from adapter.errors import NotLeadingError
-from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, path_of
 from adapter.kubernetes.codec import PARTIAL_METADATA
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 
-_PATH = "/apis/coordination.k8s.io/v1/namespaces"
 _LEASES = APIResource(
     "coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset(), preferred=True
 )
@@ -28,17 +33,17 @@ _WATCH_SECONDS = 300.0
 _SILENCE = _WATCH_SECONDS + 30.0
 
 
-class LeaseRecord(NamedTuple):
-    """The content of a Lease. `duration` is in seconds.
+class LeaseRecord(msgspec.Struct, frozen=True):
+    """The spec of a Lease. `duration` is in seconds.
 
     The times are text because no clock is compared with them.
     """
 
-    holder: str
-    duration: int
-    acquired: str
-    renewed: str
-    transitions: int
+    holder: str = msgspec.field(default="", name="holderIdentity")
+    duration: int = msgspec.field(default=0, name="leaseDurationSeconds")
+    acquired: str = msgspec.field(default="", name="acquireTime")
+    renewed: str = msgspec.field(default="", name="renewTime")
+    transitions: int = msgspec.field(default=0, name="leaseTransitions")
 
 
 class Lease(NamedTuple):
@@ -57,19 +62,15 @@ class LeaseStore(Protocol):
 
     async def fetch(self, seconds: float) -> Lease | None:
         """Return the Lease, None if it does not exist."""
-        ...
 
     async def create(self, record: LeaseRecord, seconds: float) -> Lease:
         """Create the Lease and return it."""
-        ...
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the record of `lease`; return the new Lease."""
-        ...
 
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
         """Call `changed` whenever the Lease may have changed after `version`; return when the watch ends."""
-        ...
 
 
 class KubernetesLeases:
@@ -79,13 +80,14 @@ class KubernetesLeases:
         self._client = client
         self._namespace = namespace
         self._name = name
+        self._path = path_of(_LEASES, namespace)
 
     async def fetch(self, seconds: float) -> Lease | None:
         """Return the Lease, None if it does not exist; takes at most `seconds`."""
         what = f"get lease {self._namespace}/{self._name}"
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._client.get(f"{_PATH}/{self._namespace}/leases/{self._name}")
+                answer = await self._client.get(f"{self._path}/{self._name}")
         except TimeoutError as error:
             raise errors.KubernetesError(
                 0, "Timeout", f"cannot {what}: no answer within {seconds:g} s"
@@ -102,21 +104,18 @@ class KubernetesLeases:
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": _spec_of(record),
+            "spec": record,
         }
-        path = f"{_PATH}/{self._namespace}/leases"
-        answer = await self._client.write(
-            "POST", path, msgspec.json.encode(document), seconds=seconds, check=_unfenced
-        )
+        content = msgspec.json.encode(document)
+        answer = await self._client.write("POST", self._path, content, seconds=seconds, check=_unfenced)
         return _decode(answer.content, f"create lease {self._namespace}/{self._name}")
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the Lease in the version that was read; status 409 if that is not the current one."""
-        document = {**lease.document, "spec": {**(lease.document.get("spec") or {}), **_spec_of(record)}}
-        path = f"{_PATH}/{self._namespace}/leases/{self._name}"
-        answer = await self._client.write(
-            "PUT", path, msgspec.json.encode(document), seconds=seconds, check=_unfenced
-        )
+        spec = (lease.document.get("spec") or {}) | msgspec.to_builtins(record)
+        content = msgspec.json.encode(lease.document | {"spec": spec})
+        path = f"{self._path}/{self._name}"
+        answer = await self._client.write("PUT", path, content, seconds=seconds, check=_unfenced)
         return _decode(answer.content, f"update lease {self._namespace}/{self._name}")
 
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
@@ -139,41 +138,16 @@ def micro_time(wall: float) -> str:
     return dt.datetime.fromtimestamp(wall, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
-
-
 def _decode(content: bytes, what: str) -> Lease:
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
         version = document["metadata"]["resourceVersion"]
-        spec = msgspec.convert(document.get("spec") or {}, _LeaseSpec)
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        spec = {name: value for name, value in (document.get("spec") or {}).items() if value is not None}
+        return Lease(msgspec.convert(spec, LeaseRecord), version, document)
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise errors.KubernetesError(
             0, "Decode", f"cannot {what}: the response is not a Lease object"
         ) from error
-    record = LeaseRecord(
-        spec.holder_identity or "",
-        spec.lease_duration_seconds or 0,
-        spec.acquire_time or "",
-        spec.renew_time or "",
-        spec.lease_transitions or 0,
-    )
-    return Lease(record, version, document)
-
-
-def _spec_of(record: LeaseRecord) -> dict[str, object]:
-    return {
-        "holderIdentity": record.holder,
-        "leaseDurationSeconds": record.duration,
-        "acquireTime": record.acquired,
-        "renewTime": record.renewed,
-        "leaseTransitions": record.transitions,
-    }
 
 
 def _unfenced() -> None:
@@ -185,7 +159,6 @@ class Fence(Protocol):
 
     def check(self) -> float:
         """Return how many seconds a write that starts now may take; raise `NotLeadingError` if none."""
-        ...
 
 
 class ClockReading(NamedTuple):
@@ -251,7 +224,7 @@ class LeaseFence:
         """Return `left()`; raise `NotLeadingError` if it is 0."""
         left = self.left()
         if left <= 0:
-            raise NotLeadingError(self._why())
+            raise errors.NotLeadingError(self._why())
         return left
 
     def _parted(self) -> float:

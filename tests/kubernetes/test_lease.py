@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 STAMP = "2026-01-31T12:00:00.000000Z"
 MINE = LeaseRecord("web-1_a", 15, STAMP, STAMP, 0)
-LATER = MINE._replace(renewed="2026-01-31T12:00:02.000000Z")
+LATER = msgspec.structs.replace(MINE, renewed="2026-01-31T12:00:02.000000Z")
 
 
 @contextlib.asynccontextmanager
