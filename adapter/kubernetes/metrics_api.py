@@ -1,9 +1,6 @@
-"""Reads the metrics APIs through the API server, as the HPA controller does.
-
-For values that none of our rules provides.
+"""Reads the metrics APIs through the API server, as the HPA controller does: values that no rule of ours has.
 
 Paths and the order of parameters are those of the HPA controller's clients.
-
 """
 
 from collections.abc import Sequence
@@ -18,7 +15,6 @@ from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import go_text
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
 from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
-from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
@@ -136,12 +132,9 @@ _GENERIC = {
 
 
 def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.KubernetesError:
-    """Return a refusal with client-go's message.
-
-    The server's, else one by status and by what was `asked` for.
+    """Return a refusal with client-go's message: the server's, else one by status and what was `asked` for.
 
     Without a response the message is ours.
-
     """
     if not error.status:
         return error
@@ -162,6 +155,3 @@ def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.Kub
             )
         text = f"{words} (get {asked})"
     return errors.KubernetesError(error.status, error.reason, text, error.retry_after)
-
-
-__all__ = ["Described", "MetricsAPI", "PodMetrics", "Quantity", "TimedCustomValue", "TimedExternalValue"]

@@ -1,8 +1,14 @@
-"""Sends every write of the scaler: checks the lease fence, waits for the rate limiter, counts outcomes.
+"""Sends every write of the scaler: checks the lease fence, waits for a slot, counts outcomes.
 
 All kinds of writes (floors, Scales, statuses, events) go through one `Writer`. It checks the fence three
-times: when a write slot is asked for, when the write is sent, and by `fenced_request` right before the first
-byte leaves.
+times: when a write slot is asked for, when the write is sent, and by `transport.GuardedBody` right before the
+first byte leaves.
+
+`WriteRateLimiter` is a queue in front of a token bucket. A write waits while one of a higher priority waits.
+Within a kind slots are shared fairly (`model.fairness`): round-robin over namespaces, then over objects, so
+that the writes of a tenant with many autoscalers delay those of another by one slot each. A task that stops
+waiting gives its token back. The lease is not renewed through this queue: a leader that cannot renew in time
+may not write at all.
 """
 
 import asyncio
@@ -111,7 +117,6 @@ PAUSE_LIMIT = 10.0
 """Cap on the Retry-After of the API server."""
 
 _REFUSED = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})
-_OVERLOADED = 429
 _NEVER_SENT = frozenset({"Closed", "Unreachable"})
 
 
@@ -180,7 +185,8 @@ class Writer:
         except errors.KubernetesError as error:
             if error.retry_after is not None:
                 self._limiter.pause(min(error.retry_after, PAUSE_LIMIT), kind)
-            self._count(kind, _outcome(error))
+            refused = "refused" if error.status in _REFUSED else "failed"
+            self._count(kind, "conflict" if error.status == 409 else refused)
             raise
         except asyncio.CancelledError:
             self._count(kind, "failed")
@@ -195,15 +201,9 @@ class Writer:
 
 def is_overloaded(error: errors.KubernetesError) -> bool:
     """Tell whether the API server rejected a request with 429, so that it may be repeated."""
-    return error.status == _OVERLOADED
+    return error.status == 429
 
 
 def may_have_been_applied(error: errors.KubernetesError) -> bool:
     """Tell whether a failed write may have been applied: it was sent, and no response denies it."""
     return error.status >= 500 or (error.status == 0 and error.reason not in _NEVER_SENT)
-
-
-def _outcome(error: errors.KubernetesError) -> str:
-    if error.status == 409:
-        return "conflict"
-    return "refused" if error.status in _REFUSED else "failed"
