@@ -7,9 +7,9 @@ on retries, `cache.reflector` when to list and when to watch.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
 from kubernetes_asyncio.client import Configuration
@@ -191,10 +191,11 @@ class KubernetesClient:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator["ObjectWatch[_T]"]:
-        """Open a watch of the changes after `resource_version`.
+    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[_T]]]]:
+        """Open a watch of the changes after `resource_version`: batches of events until the server ends it.
 
-        Entering raises what the server refuses, such as 410 (Expired).
+        Entering raises what the server refuses, such as 410 (Expired). Iterating raises for an ERROR event
+        (status 410: list again) and, with reason ``Timeout``, for silence.
 
         The server ends the watch after `duration` seconds; `silence` seconds without a byte mean that the
         connection is lost. With `selector` or `fields`, an object that ceases to match is reported as
@@ -210,39 +211,24 @@ class KubernetesClient:
         }
         path = path_of(resource, namespace)
         request = KubernetesRequest(what, path, timeout, parameters, codec.watch_accept)
-        async with self._sender.send(request) as response:
-            yield ObjectWatch(response, what, WatchDecoder(codec))
+        async with (
+            self._sender.send(request) as response,
+            contextlib.aclosing(_read_events(response, what, WatchDecoder(codec))) as events,
+        ):
+            yield events
 
 
-class ObjectWatch(Generic[_T]):
-    """An open watch: an iterator of batches of events, which ends when the server ends the watch.
-
-    Raises `errors.KubernetesError` for an ERROR event (status 410: list again), with reason ``Timeout`` for
-    silence.
-    """
-
-    def __init__(self, response: aiohttp.ClientResponse, what: str, decoder: WatchDecoder[_T]) -> None:
-        self._response = response
-        self._what = what
-        self._decoder = decoder
-        self._decoded: Iterator[list[WatchEvent[_T]] | Status] = iter(())
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[WatchEvent[_T]]:
-        while True:
-            for events in _decoding(self._what, self._decoded):
-                if isinstance(events, Status):
-                    raise error_of(self._what, events)
-                await asyncio.sleep(0)
-                return events
-            piece = await _read_piece(self._response, self._what)
-            if not piece:
-                with translated(self._what):
-                    self._decoder.finish()
-                raise StopAsyncIteration
-            self._decoded = self._decoder.feed(piece)
+async def _read_events(
+    response: aiohttp.ClientResponse, what: str, decoder: WatchDecoder[_T]
+) -> AsyncGenerator[list[WatchEvent[_T]], None]:
+    while piece := await _read_piece(response, what):
+        for events in _decoding(what, decoder.feed(piece)):
+            if isinstance(events, Status):
+                raise error_of(what, events)
+            await asyncio.sleep(0)
+            yield events
+    with translated(what):
+        decoder.finish()
 
 
 async def connect(

@@ -164,7 +164,7 @@ class ConfigMapTrustSource:
 
 
 class FileTrustSource:
-    """Delivers the text of a file at first and after each change; `deliver` raises ValueError to refuse it."""
+    """Delivers the text of a file first and after each change; `deliver` raises ValueError to refuse it."""
 
     def __init__(self, path: str, flag: str, deliver: Callable[[str], None], problems: ProblemLog) -> None:
         """Read the file. Raises `errors.InputError`, which names `flag`, if it is unusable."""

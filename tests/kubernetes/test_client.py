@@ -484,7 +484,7 @@ async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
 
 
 async def take(
-    watch: kubernetes.ObjectWatch[PartialMetadata], count: int
+    watch: AsyncIterator[list[WatchEvent[PartialMetadata]]], count: int
 ) -> list[WatchEvent[PartialMetadata]]:
     events: list[WatchEvent[PartialMetadata]] = []
     async for batch in watch:

@@ -228,12 +228,12 @@ class LabelIndex:
         if known is not None:
             return known
         steps = self.select(namespace, selector)
-        while True:
-            try:
+        try:
+            while True:
                 next(steps)
-            except StopIteration as end:
-                answer: tuple[str, ...] = end.value
-                return answer
+        except StopIteration as end:
+            answer: tuple[str, ...] = end.value
+            return answer
 
     async def find_names(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
         """Return what `names` does, in steps between which other tasks run."""
@@ -241,13 +241,13 @@ class LabelIndex:
         if known is not None:
             return known
         steps = self.select(namespace, selector)
-        while True:
-            try:
+        try:
+            while True:
                 next(steps)
-            except StopIteration as end:
-                answer: tuple[str, ...] = end.value
-                return answer
-            await asyncio.sleep(0)
+                await asyncio.sleep(0)
+        except StopIteration as end:
+            answer: tuple[str, ...] = end.value
+            return answer
 
     def known(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...] | None:
         """Return the cached answer if nothing has changed since, else None."""
