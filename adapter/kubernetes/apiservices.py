@@ -73,8 +73,6 @@ class ResourceAttributes(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The user whose permissions are reviewed."""
-
     user: str
     groups: Sequence[str]
 

@@ -252,7 +252,6 @@ async def connect(
 
 
 def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
-    """Return the parameters that restrict the objects."""
     chosen = {"labelSelector": str(selector)} if selector.requirements else {}
     return chosen | {"fieldSelector": fields} if fields else chosen
 

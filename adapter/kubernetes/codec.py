@@ -106,15 +106,12 @@ class ObjectCodec(Generic[T]):
         self._document = msgspec.json.Decoder(document)
 
     def decode(self, text: bytes | msgspec.Raw) -> T:
-        """Decode one object."""
         return self.keep(self._one.decode(text))
 
     def decode_items(self, text: bytes) -> list[T]:
-        """Decode a JSON array of objects."""
         return list(map(self.keep, self._many.decode(text)))
 
     def decode_document(self, text: bytes | bytearray) -> tuple[list[T], ListMeta]:
-        """Decode a whole list."""
         document: Any = self._document.decode(text)
         return list(map(self.keep, document.items or ())), document.metadata
 

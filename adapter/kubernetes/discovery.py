@@ -175,8 +175,6 @@ async def fetch_catalogue(client: CatalogueClient, known: Catalogue | None = Non
 
 
 class _Reading:
-    """One pass over the documents."""
-
     def __init__(self, client: CatalogueClient, known: Catalogue) -> None:
         self._client = client
         self._known = known

@@ -169,7 +169,6 @@ class ClockReading(NamedTuple):
 
 
 def read_clocks(clock: Clock) -> ClockReading:
-    """Return both clocks now."""
     return ClockReading(clock.monotonic(), clock.wall())
 
 
@@ -201,12 +200,10 @@ class LeaseFence:
 
     @property
     def closed(self) -> bool:
-        """Whether the term is over."""
         return self._closed
 
     @property
     def sent(self) -> ClockReading:
-        """When the last confirmed renewal was sent."""
         return self._sent
 
     @property

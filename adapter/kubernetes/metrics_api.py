@@ -60,15 +60,12 @@ class Described(NamedTuple):
 
 
 class MetricsAPI:
-    """Requests to the metrics APIs through the API server."""
-
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
 
     async def pods(
         self, namespace: str, metric: str, selector: str, metric_selector: str
     ) -> Sequence[TimedCustomValue]:
-        """Return a custom metric of the pods that match."""
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
         asked = "pods.custom.metrics.k8s.io *"
         return (await self._get(path, selector, metric_selector, _CustomList, asked)).items or ()
@@ -96,7 +93,6 @@ class MetricsAPI:
         return (await self._get(path, metric_selector, "", _ExternalList, asked)).items or ()
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        """Return the usage of the containers of the pods that match."""
         path = f"{_RESOURCE}/namespaces/{_escaped(namespace)}/pods"
         return (await self._get(path, selector, "", _ResourceList, "pods.metrics.k8s.io")).items or ()
 

@@ -84,7 +84,6 @@ class Throttle:
         self._next = clock.monotonic() - self._room
 
     async def wait(self) -> None:
-        """Return when it is the caller's turn."""
         now = self._clock.monotonic()
         turn = max(self._next, now - self._room)
         self._next = turn + self._step

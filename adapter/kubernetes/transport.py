@@ -270,7 +270,6 @@ class Sender:
         return RETRY_SECONDS * (attempt - 1) * (1 + self._random())
 
     def _wait_before_review(self, attempt: int, refusal: errors.KubernetesError) -> float | None:
-        """Do as `_wait_before`, for a review."""
         if attempt > len(REVIEW_PAUSES) + 1 or self._closed:
             return None
         if refusal.retry_after is not None:

@@ -84,7 +84,6 @@ class ConfigMapTrustSource:
         self._failures = 0
 
     async def run(self) -> None:
-        """Read and watch until cancelled."""
         while True:
             try:
                 version = await self._read()
@@ -195,7 +194,6 @@ class FileTrustSource:
             self._problems.resolve("trust-file", subject=self._flag)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Check until cancelled."""
         while True:
             await sleep(FILE_SECONDS)
             self.look()

@@ -192,7 +192,6 @@ class AutoscalerCache(ReflectedCache):
         self.reflectors = build_reflectors(codec, FASTPATH, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[ReadAutoscaler]:
-        """Iterate over all, those with faults included."""
         return iter(self._objects)
 
     def __len__(self) -> int:
@@ -295,7 +294,6 @@ class ScaleConflicts(ReflectedCache):
         )
 
     def remove(self, namespace: str, name: str) -> None:
-        """Remove a FastPathAutoscaler of ours."""
         self._set_target((KIND, namespace, name), None)
 
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:

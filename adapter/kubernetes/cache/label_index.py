@@ -175,7 +175,6 @@ class LabelIndex:
         return self._size
 
     def put(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> None:
-        """Add an object or replace its labels."""
         found = self._namespaces.get(namespace)
         if found is None:
             found = self._namespaces[sys.intern(namespace)] = _NamespaceIndex()

@@ -129,7 +129,6 @@ class Selection:
             self.history.note(self.history.count + ready, now)
 
     def notify(self) -> None:
-        """Call the `changed` of each follower."""
         for follower in tuple(self.followers):
             follower.changed()
 
@@ -165,7 +164,6 @@ class PodNamespace:
         self.generation += 1
 
     def matching(self, labels: Mapping[str, str]) -> list[Selection]:
-        """Return the selections whose selector matches these labels."""
         candidates = [*self._by_label.get(None, ())]
         for label in labels.items():
             candidates += self._by_label.get(label, ())

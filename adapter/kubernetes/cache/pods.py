@@ -181,7 +181,6 @@ class PodCache(ReflectedCache):
     # -- events ----------------------------------------------------------------------------------------------
 
     def put(self, pod: WirePod) -> None:
-        """Add a pod or replace it."""
         meta = pod.metadata
         space = self._space(meta.namespace)
         old = space.pods.get(meta.name)

@@ -248,7 +248,6 @@ class Reflector(Generic[T]):
     # -- the loop --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
         if not self._watchable:
             _log.info("this kind cannot be watched; it is listed instead", extra=facts(resource=self.name))
         to_list = True
@@ -375,7 +374,6 @@ class Reflector(Generic[T]):
         self._context.problems.report("watch", message, str(error), subject=self.name)
 
     async def _wait_to_poll(self) -> None:
-        """Wait between two lists where the kind cannot be watched."""
         self._read.clear()
         self._listed.clear()
         await self._context.sleep(self._periods.relist)

@@ -207,7 +207,6 @@ class TargetKinds:
             self._end(kind)
 
     def _end(self, kind: TargetKind) -> None:
-        """Stop caching a kind."""
         del self._targeted[kind.resource.group_resource]
         for task in kind.tasks:
             task.cancel()

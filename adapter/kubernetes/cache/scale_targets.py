@@ -76,7 +76,6 @@ class TargetSubscription:
         entry.followers.append(changed)
 
     def find(self) -> ScaleTarget | Unfound:
-        """Return the scale as last seen."""
         return self._targets.look(self._entry)
 
     def close(self) -> None:

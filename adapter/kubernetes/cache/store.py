@@ -136,7 +136,6 @@ class TypedStore(Generic[T]):
         self._changed(namespace, name)
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it, as `ObjectStore.listing`."""
         for namespace in list(self._objects):
             if (objects := self._objects.get(namespace)) is not None:
                 yield namespace, tuple(objects)
@@ -165,5 +164,4 @@ class NamespaceView(Generic[T]):
         return sum(len(names) for _, names in self.listing()) if self._namespace else len(self._store)
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the namespace with the names in it."""
         return (each for each in self._store.listing() if self._namespace in {"", each[0]})

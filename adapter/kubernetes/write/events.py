@@ -143,7 +143,6 @@ def _identity_of(event: EventRecord) -> _Key:
 
 
 def timestamp(wall: float) -> str:
-    """Format epoch seconds as a Time of the API."""
     return dt.datetime.fromtimestamp(int(wall), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -60,7 +60,6 @@ class ScaleWriter:
         return _decode(response, f"update {scale.path}")
 
     async def get(self, path: str) -> ScaleState:
-        """Return the scale as the API server has it."""
         return _decode(await self._writer.client.get(path), f"get {path}")
 
 

@@ -131,7 +131,6 @@ class StatusWriter:
             self._plan(key, entry)
 
     def forget(self, namespace: str, name: str) -> None:
-        """Drop the status of a deleted object."""
         self._entries.pop((namespace, name), None)
         self._problems.resolve(FAULT, subject=f"{namespace}/{name}")
 
@@ -196,7 +195,6 @@ class StatusWriter:
         return None
 
     def _gather(self) -> None:
-        """Move the entries that are due to the turns."""
         now = self._clock.monotonic()
         for queue, turns in zip(self._queues, self._turns, strict=True):
             while (due := self._first(queue)) is not None and due <= now:

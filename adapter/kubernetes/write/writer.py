@@ -35,7 +35,6 @@ class WriteKind(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """The label value in metrics."""
         return WRITE_KINDS[self]
 
 
@@ -64,7 +63,6 @@ class WriteRateLimiter:
             self._paused_until[each] = max(self._paused_until[each], until)
 
     def waiting(self, kind: WriteKind) -> int:
-        """Return how many writes of a kind wait."""
         return len(self._waiting[kind])
 
     async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
