@@ -1,4 +1,4 @@
-"""Describes failed connections for logs and command lines.
+"""What HTTP clients share: the proxy for a URL, and descriptions of failed connections.
 
 aiohttp's messages contain the SSL context as a Python object, and errors of the ssl module their arguments
 and the place in the C code. The text here has host and port but never the URL: the caller names what it

@@ -51,10 +51,7 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchEvent(NamedTuple, Generic[T]):
-    """An event of a watch. `type` is ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``.
-
-    `object` is None for a ``BOOKMARK``.
-    """
+    """An event of type ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which has no object."""
 
     type: str
     object: T | None
@@ -182,10 +179,7 @@ class ListDecoder(Generic[T]):
             yield items
 
     def _cut(self) -> list[T] | None:
-        """Decode and remove the longest run of whole items within a step, or the first item if it is longer.
-
-        Returns None if more bytes are needed.
-        """
+        """Decode and remove the items within a step, or a longer one; None if more bytes are needed."""
         if not self._first_key:
             first = _FIRST_KEY.match(self._rest)
             if first is None:
@@ -231,10 +225,7 @@ class WatchDecoder(Generic[T]):
         self._decode = codec.decode_event
 
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
-        """Yield the events that `piece` completes, at most 64 at a time.
-
-        An ERROR event is yielded as the Status that it carries, and ends the watch.
-        """
+        """Yield the events that `piece` completes, at most 64 at a time; an ERROR is the Status it carries."""
         scanned = len(self._rest)
         self._rest += piece
         events: list[WatchEvent[T]] = []

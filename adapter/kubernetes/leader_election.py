@@ -73,10 +73,7 @@ class Election:
 
     @property
     def tolerance(self) -> float:
-        """How far monotonic and wall clock may diverge.
-
-        Together with the renew deadline this stays below the lease duration.
-        """
+        """How far the clocks may diverge. With the renew deadline it stays below the lease duration."""
         return (self.lease_duration - self.renew_deadline) / 2
 
 
@@ -89,10 +86,7 @@ def pod_of(identity: str) -> str:
 
 
 class Sighting(NamedTuple):
-    """A record, and when it was first seen (monotonic seconds).
-
-    `lease` is None after the Lease was deleted.
-    """
+    """A record, and when it was first seen (monotonic seconds). `lease` is None if the Lease was deleted."""
 
     record: LeaseRecord
     since: float
@@ -198,10 +192,7 @@ class Elector:
         return self._seen.record.holder if self._seen is not None else ""
 
     async def run(self, lead: Lead) -> None:
-        """Follow and lead in turn until cancelled; a lease that is held then is released.
-
-        Ends also when `lead` returns or raises.
-        """
+        """Follow and lead in turn until cancelled or `lead` ends; a lease that is held then is released."""
         while True:
             try:
                 fence = await self._acquire()
@@ -281,7 +272,7 @@ class Elector:
         return True
 
     def _until_renewal(self, fence: LeaseFence, started: float) -> float:
-        """Return the seconds until the next attempt: at most a retry period after the last, and the deadline.
+        """Return the seconds to the next attempt: a retry period after the last began, or the deadline.
 
         0 if the clocks have diverged since the last renewal and no attempt has been made since.
         """

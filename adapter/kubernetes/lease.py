@@ -34,10 +34,7 @@ _SILENCE = _WATCH_SECONDS + 30.0
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
-    """The spec of a Lease. `duration` is in seconds.
-
-    The times are text because no clock is compared with them.
-    """
+    """The spec of a Lease, duration in seconds. The times are text because no clock is compared with them."""
 
     holder: str = msgspec.field(default="", name="holderIdentity")
     duration: int = msgspec.field(default=0, name="leaseDurationSeconds")
@@ -55,10 +52,7 @@ class Lease(NamedTuple):
 
 
 class LeaseStore(Protocol):
-    """The storage of one Lease. Errors are `errors.KubernetesError`.
-
-    A write that lost a race has status 409.
-    """
+    """The storage of one Lease. Errors are `errors.KubernetesError`, with status 409 for a lost race."""
 
     async def fetch(self, seconds: float) -> Lease | None:
         """Return the Lease, None if it does not exist."""

@@ -59,10 +59,7 @@ _LabelSets = dict[_LabelSet, None]
 
 
 class _NamespaceIndex:
-    """One namespace.
-
-    Its names in order, the label set of each, and label -> value -> label sets (one, or several).
-    """
+    """Names in order, the label set of each, and label -> value -> label sets (one, or several)."""
 
     __slots__ = ("index", "label_sets", "names", "of_name", "version")
 

@@ -25,10 +25,7 @@ _STEP = 1_000
 
 
 class LabeledObject(msgspec.Struct, frozen=True, gc=False):
-    """An object with its labels, which it may share with others.
-
-    `namespace` is "" for cluster-scoped objects.
-    """
+    """An object with its labels, which it may share. `namespace` is "" for cluster-scoped objects."""
 
     namespace: str
     name: str

@@ -33,12 +33,9 @@ _KEY_BYTES = 1024
 
 
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
-    """The kept part of a pod's spec, shared by pods with equal specs.
+    """The kept part of a pod's spec. `key` identifies it, `users` is the number of pods that share it.
 
     `ports` are the named TCP ports of its containers.
-
-    `key` identifies the spec, `users` is the number of pods that share it.
-
     """
 
     containers: tuple[Container, ...]

@@ -1,6 +1,4 @@
-"""`PodCache` keeps the pods of the cluster.
-
-One watch of whole pods, decoded to the facts that decisions need.
+"""`PodCache` keeps the pods of the cluster from one watch, decoded to the facts that decisions need.
 
 It is the only cache of pods of a process that scales. The scaler reads its selections, custom metrics read
 names by label selector from its index, and resource metrics read the pods whose phase is Running. Until the

@@ -159,10 +159,7 @@ class ReflectorStatus(NamedTuple):
 
 
 class Reflector(Generic[T]):
-    """Keeps `store` equal to what `source` lists and watches, while `run` runs.
-
-    `name` identifies it in logs and self-metrics.
-    """
+    """Keeps `store` equal to `source` while `run` runs. `name` identifies it in logs and self-metrics."""
 
     def __init__(
         self,

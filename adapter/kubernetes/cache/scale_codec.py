@@ -159,10 +159,7 @@ _APPS = ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ("spec", "sel
 
 
 def built_in(*, plain_selector: bool = False) -> ObjectCodec[ObservedScale]:
-    """Return the codec of a built-in kind.
-
-    The selector of a ReplicationController is a plain map of labels.
-    """
+    """Return the codec of a built-in kind. The selector of ReplicationControllers is a plain map of labels."""
     return _build(_APPS, msgspec.Raw, _bounded(_text_of_labels if plain_selector else _text_of))
 
 
@@ -203,10 +200,7 @@ def _weigh_text(written: bytes) -> int:
 
 @memo.remember(TEXTS_BYTES, _weigh_text)
 def _text_of(written: bytes) -> str:
-    """Return the text as in status.selector of a Scale.
-
-    An invalid selector, which the API server would not store, becomes "".
-    """
+    """Return the text as in status.selector of a Scale, "" for a selector the API server would not store."""
     try:
         return str(api_selectors.compile_selector(_SELECTOR.decode(written)))
     except (ValueError, msgspec.MsgspecError):
@@ -224,10 +218,7 @@ def _text_of_labels(written: bytes) -> str:
 
 
 def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
-    """Return the function for a selector that is raw JSON.
-
-    An event whose selector is known costs no parsing.
-    """
+    """Return the function for a selector that is raw JSON; a known selector costs no parsing."""
 
     def text(found: Any) -> str:
         written = bytes(found)
@@ -257,10 +248,7 @@ def _plant(tree: Tree, path: tuple[str, ...], leaf: Any) -> None:
 
 
 def _struct(tree: Tree) -> Any:
-    """Return a struct type that decodes the leaves of a tree and skips everything else.
-
-    Absent fields are None.
-    """
+    """Return a struct type that decodes only the leaves of a tree. Absent fields are None."""
     fields = []
     names = {}
     for number, (name, below) in enumerate(tree.items()):

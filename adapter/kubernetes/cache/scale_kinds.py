@@ -164,10 +164,7 @@ class TargetKinds:
         return self._known[1].get(kind)
 
     def miss(self, kind: tuple[str, str]) -> bool:
-        """Have the cluster's kinds read again for an unknown one, at intervals.
-
-        Return whether that has happened before.
-        """
+        """Have the kinds read again, at intervals, for an unknown one; return whether they were before."""
         now = self._context.clock.monotonic()
         due = kind not in self._missed or now - self._missed[kind] >= RETRY_SECONDS
         if due and kind not in self._missing and self.group is not None:
@@ -267,10 +264,7 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
 
 
 def is_refused(error: errors.KubernetesError | None) -> bool:
-    """Whether the API server understood a request and refused it.
-
-    A kind whose list is refused is read one by one.
-    """
+    """Whether the API server refused a request. A kind whose list is refused is read one by one."""
     return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
 
 

@@ -36,13 +36,11 @@ NOT_YET = "the scale is not yet known"
 
 
 class ScaleTarget(NamedTuple):
-    """A scale from the caches.
+    """A scale from the caches. `path` is that of the scale subresource.
 
-    `path` is that of the scale subresource, `resource_version` the precondition of a write.
-
-    `selector` is text. `manager` is the field manager that wrote the count, and `since` the time of that
-    write as the API server writes times, to the second. `uid` tells the object from a later one with the same
-    name. Each of the three is "" if it is unknown.
+    `resource_version` is the precondition of a write, `selector` is text. `manager` is the field manager that
+    wrote the count, and `since` the time of that write as the API server writes times, to the second. `uid`
+    tells the object from a later one with the same name. Each of the three is "" if it is unknown.
     """
 
     replicas: int
@@ -56,10 +54,7 @@ class ScaleTarget(NamedTuple):
 
 
 class Unfound(NamedTuple):
-    """Why there is no scale.
-
-    It is not yet known (then nothing is decided), or the error for the autoscaler's status.
-    """
+    """Why there is no scale: an error for the status, or if not `known`, nothing to decide on yet."""
 
     message: str
     known: bool = True
@@ -89,10 +84,7 @@ class TargetSubscription:
 
 
 class ScaleTargets:
-    """The scales of targets, while `run` runs. Each of `namespaces` is watched by itself.
-
-    ``("",)`` watches all at once.
-    """
+    """The scales of targets, while `run` runs. Each of `namespaces` ("" for all) is watched by itself."""
 
     def __init__(
         self,
@@ -139,10 +131,7 @@ class ScaleTargets:
         return subscription
 
     def find(self, namespace: str, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return the scale of a target as last seen.
-
-        A target that is not followed stays cached for `LINGER_SECONDS`.
-        """
+        """Return the scale as last seen; a target that is not followed stays cached for `LINGER_SECONDS`."""
         key = TargetName(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None or key in self._asked:
@@ -222,10 +211,7 @@ class ScaleTargets:
         return _scale_of(entry.key, kind.resource, polled)
 
     async def _poll(self, entry: CachedTarget, resource: APIResource) -> None:
-        """Read the scale of a target at intervals.
-
-        The last one stays while the API server cannot be reached.
-        """
+        """Read a scale at intervals. The last one stays while the API server cannot be reached."""
         path = _scale_path(resource, entry.key)
         while True:
             before, found = entry.polled, await self._fetch(path, entry.key)

@@ -44,10 +44,7 @@ class ObjectStore(Protocol[T_contra]):
         """Remove an object; an unknown one is ignored."""
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it.
-
-        Both are read when their turn comes, so the store may change meanwhile.
-        """
+        """Yield each namespace with the names in it. The store may change meanwhile."""
 
     def settle(self) -> None:
         """End a batch of events: changes may be reported now."""
