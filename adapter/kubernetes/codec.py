@@ -6,6 +6,7 @@ arrives and decodes at most `STEP_BYTES` a step (or one object, where that is la
 keeps a few fields; the rest of its JSON is skipped, not built.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -128,13 +129,9 @@ class ObjectCodec(Generic[T]):
 _EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
-def _keep_metadata(partial: _MetadataOnly) -> PartialMetadata:
-    return partial.metadata
-
-
-PARTIAL_METADATA = ObjectCodec(
+PARTIAL_METADATA: ObjectCodec[PartialMetadata] = ObjectCodec(
     _MetadataOnly,
-    _keep_metadata,
+    operator.attrgetter("metadata"),
     f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}",
     f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}",
 )
@@ -225,7 +222,7 @@ class WatchDecoder(Generic[T]):
         self._decode = codec.decode_event
 
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
-        """Yield the events that `piece` completes, at most 64 at a time; an ERROR is the Status it carries."""
+        """Yield the events that `piece` completes, at most 64 at a time; an ERROR is its Status, the last."""
         scanned = len(self._rest)
         self._rest += piece
         events: list[WatchEvent[T]] = []

@@ -168,7 +168,7 @@ class _Renewal:
             except _UNUSABLE as error:
                 self._problems.report(
                     "credentials",
-                    "credentials for the API server cannot be renewed; the old ones stay",
+                    "credentials for the API server cannot be renewed; the old ones stay in use",
                     _sentence(error),
                 )
             else:

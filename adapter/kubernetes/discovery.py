@@ -286,7 +286,7 @@ class CatalogueSource:
     def current(self) -> Catalogue:
         """Return the catalogue; `errors.NotSyncedError` before the first reading."""
         if self._current is None:
-            raise errors.NotSyncedError("the resources of the cluster have not been read yet")
+            raise errors.NotSyncedError("the API resources of the cluster have not been read yet")
         return self._current
 
     async def refresh(self, *, force: bool = False) -> Catalogue:
@@ -315,13 +315,15 @@ class CatalogueSource:
             discovery = await fetch_discovery(self._client, self._current if self.synced else None)
         except errors.KubernetesError as error:
             self._note_reading(error)
-            self._problems.report("api-discovery", "the resources of the cluster cannot be read", str(error))
+            self._problems.report(
+                "api-discovery", "the API resources of the cluster cannot be read", str(error)
+            )
             raise
         self._note_reading(None)
         self._problems.resolve("api-discovery")
         self._note_failures(discovery.failed)
         if discovery.catalogue != self._current:
-            _log.info("resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
+            _log.info("API resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
         self._current = discovery.catalogue
         self.synced = True
 

@@ -144,11 +144,7 @@ class WirePod(Struct, frozen=True):
         return self.metadata.name
 
 
-def _itself(pod: WirePod) -> WirePod:
-    return pod
-
-
-POD_CODEC = ObjectCodec(WirePod, _itself)
+POD_CODEC: ObjectCodec[WirePod] = ObjectCodec(WirePod, lambda pod: pod)
 """Decodes pods; `build` makes the records."""
 
 

@@ -118,7 +118,7 @@ class PodCache(ReflectedCache):
         for reflector in self.reflectors:
             if not reflector.synced:
                 reason = f": {reflector.error}" if reflector.error else ""
-                raise errors.NotSyncedError(f"pods: the first list is not in yet{reason}")
+                raise errors.NotSyncedError(f"pods: the first list has not arrived yet{reason}")
 
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not.
@@ -128,8 +128,9 @@ class PodCache(ReflectedCache):
         for reflector in self.reflectors:
             status = reflector.status()
             if status.stale or status.last_error:
-                silence = "never" if status.age is None else f"{status.age:.0f} s ago"
-                return ": ".join(filter(None, (f"pods were last heard of {silence}", status.last_error)))
+                age = status.age
+                heard = "no list of pods yet" if age is None else f"no news of pods for {age:.0f} s"
+                return f"{heard}: {status.last_error}" if status.last_error else heard
         return ""
 
     def __len__(self) -> int:

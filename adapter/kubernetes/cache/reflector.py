@@ -229,13 +229,13 @@ class Reflector(Generic[T]):
             async with asyncio.timeout(self._periods.first_list):
                 await self.attempted.wait()
         except TimeoutError:
-            raise errors.NotSyncedError(f"{what}: the first list is not in yet") from None
+            raise errors.NotSyncedError(f"{what}: the first list has not arrived yet") from None
         if self.synced:
             return
         error = self.error
         if error is not None and self.refused:
             raise errors.KubernetesError(error.status, error.reason, str(error)) from error
-        raise errors.NotSyncedError(f"{what}: the first list is not in yet: {error}") from error
+        raise errors.NotSyncedError(f"{what}: the first list has not arrived yet: {error}") from error
 
     def abandon(self) -> None:
         """Resolve the reported problems of a kind that is no longer watched."""
@@ -292,7 +292,7 @@ class Reflector(Generic[T]):
         if not self.synced:
             self.synced = True
             self._metrics.synced.set(1)
-            _log.info("first list is in", extra=facts(resource=self.name, objects=len(self.store)))
+            _log.info("first list received", extra=facts(resource=self.name, objects=len(self.store)))
         for _ in self.store.listed():
             await asyncio.sleep(0)
         self.attempted.set()
@@ -408,7 +408,7 @@ class Reflector(Generic[T]):
                 _log.info("watch expired; listing again", extra=facts(resource=self.name))
                 return
         self.error = error
-        message = "objects cannot be read; the cache stays as it is"
+        message = "objects cannot be read; the cache keeps its last state"
         self._context.problems.report("informer", message, str(error), subject=self.name)
         self.attempted.set()
         await self._context.sleep(pause)

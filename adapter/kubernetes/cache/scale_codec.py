@@ -159,7 +159,7 @@ _APPS = ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ("spec", "sel
 
 
 def built_in(*, plain_selector: bool = False) -> ObjectCodec[ObservedScale]:
-    """Return the codec of a built-in kind. The selector of ReplicationControllers is a plain map of labels."""
+    """Return the codec of a built-in kind. A ReplicationController has a plain map as selector."""
     return _build(_APPS, msgspec.Raw, _bounded(_text_of_labels if plain_selector else _text_of))
 
 

@@ -443,7 +443,7 @@ async def test_down_at_the_start() -> None:
         async with caching(cluster, PODS) as cache:
             for _ in range(2):
                 with pytest.raises(
-                    errors.NotSyncedError, match=r"pods: the first list is not in yet: .*Unreachable"
+                    errors.NotSyncedError, match=r"pods: the first list has not arrived yet: .*Unreachable"
                 ):
                     await cache.names()
             assert cache.lister.unsynced() == (GroupResource("", "pods"),)
@@ -494,7 +494,7 @@ async def test_the_first_list_takes_too_long() -> None:
     async with Cluster() as cluster:
         cluster.delay(0.3, "list", "pods")
         async with caching(cluster, PODS, periods=ReflectorPeriods(first_list=0.05)) as cache:
-            with pytest.raises(errors.NotSyncedError, match=r"pods: the first list is not in yet$"):
+            with pytest.raises(errors.NotSyncedError, match=r"pods: the first list has not arrived yet$"):
                 await cache.names()
             await until(lambda: cache.status().synced)
 
