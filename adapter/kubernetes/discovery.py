@@ -254,8 +254,7 @@ class CatalogueSource:
     """The current catalogue. Concurrent callers share one reading.
 
     `run` reads every `interval` seconds; after a miss it is read again, but not within `distance` seconds of
-    the last attempt. `initial` is current until the first reading succeeds; without it `current` raises until
-    then.
+    the last attempt.
     """
 
     def __init__(
@@ -267,7 +266,6 @@ class CatalogueSource:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         interval: float = 600.0,
         distance: float = 10.0,
-        initial: Catalogue | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -275,13 +273,16 @@ class CatalogueSource:
         self._sleep = sleep
         self._interval = interval
         self._distance = distance
-        self._current = initial
+        self._current: Catalogue | None = None
         self._lock = asyncio.Lock()
         self._attempted: float | None = None
         self._readings = 0
         self._error: errors.KubernetesError | None = None
-        self.synced = False
+
+    @property
+    def synced(self) -> bool:
         """Whether a reading has succeeded."""
+        return self._current is not None
 
     def current(self) -> Catalogue:
         """Return the catalogue; `errors.NotSyncedError` before the first reading."""
@@ -312,7 +313,7 @@ class CatalogueSource:
     async def _read(self) -> None:
         """Read once. A cancelled reading does not count: a caller that waits for it starts another."""
         try:
-            discovery = await fetch_discovery(self._client, self._current if self.synced else None)
+            discovery = await fetch_discovery(self._client, self._current)
         except errors.KubernetesError as error:
             self._note_reading(error)
             self._problems.report(
@@ -325,7 +326,6 @@ class CatalogueSource:
         if discovery.catalogue != self._current:
             _log.info("API resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
         self._current = discovery.catalogue
-        self.synced = True
 
     def _note_reading(self, error: errors.KubernetesError | None) -> None:
         self._error = error
