@@ -19,8 +19,8 @@ from adapter.compose.clock import SystemClock
 from adapter.config import rules_file
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.model.label_selectors import EVERYTHING
 from adapter.model.resources import BUILTIN
 from adapter.prometheus.client import PrometheusClient
@@ -43,10 +43,14 @@ async def list_pods(url: str) -> dict[str, float]:
     assert kind is not None
     configuration = credentials.build_configuration(url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-        lister = ObjectLister(ReflectorContext(client, clock, monitoring, faults, lambda: 0.0), [kind])
+        lister = ObjectLister(ReflectorContext(client, clock, monitoring, faults, lambda: 0.0))
+        lister.start([kind])
         before, memory = time.process_time(), _resident()
-        async with lister:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(lister.run(), name="lister")
+            await asyncio.sleep(0)  # until it runs
             names = await lister.names(kind, None, EVERYTHING)
+            running.cancel()
             return {
                 "cpu_seconds": time.process_time() - before,
                 "memory_mib": _resident() - memory,

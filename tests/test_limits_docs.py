@@ -11,7 +11,7 @@ from adapter.autoscaler.metrics import feed
 from adapter.boost import publisher
 from adapter.config.options import Options
 from adapter.kubernetes import codec
-from adapter.kubernetes.cache import label_index, list_watch, pod_codec, scale_codec
+from adapter.kubernetes.cache import label_index, pod_codec, reflector, scale_codec
 from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
@@ -126,7 +126,7 @@ NUMBERS = {
     ),
     "| 16 MiB |": codec._LINE_BYTES // MIB,
     "64 are taken in": codec._WATCH_STEP,
-    "40 are told apart": list_watch.MAX_REASONS,
+    "40 are told apart": reflector.MAX_REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (
         http.BODIES_BYTES // MIB, http.NAMESPACE_BODIES_BYTES // MIB,

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.interfaces import Key, ScaleTarget
-from adapter.kubernetes.write.event_correlator import Regarding
-from adapter.kubernetes.write.events import EventRecorder
+from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleReference, ScaleState, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling import fastpath_autoscaler

@@ -17,8 +17,8 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
-from adapter.kubernetes.cache.hpa_cache import AutoscalerCache
-from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.autoscalers import AutoscalerCache
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.autoscaling import documents as autoscalerdocuments
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler

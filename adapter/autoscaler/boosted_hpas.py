@@ -13,7 +13,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.boost.publisher import FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.cache.hpa_cache import BoostRequest, HPACache, WatchedHPA
+from adapter.kubernetes.cache.autoscalers import BoostRequest, HPACache, WatchedHPA
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.autoscaling.floor import Floor, is_newer, is_over
 from adapter.model.clock import Clock

@@ -98,7 +98,7 @@ class SelectedPodCache(Protocol):
 
 
 class RivalIndex(Protocol):
-    """The autoscalers by target; met by `kubernetes.cache.scale_conflicts.ScaleConflicts`."""
+    """The autoscalers by target; met by `kubernetes.cache.autoscalers.ScaleConflicts`."""
 
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
         """Return the other autoscalers of its target by kind and name; None while that is unknown."""

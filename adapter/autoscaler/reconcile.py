@@ -37,9 +37,9 @@ from adapter.autoscaler.scheduler import DecisionClock
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.api_errors import RESET
-from adapter.kubernetes.write.client import may_have_been_applied
+from adapter.kubernetes.transport import RESET
 from adapter.kubernetes.write.scale import ScaleState, is_superseded, may_be_ours
+from adapter.kubernetes.write.writer import may_have_been_applied
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND

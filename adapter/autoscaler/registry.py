@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
-from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts, TargetKey
+from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.shards import Shard
 

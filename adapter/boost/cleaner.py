@@ -13,8 +13,7 @@ import msgspec
 
 from adapter import errors
 from adapter.boost.view import FloorView
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes import api_errors, client
+from adapter.kubernetes import client, transport
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.kubernetes.write.client import Writer, is_overloaded, may_have_been_applied
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer, is_overloaded, may_have_been_applied
 from adapter.model.autoscaling.floor import LABEL
 
 AGAIN = 5
@@ -168,4 +167,4 @@ class FloorConfigMap:
 def _may_help(error: errors.KubernetesError, stored: ConfigMapState) -> bool:
     """Tell whether a write may succeed if it is made from what is stored by now."""
     is_gone = error.status == 404 and bool(stored.version)
-    return is_gone or error.status == 409 or is_overloaded(error) or error.reason == api_errors.RESET
+    return is_gone or error.status == 409 or is_overloaded(error) or error.reason == transport.RESET

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from adapter import errors
 from adapter.boost.config_map import FloorConfigMap
-from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.writer import Writer
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
 from adapter.model.autoscaling.shards import Shard
 from adapter.telemetry.problems import ProblemLog

@@ -21,6 +21,7 @@ import aiohttp
 import msgspec
 from aiohttp import http_exceptions
 
+from adapter import net
 from adapter.cli import cluster_options, command_line
 from adapter.cli.cluster_options import NAMESPACE, KubeconfigOptions
 from adapter.compose.clock import SystemClock
@@ -28,10 +29,9 @@ from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError, RunError
-from adapter.kubernetes.leader import verdict
-from adapter.kubernetes.leader.lease import KubernetesLeases
+from adapter.kubernetes import leader_election
+from adapter.kubernetes.lease import KubernetesLeases
 from adapter.model.autoscaling import shards
-from adapter.net import connect_errors
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -162,8 +162,8 @@ async def _get(options: ExplainOptions, url: str) -> dict[str, Any]:
         ):
             body = await response.read()
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
-        advice = _NAME_ADVICE if connect_errors.is_wrong_name(error) else ""
-        raise RunError(f"{url}: {connect_errors.describe(error)}{advice}") from error
+        advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
+        raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
     try:
         document = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -208,7 +208,7 @@ async def _find_leader(options: ExplainOptions) -> str:
         lease = await KubernetesLeases(client, options.namespace, name).fetch(_SECONDS)
     if lease is None or not lease.record.holder:
         raise RunError(f"no leader: the Lease {options.namespace}/{name} has no holder")
-    return verdict.pod_of(lease.record.holder)
+    return leader_election.pod_of(lease.record.holder)
 
 
 @contextlib.asynccontextmanager

@@ -14,7 +14,7 @@ from adapter.cli import command_line
 from adapter.config.option_fields import Command
 from adapter.config.options import SCALE, SERVE, Options
 from adapter.errors import RunError
-from adapter.net.event_loop import Loop
+from adapter.event_loop import Loop
 from adapter.telemetry import logs
 
 _log = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.hpa_cache import HPACache
-from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.autoscalers import HPACache
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST

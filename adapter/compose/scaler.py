@@ -33,21 +33,17 @@ from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options
 from adapter.errors import InputError
-from adapter.kubernetes import credentials
+from adapter.kubernetes import credentials, leader_election
+from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pods import PodCache
-from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
-from adapter.kubernetes.leader import verdict
-from adapter.kubernetes.leader.election import Elector
-from adapter.kubernetes.leader.fence import Fence, LeaseFence, Unfenced
-from adapter.kubernetes.leader.lease import KubernetesLeases
-from adapter.kubernetes.leader.verdict import Election
+from adapter.kubernetes.leader_election import Election, Elector
+from adapter.kubernetes.lease import Fence, KubernetesLeases, LeaseFence, Unfenced
 from adapter.kubernetes.metrics_api import MetricsAPI
-from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusWriter
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model import timestamps
 from adapter.model.autoscaling import shards
 from adapter.model.clock import Clock
@@ -155,7 +151,7 @@ class Scaler:
 
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""
-        leader = verdict.pod_of(self._elector.holder) if self._elector is not None else ""
+        leader = leader_election.pod_of(self._elector.holder) if self._elector is not None else ""
         shown = debug.show(self._registry.controller, namespace, name, leader)
         return shown.status, debug.encode(shown.document)
 

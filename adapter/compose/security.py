@@ -20,8 +20,8 @@ from adapter.config.server_options import openssl_cipher_list
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.config_map import ConfigMapTrustSource, FileTrustSource
 from adapter.kubernetes.reviews import ReviewClient
+from adapter.kubernetes.trust_sources import ConfigMapTrustSource, FileTrustSource
 from adapter.model.clock import Clock
 from adapter.server import tls
 from adapter.server.auth.admission import Admission

@@ -73,17 +73,12 @@ class ResourceAttributes(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The user whose permissions are reviewed."""
-
     user: str
     groups: Sequence[str]
 
 
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
-    """Return the registration of the APIService `name`, None if it does not exist.
-
-    Raises KubernetesError if it cannot be read.
-    """
+    """Return the registration of the APIService `name`, None if it does not exist."""
     try:
         found = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
     except KubernetesError as error:
@@ -117,10 +112,7 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
 async def is_allowed(
     client: KubernetesClient, access: ResourceAttributes, subject: Subject | None = None
 ) -> bool | None:
-    """Return whether `subject` (None: ourselves) has a permission cluster-wide.
-
-    Returns None if we may not review that.
-    """
+    """Return whether `subject` (None: ourselves) has a permission cluster-wide; None if we may not ask."""
     attributes = {"verb": access.verb, "group": access.group, "resource": access.resource}
     spec: dict[str, object] = {"resourceAttributes": attributes}
     kind = "SelfSubjectAccessReview"

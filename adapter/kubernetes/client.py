@@ -1,38 +1,38 @@
 """The verbs of the Kubernetes API: get, list, watch, create for reviews, and writes.
 
-Every failure is an `errors.KubernetesError`: the exceptions of aiohttp, kubernetes-asyncio and the decoders
-are translated in `transport`. Retries are decided there too. When to list and when to watch is up to
-`cache.reflector`.
+Every failure is an `errors.KubernetesError`. `transport` translates the exceptions of libraries and decides
+on retries, `cache.reflector` when to list and when to watch.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
 from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
 from adapter.kubernetes import credentials
-from adapter.kubernetes.api_errors import error_of, translated
 from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
 from adapter.kubernetes.transport import (
+    JSON,
+    NOTHING,
     REVIEW_SECONDS,
     GuardedBody,
     KubernetesRequest,
     Parameters,
     Sender,
+    error_of,
     open_sender,
+    translated,
 )
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.resources import APIResource
 
 _PAGE = 500
-_JSON = "application/json"
-
-NOTHING: Parameters = {}
 _WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _T = TypeVar("_T")
 
@@ -66,15 +66,10 @@ class KubernetesClient:
     ) -> None:
         await self.close()
 
-    async def get(self, path: str, *, accept: str = _JSON) -> ResponseBody:
+    async def get(self, path: str, *, accept: str = JSON) -> ResponseBody:
         """Return the body at `path`. Transient failures are retried, up to three attempts."""
-        request = KubernetesRequest(
-            f"get {path}", path, {}, accept, aiohttp.ClientTimeout(total=self._timeout), patient=True
-        )
-        async with self._sender.send(request) as response:
-            with translated(request.what):
-                content = await response.read()
-            return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        return await self._fetch(KubernetesRequest(f"get {path}", path, timeout, accept=accept, patient=True))
 
     async def create(self, path: str, document: Mapping[str, object]) -> ResponseBody:
         """Post a review to `path`; return the completed review.
@@ -83,9 +78,11 @@ class KubernetesClient:
         server may close an idle connection at any moment.
         """
         timeout = aiohttp.ClientTimeout(total=REVIEW_SECONDS)
-        request = KubernetesRequest(
-            f"create {path.rpartition('/')[2]}", path, {}, _JSON, timeout, False, document
-        )
+        what = f"create {path.rpartition('/')[2]}"
+        review = json.dumps(document).encode()  # escapes lone surrogates, which msgspec refuses
+        return await self._fetch(KubernetesRequest(what, path, timeout, method="POST", review=review))
+
+    async def _fetch(self, request: KubernetesRequest) -> ResponseBody:
         async with self._sender.send(request) as response:
             with translated(request.what):
                 content = await response.read()
@@ -97,7 +94,7 @@ class KubernetesClient:
         path: str,
         content: bytes,
         *,
-        content_type: str = _JSON,
+        content_type: str = JSON,
         parameters: Parameters = NOTHING,
         seconds: float,
         check: Callable[[], object],
@@ -112,15 +109,12 @@ class KubernetesClient:
         body = GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
         asked = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
-        request = KubernetesRequest(
-            f"{_WORDS[method]} {path}", path, asked, _JSON, unlimited, False, None, body, method
-        )
+        what = f"{_WORDS[method]} {path}"
+        request = KubernetesRequest(what, path, unlimited, asked, method=method, write=body)
         try:
-            with translated(request.what):
-                async with asyncio.timeout(seconds), self._sender.send(request) as response:
-                    return ResponseBody(
-                        response.headers.get("Content-Type", "").lower(), await response.read()
-                    )
+            with translated(what):
+                async with asyncio.timeout(seconds):
+                    return await self._fetch(request)
         except errors.KubernetesError as error:
             if body.refusal is not None:
                 raise body.refusal from None
@@ -153,7 +147,7 @@ class KubernetesClient:
         listed = ""
         while True:
             try:
-                meta = await self._list_page(codec, what, _path_of(resource, namespace), page, deliver)
+                meta = await self._list_page(codec, what, path_of(resource, namespace), page, deliver)
             except errors.KubernetesError as error:
                 if error.status != 410 or not listed:
                     raise
@@ -173,7 +167,7 @@ class KubernetesClient:
         deliver: Callable[[list[_T]], None],
     ) -> ListMeta:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
-        request = KubernetesRequest(what, path, parameters, codec.list_accept, timeout, patient=False)
+        request = KubernetesRequest(what, path, timeout, parameters, codec.list_accept)
         decoder = ListDecoder(codec)
         async with self._sender.send(request) as response:
             while piece := await _read_piece(response, what):
@@ -197,10 +191,11 @@ class KubernetesClient:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator["ObjectWatch[_T]"]:
-        """Open a watch of the changes after `resource_version`.
+    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[_T]]]]:
+        """Open a watch of the changes after `resource_version`: batches of events until the server ends it.
 
-        Entering raises what the server refuses, such as 410 (Expired).
+        Entering raises what the server refuses, such as 410 (Expired). Iterating raises for an ERROR event
+        (status 410: list again) and, with reason ``Timeout``, for silence.
 
         The server ends the watch after `duration` seconds; `silence` seconds without a byte mean that the
         connection is lost. With `selector` or `fields`, an object that ceases to match is reported as
@@ -214,41 +209,26 @@ class KubernetesClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(duration)),
         }
-        path = _path_of(resource, namespace)
-        request = KubernetesRequest(what, path, parameters, codec.watch_accept, timeout, patient=False)
-        async with self._sender.send(request) as response:
-            yield ObjectWatch(response, what, WatchDecoder(codec))
+        path = path_of(resource, namespace)
+        request = KubernetesRequest(what, path, timeout, parameters, codec.watch_accept)
+        async with (
+            self._sender.send(request) as response,
+            contextlib.aclosing(_read_events(response, what, WatchDecoder(codec))) as events,
+        ):
+            yield events
 
 
-class ObjectWatch(Generic[_T]):
-    """An open watch: an iterator of batches of events, which ends when the server ends the watch.
-
-    Raises `errors.KubernetesError` for an ERROR event (status 410: list again), with reason ``Timeout`` for
-    silence.
-    """
-
-    def __init__(self, response: aiohttp.ClientResponse, what: str, decoder: WatchDecoder[_T]) -> None:
-        self._response = response
-        self._what = what
-        self._decoder = decoder
-        self._decoded: Iterator[list[WatchEvent[_T]] | Status] = iter(())
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[WatchEvent[_T]]:
-        while True:
-            for events in _decoding(self._what, self._decoded):
-                if isinstance(events, Status):
-                    raise error_of(self._what, events)
-                await asyncio.sleep(0)
-                return events
-            piece = await _read_piece(self._response, self._what)
-            if not piece:
-                with translated(self._what):
-                    self._decoder.finish()
-                raise StopAsyncIteration
-            self._decoded = self._decoder.feed(piece)
+async def _read_events(
+    response: aiohttp.ClientResponse, what: str, decoder: WatchDecoder[_T]
+) -> AsyncGenerator[list[WatchEvent[_T]], None]:
+    while piece := await _read_piece(response, what):
+        for events in _decoding(what, decoder.feed(piece)):
+            if isinstance(events, Status):
+                raise error_of(what, events)
+            await asyncio.sleep(0)
+            yield events
+    with translated(what):
+        decoder.finish()
 
 
 async def connect(
@@ -272,7 +252,6 @@ async def connect(
 
 
 def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
-    """Return the parameters that restrict the objects."""
     chosen = {"labelSelector": str(selector)} if selector.requirements else {}
     return chosen | {"fieldSelector": fields} if fields else chosen
 
@@ -289,7 +268,7 @@ def _version_parameters(resource_version: str) -> dict[str, str]:
     return {"resourceVersion": resource_version}
 
 
-def _path_of(resource: APIResource, namespace: str) -> str:
+def path_of(resource: APIResource, namespace: str) -> str:
     root = f"/apis/{resource.group}" if resource.group else "/api"
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{root}/{resource.version}{within}/{resource.plural}"

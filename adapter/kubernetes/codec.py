@@ -6,6 +6,7 @@ arrives and decodes at most `STEP_BYTES` a step (or one object, where that is la
 keeps a few fields; the rest of its JSON is skipped, not built.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -51,10 +52,7 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchEvent(NamedTuple, Generic[T]):
-    """An event of a watch. `type` is ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``.
-
-    `object` is None for a ``BOOKMARK``.
-    """
+    """An event of type ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK``, which has no object."""
 
     type: str
     object: T | None
@@ -106,15 +104,12 @@ class ObjectCodec(Generic[T]):
         self._document = msgspec.json.Decoder(document)
 
     def decode(self, text: bytes | msgspec.Raw) -> T:
-        """Decode one object."""
         return self.keep(self._one.decode(text))
 
     def decode_items(self, text: bytes) -> list[T]:
-        """Decode a JSON array of objects."""
         return list(map(self.keep, self._many.decode(text)))
 
     def decode_document(self, text: bytes | bytearray) -> tuple[list[T], ListMeta]:
-        """Decode a whole list."""
         document: Any = self._document.decode(text)
         return list(map(self.keep, document.items or ())), document.metadata
 
@@ -134,13 +129,9 @@ class ObjectCodec(Generic[T]):
 _EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
-def _keep_metadata(partial: _MetadataOnly) -> PartialMetadata:
-    return partial.metadata
-
-
-PARTIAL_METADATA = ObjectCodec(
+PARTIAL_METADATA: ObjectCodec[PartialMetadata] = ObjectCodec(
     _MetadataOnly,
-    _keep_metadata,
+    operator.attrgetter("metadata"),
     f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}",
     f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}",
 )
@@ -185,10 +176,7 @@ class ListDecoder(Generic[T]):
             yield items
 
     def _cut(self) -> list[T] | None:
-        """Decode and remove the longest run of whole items within a step, or the first item if it is longer.
-
-        Returns None if more bytes are needed.
-        """
+        """Decode and remove the items within a step, or a longer one; None if more bytes are needed."""
         if not self._first_key:
             first = _FIRST_KEY.match(self._rest)
             if first is None:
@@ -234,10 +222,7 @@ class WatchDecoder(Generic[T]):
         self._decode = codec.decode_event
 
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
-        """Yield the events that `piece` completes, at most 64 at a time.
-
-        An ERROR event is yielded as the Status that it carries, and ends the watch.
-        """
+        """Yield the events that `piece` completes, at most 64 at a time; an ERROR is its Status, the last."""
         scanned = len(self._rest)
         self._rest += piece
         events: list[WatchEvent[T]] = []

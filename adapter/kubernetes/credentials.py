@@ -1,6 +1,4 @@
-"""Where the API server is and which identity we have there.
-
-A kubeconfig file, else the service account of the Pod.
+"""Where the API server is and which identity we have: a kubeconfig file, else the Pod's service account.
 
 kubernetes-asyncio loads both, and renews what they refer to (token files, exec plugins, OIDC). If a renewal
 fails, the old credentials stay in use: only the API server can decide whether they are still valid.
@@ -23,9 +21,8 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, incluster_config, kube_config
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
-from adapter import errors
+from adapter import errors, net
 from adapter.model.clock import Clock
-from adapter.net import connect_errors
 from adapter.telemetry.problems import ProblemLog
 
 FLAG = "--lister-kubeconfig"
@@ -80,7 +77,7 @@ _holder._create_temp_file_with_content = _write_temporary_file  # noqa: SLF001
 async def load_configuration(
     kubeconfig: Path | None,
     clock: Clock,
-    faults: ProblemLog,
+    problems: ProblemLog,
     *,
     flag: str = FLAG,
     context: str | None = None,
@@ -107,7 +104,7 @@ async def load_configuration(
                 f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)},"
                 f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
-        configuration.refresh_api_key_hook = _Renewal(service_account.load_and_set, clock, faults)
+        configuration.refresh_api_key_hook = _Renewal(service_account.load_and_set, clock, problems)
         return configuration
     if not await asyncio.to_thread(kubeconfig.is_file):
         raise _refuse(flag, str(kubeconfig), "expected a kubeconfig file; there is no such file")
@@ -120,7 +117,7 @@ async def load_configuration(
         raise _refuse(
             flag, str(kubeconfig), f"expected a usable kubeconfig file ({_sentence(error)})"
         ) from error
-    configuration.refresh_api_key_hook = _Renewal(loader.load_and_set, clock, faults)
+    configuration.refresh_api_key_hook = _Renewal(loader.load_and_set, clock, problems)
     return configuration
 
 
@@ -148,17 +145,14 @@ async def fetch_authorization(configuration: Configuration) -> str:
 
 
 class _Renewal:
-    """The hook that kubernetes-asyncio calls before each use of a token.
-
-    Renews it once in `RENEWAL_SECONDS`.
-    """
+    """The hook that kubernetes-asyncio calls before each use of a token; renews once in `RENEWAL_SECONDS`."""
 
     def __init__(
-        self, renew: Callable[[Configuration], Awaitable[None] | None], clock: Clock, faults: ProblemLog
+        self, renew: Callable[[Configuration], Awaitable[None] | None], clock: Clock, problems: ProblemLog
     ) -> None:
         self._renew = renew
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._last = clock.monotonic()
         self._lock = asyncio.Lock()
 
@@ -172,22 +166,22 @@ class _Renewal:
                 if renewing is not None:
                     await renewing
             except _UNUSABLE as error:
-                self._faults.report(
+                self._problems.report(
                     "credentials",
-                    "credentials for the API server cannot be renewed; the old ones stay",
+                    "credentials for the API server cannot be renewed; the old ones stay in use",
                     _sentence(error),
                 )
             else:
-                self._faults.resolve("credentials")
+                self._problems.resolve("credentials")
 
 
 def _sentence(error: BaseException) -> str:
-    text = " ".join(connect_errors.describe(error).split()).rstrip(".")  # YAML errors have several lines
+    text = " ".join(net.describe_error(error).split()).rstrip(".")  # YAML errors have several lines
     return (text or type(error).__name__)[:500]
 
 
 def _refuse(flag: str, value: str, expected: str) -> errors.InputError:
-    return errors.InputError([errors.Fault(path=flag, value=value, expected=expected)])
+    return errors.InputError([errors.Fault(flag, value, expected)])
 
 
 # -- our own Pod ---------------------------------------------------------------------------------------------

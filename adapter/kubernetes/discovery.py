@@ -1,6 +1,4 @@
-"""Reads the API server's discovery documents into a catalogue, and keeps that up to date.
-
-On a timer and after a miss.
+"""Reads the API server's discovery documents into a catalogue: on a timer, and again after a miss.
 
 Aggregated discovery (``apidiscovery.k8s.io``) is preferred; servers without it answer with the legacy
 documents. Groups of aggregated API servers often cannot be read. Such a group loses at most its own
@@ -17,18 +15,18 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.transport import JSON
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource, Catalogue
 from adapter.telemetry.logs import facts
 from adapter.telemetry.problems import ProblemLog
 
-_JSON = "application/json"
 _AGGREGATED = "as=apigroupdiscoverylist"
 _ACCEPT = ",".join(
     [
-        f"{_JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-        f"{_JSON};g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        _JSON,
+        f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        f"{JSON};g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        JSON,
     ]
 )
 _PARALLEL = 8
@@ -42,10 +40,10 @@ to them.
 _log = logging.getLogger(__name__)
 
 
-class Get(Protocol):
-    """`KubernetesClient.get`."""
+class CatalogueClient(Protocol):
+    """The call of `KubernetesClient` that reads documents."""
 
-    def __call__(self, path: str, *, accept: str = _JSON) -> Awaitable[ResponseBody]: ...
+    def get(self, path: str, *, accept: str = JSON) -> Awaitable[ResponseBody]: ...
 
 
 class Discovery(NamedTuple):
@@ -79,11 +77,16 @@ class _AggregatedResource(msgspec.Struct, frozen=True, rename="camel"):
         return self.response_kind.kind if self.response_kind else ""
 
     def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
-        """Build the entry of the catalogue."""
-        verbs = frozenset(self.verbs or ())
-        singular = self.singular_resource or _guess_singular(self.kind)
-        namespaced = self.scope == "Namespaced"
-        return APIResource(group, version, self.resource, singular, self.kind, namespaced, verbs, preferred)
+        return APIResource(
+            group,
+            version,
+            self.resource,
+            self.singular_resource or self.kind.lower(),  # client-go's default
+            self.kind,
+            self.scope == "Namespaced",
+            frozenset(self.verbs or ()),
+            preferred,
+        )
 
 
 class _AggregatedVersion(msgspec.Struct, frozen=True):
@@ -127,10 +130,16 @@ class _LegacyResource(msgspec.Struct, frozen=True, rename="camel"):
     verbs: list[str] | None = None
 
     def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
-        """Build the entry of the catalogue."""
-        verbs = frozenset(self.verbs or ())
-        singular = self.singular_name or _guess_singular(self.kind)
-        return APIResource(group, version, self.name, singular, self.kind, self.namespaced, verbs, preferred)
+        return APIResource(
+            group,
+            version,
+            self.name,
+            self.singular_name or self.kind.lower(),
+            self.kind,
+            self.namespaced,
+            frozenset(self.verbs or ()),
+            preferred,
+        )
 
 
 class _LegacyResources(msgspec.Struct, frozen=True):
@@ -138,11 +147,6 @@ class _LegacyResources(msgspec.Struct, frozen=True):
 
 
 _T = TypeVar("_T")
-
-
-def _guess_singular(kind: str) -> str:
-    """Return client-go's default for a missing singular name."""
-    return kind.lower()
 
 
 def _decode(path: str, body: ResponseBody, type_: type[_T]) -> _T:
@@ -155,33 +159,29 @@ def _decode(path: str, body: ResponseBody, type_: type[_T]) -> _T:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-async def fetch_discovery(get: Get, known: Catalogue | None = None) -> Discovery:
+async def fetch_discovery(client: CatalogueClient, known: Catalogue | None = None) -> Discovery:
     """Read the resources of the cluster. Those of `known` replace group versions that cannot be read.
 
     Raises `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: nothing resolves
     without these.
     """
-    reading = _Reading(get, known or Catalogue(()))
+    reading = _Reading(client, known or Catalogue(()))
     core = await reading.read_core()
-    rest = await reading.read_groups()
-    return Discovery(Catalogue([*core, *rest]), reading.failed)
+    return Discovery(Catalogue([*core, *await reading.read_groups()]), reading.failed)
 
 
-async def fetch_catalogue(client: "CatalogueClient", known: Catalogue | None = None) -> Catalogue:
-    """Read the resources of the cluster, as `fetch_discovery`."""
-    return (await fetch_discovery(client.get, known)).catalogue
+async def fetch_catalogue(client: CatalogueClient, known: Catalogue | None = None) -> Catalogue:
+    return (await fetch_discovery(client, known)).catalogue
 
 
 class _Reading:
-    """One pass over the documents."""
-
-    def __init__(self, get: Get, known: Catalogue) -> None:
-        self._get = get
+    def __init__(self, client: CatalogueClient, known: Catalogue) -> None:
+        self._client = client
         self._known = known
         self.failed: dict[str, str] = {}
 
     async def read_core(self) -> list[APIResource]:
-        body = await self._get("/api", accept=_ACCEPT)
+        body = await self._client.get("/api", accept=_ACCEPT)
         if _AGGREGATED in body.content_type:
             return self._resources_of(_decode("/api", body, _AggregatedList))
         versions = _decode("/api", body, _LegacyVersions).versions or []
@@ -192,7 +192,7 @@ class _Reading:
         ]
 
     async def read_groups(self) -> list[APIResource]:
-        body = await self._get("/apis", accept=_ACCEPT)
+        body = await self._client.get("/apis", accept=_ACCEPT)
         if _AGGREGATED in body.content_type:
             return self._resources_of(_decode("/apis", body, _AggregatedList))
         groups = _decode("/apis", body, _LegacyGroups).groups or []
@@ -219,7 +219,7 @@ class _Reading:
 
     async def _read_version(self, group: str, version: str, *, preferred: bool) -> list[APIResource]:
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        found = _decode(path, await self._get(path), _LegacyResources).resources or ()
+        found = _decode(path, await self._client.get(path), _LegacyResources).resources or ()
         return [entry.build(group, version, preferred=preferred) for entry in found if "/" not in entry.name]
 
     def _resources_of(self, document: _AggregatedList) -> list[APIResource]:
@@ -250,49 +250,44 @@ class _Reading:
 # -- the catalogue in force ----------------------------------------------------------------------------------
 
 
-class CatalogueClient(Protocol):
-    """The call of `KubernetesClient` that reads documents."""
-
-    def get(self, path: str, *, accept: str = _JSON) -> Awaitable[ResponseBody]: ...
-
-
 class CatalogueSource:
     """The current catalogue. Concurrent callers share one reading.
 
     `run` reads every `interval` seconds; after a miss it is read again, but not within `distance` seconds of
-    the last attempt. `initial` is current until the first reading succeeds; without it `current` raises until
-    then.
+    the last attempt.
     """
 
     def __init__(
         self,
         client: CatalogueClient,
         clock: Clock,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         interval: float = 600.0,
         distance: float = 10.0,
-        initial: Catalogue | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._sleep = sleep
         self._interval = interval
         self._distance = distance
-        self._current = initial
+        self._current: Catalogue | None = None
         self._lock = asyncio.Lock()
         self._attempted: float | None = None
         self._readings = 0
         self._error: errors.KubernetesError | None = None
-        self.synced = False
+
+    @property
+    def synced(self) -> bool:
         """Whether a reading has succeeded."""
+        return self._current is not None
 
     def current(self) -> Catalogue:
         """Return the catalogue; `errors.NotSyncedError` before the first reading."""
         if self._current is None:
-            raise errors.NotSyncedError("the resources of the cluster have not been read yet")
+            raise errors.NotSyncedError("the API resources of the cluster have not been read yet")
         return self._current
 
     async def refresh(self, *, force: bool = False) -> Catalogue:
@@ -318,18 +313,19 @@ class CatalogueSource:
     async def _read(self) -> None:
         """Read once. A cancelled reading does not count: a caller that waits for it starts another."""
         try:
-            discovery = await fetch_discovery(self._client.get, self._current if self.synced else None)
+            discovery = await fetch_discovery(self._client, self._current)
         except errors.KubernetesError as error:
             self._note_reading(error)
-            self._faults.report("api-discovery", "the resources of the cluster cannot be read", str(error))
+            self._problems.report(
+                "api-discovery", "the API resources of the cluster cannot be read", str(error)
+            )
             raise
         self._note_reading(None)
-        self._faults.resolve("api-discovery")
+        self._problems.resolve("api-discovery")
         self._note_failures(discovery.failed)
         if discovery.catalogue != self._current:
-            _log.info("resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
+            _log.info("API resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
         self._current = discovery.catalogue
-        self.synced = True
 
     def _note_reading(self, error: errors.KubernetesError | None) -> None:
         self._error = error
@@ -337,11 +333,11 @@ class CatalogueSource:
         self._attempted = self._clock.monotonic()
 
     def _note_failures(self, failed: Mapping[str, str]) -> None:
-        for fault, subject in list(self._faults.active()):
-            if fault == "api-group" and subject not in failed:
-                self._faults.resolve(fault, subject=subject)
+        for problem, subject in list(self._problems.active()):
+            if problem == "api-group" and subject not in failed:
+                self._problems.resolve(problem, subject=subject)
         for group_version, sentence in failed.items():
-            self._faults.report("api-group", "an API group cannot be read", sentence, subject=group_version)
+            self._problems.report("api-group", "an API group cannot be read", sentence, subject=group_version)
 
     async def run(self) -> None:
         """Read now, then every `interval` seconds, sooner again after a failure; until cancelled."""

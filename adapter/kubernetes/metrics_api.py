@@ -1,9 +1,6 @@
-"""Reads the metrics APIs through the API server, as the HPA controller does.
-
-For values that none of our rules provides.
+"""Reads the metrics APIs through the API server, as the HPA controller does: values that no rule of ours has.
 
 Paths and the order of parameters are those of the HPA controller's clients.
-
 """
 
 from collections.abc import Sequence
@@ -23,7 +20,6 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
 )
-from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
@@ -69,15 +65,12 @@ class Described(NamedTuple):
 
 
 class MetricsAPI:
-    """Requests to the metrics APIs through the API server."""
-
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
 
     async def pods(
         self, namespace: str, metric: str, selector: str, metric_selector: str
     ) -> Sequence[TimedCustomValue]:
-        """Return a custom metric of the pods that match."""
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
         asked = "pods.custom.metrics.k8s.io *"
         return (await self._get(path, selector, metric_selector, _CustomList, asked)).items or ()
@@ -105,7 +98,6 @@ class MetricsAPI:
         return (await self._get(path, metric_selector, "", _ExternalList, asked)).items or ()
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        """Return the usage of the containers of the pods that match."""
         path = f"{_RESOURCE}/namespaces/{_escaped(namespace)}/pods"
         return (await self._get(path, selector, "", _ResourceList, "pods.metrics.k8s.io")).items or ()
 
@@ -141,12 +133,9 @@ _GENERIC = {
 
 
 def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.KubernetesError:
-    """Return a refusal with client-go's message.
-
-    The server's, else one by status and by what was `asked` for.
+    """Return a refusal with client-go's message: the server's, else one by status and what was `asked` for.
 
     Without a response the message is ours.
-
     """
     if not error.status:
         return error
@@ -167,6 +156,3 @@ def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.Kub
             )
         text = f"{words} (get {asked})"
     return errors.KubernetesError(error.status, error.reason, text, error.retry_after)
-
-
-__all__ = ["Described", "MetricsAPI", "PodMetrics", "Quantity", "TimedCustomValue", "TimedExternalValue"]

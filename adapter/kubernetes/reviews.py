@@ -84,7 +84,6 @@ class Throttle:
         self._next = clock.monotonic() - self._room
 
     async def wait(self) -> None:
-        """Return when it is the caller's turn."""
         now = self._clock.monotonic()
         turn = max(self._next, now - self._room)
         self._next = turn + self._step
@@ -100,13 +99,13 @@ class ReviewClient:
         client: KubernetesClient,
         clock: Clock,
         own_metrics: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         throttle: Throttle | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._throttle = throttle or Throttle(clock)
         self._token_kind = _ReviewKind(
             "TokenReview",
@@ -134,9 +133,9 @@ class ReviewClient:
                 if error.status
                 else str(error)
             )
-            self._faults.report("token-review", "bearer tokens cannot be reviewed; they are refused", text)
+            self._problems.report("token-review", "bearer tokens cannot be reviewed; they are refused", text)
             raise errors.KubernetesError(error.status, error.reason, text) from None
-        self._faults.resolve("token-review")
+        self._problems.resolve("token-review")
         user = status.user
         if not status.authenticated or not user.username:
             return None
@@ -148,11 +147,11 @@ class ReviewClient:
             status = (await self._review(self._access_kind, spec)).status
         except errors.KubernetesError as error:
             text = f"{error}{_hint(error)}"
-            self._faults.report(
+            self._problems.report(
                 "access-review", "access cannot be reviewed; requests that need it fail", text
             )
             raise
-        self._faults.resolve("access-review")
+        self._problems.resolve("access-review")
         return AccessVerdict(status.allowed, status.denied, status.reason)
 
     async def _review(self, kind: _ReviewKind[_Answer], spec: Mapping[str, object]) -> _Answer:

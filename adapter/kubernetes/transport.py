@@ -1,9 +1,9 @@
-"""One request to the API server.
+"""One request to the API server: session, credentials, attempts, and the errors that they end with.
 
-Session, credentials, attempts, and the body of a write that may be stopped at the last moment.
-
-kubernetes-asyncio provides configuration, TLS, proxies and the session; its typed models and its watch are
-not used. Retries happen here and nowhere else.
+kubernetes-asyncio provides configuration, TLS and credentials; its request methods, typed models and watch
+are not used. Retries happen here and nowhere else. Every failure becomes an `errors.KubernetesError` with a
+status (0 without a response), a reason and a sentence that says what could not be done; no exception of a
+library gets past here.
 
 A write of a leader must not reach the API server after the lease may have been lost. Opening a connection can
 take seconds, and the process may be suspended at any point, so a check before the request is not enough.
@@ -14,21 +14,24 @@ would deliver it later. Such a connection is reset (SO_LINGER 0), which discards
 
 import asyncio
 import contextlib
+import errno
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
+from aiohttp import http_exceptions
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_writer import StreamWriter
-from kubernetes_asyncio.client import Configuration, rest
+from kubernetes_asyncio.client import Configuration, exceptions, rest
+from kubernetes_asyncio.config import ConfigException
 from yarl import URL
 
-from adapter import errors
-from adapter.kubernetes import credentials
-from adapter.kubernetes.api_errors import RESET, refusal_of, translated
-from adapter.net import connect_errors, proxies
+from adapter import errors, net
+from adapter.kubernetes import codec, credentials
 
 _READ_BYTES = 2 * 1024 * 1024
 """Read-ahead of a response body: an object may be as large as etcd accepts."""
@@ -37,6 +40,8 @@ ATTEMPTS = 3
 RETRY_SECONDS = 0.2
 RETRY_AFTER_LIMIT = 10.0
 """A request with a longer Retry-After fails at once."""
+
+_TRANSIENT = frozenset({0, 500, 502, 503, 504})
 
 REVIEW_SECONDS = 10.0
 """Timeout of one attempt of a review, in seconds. A client waits for the result of each review."""
@@ -50,11 +55,95 @@ _REVIEW_RETRIED = frozenset({429, 500, 504})
 _SPREAD = 0.2
 
 _STATUS_BYTES = 64 * 1024
+_MESSAGE_LENGTH = 500
+_LINGER_NONE = struct.pack("ii", 1, 0)
+
+JSON = "application/json"
 
 Parameters = Mapping[str, str]
+NOTHING: Parameters = {}
 
 
-_LINGER_NONE = struct.pack("ii", 1, 0)
+# -- errors --------------------------------------------------------------------------------------------------
+
+FOREIGN = (
+    *codec.UNREADABLE,
+    aiohttp.ClientError,
+    http_exceptions.HttpProcessingError,
+    exceptions.OpenApiException,
+    ConfigException,
+    TimeoutError,
+    OSError,
+    ValueError,
+)
+"""Exceptions of sending, reading and decoding. ValueError: an invalid header value or host name."""
+
+RESET = "Reset"
+"""Reason of an error: the server had closed the connection."""
+
+TOO_DEEP = "TooDeep"
+"""Reason of an error: the response contains an object that is nested too deep."""
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise `errors.KubernetesError` with status 0 in place of the exceptions of libraries."""
+    try:
+        yield
+    except FOREIGN as error:
+        reason = _reason_of(error)
+        text = net.describe_error(error)
+        raise errors.KubernetesError(
+            0, reason, f"cannot {what}: {reason}: {text[:_MESSAGE_LENGTH]}"
+        ) from error
+
+
+def _reason_of(error: BaseException) -> str:
+    """Return the reason of a foreign exception. The order matters: some belong to several classes."""
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
+        return RESET
+    if isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}:
+        return RESET
+    if isinstance(error, RecursionError):
+        return TOO_DEEP
+    if isinstance(error, msgspec.MsgspecError):
+        return "Decode"
+    if isinstance(error, TimeoutError):
+        return "Timeout"
+    if isinstance(
+        error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError | http_exceptions.HttpProcessingError
+    ):
+        return "Broken"
+    return "Unreachable"
+
+
+def _refusal_of(what: str, response: aiohttp.ClientResponse, text: bytes) -> errors.KubernetesError:
+    """Build the error of a refused request, whose body is a Status or any text."""
+    try:
+        status = codec.STATUS.decode(text)
+    except codec.UNREADABLE:
+        status = codec.Status()
+    message = status.message or text.decode(errors="replace").strip()
+    reason = status.reason or response.reason or "Unknown"
+    error = error_of(what, codec.Status(response.status, reason, message))
+    error.plain = not status.message
+    retry_after = response.headers.get("Retry-After", "")
+    # a date is ignored, as in client-go
+    if (response.status == 429 or response.status >= 500) and retry_after.isascii() and retry_after.isdigit():
+        error.retry_after = float(retry_after)
+    return error
+
+
+def error_of(what: str, status: codec.Status) -> errors.KubernetesError:
+    """Build the error of a Status."""
+    message = status.message[:_MESSAGE_LENGTH]
+    text = f"cannot {what}: {status.code} {status.reason}" + (f": {message}" if message else "")
+    error = errors.KubernetesError(status.code, status.reason, text)
+    error.said = message
+    return error
+
+
+# -- requests ------------------------------------------------------------------------------------------------
 
 
 class GuardedBody(aiohttp.BytesPayload):
@@ -105,28 +194,19 @@ def _discard_on_close(transport: asyncio.Transport) -> None:
 class KubernetesRequest(NamedTuple):
     """A request. `what` names verb and resource in errors.
 
-    `patient` requests are retried after transient failures.
-
-    A `document` makes it a POST, retried as reviews are; a `body` makes it a write, which is sent once.
-
+    Without a body it is a GET; if it is `patient`, transient failures are retried. A `review` is retried as
+    upstream's webhook clients do. A write has a `GuardedBody` and is sent once.
     """
 
     what: str
     path: str
-    parameters: Parameters
-    accept: str
     timeout: aiohttp.ClientTimeout
-    patient: bool
-    document: Mapping[str, object] | None = None
-    body: GuardedBody | None = None
-    method: str = "PUT"
-
-
-class _FailedAttempt(NamedTuple):
-    """A failed attempt, and the server's Retry-After in seconds, if any."""
-
-    error: errors.KubernetesError
-    retry_after: float | None
+    parameters: Parameters = NOTHING
+    accept: str = JSON
+    patient: bool = False
+    method: str = "GET"
+    review: bytes | None = None
+    write: GuardedBody | None = None
 
 
 class Sender:
@@ -135,13 +215,15 @@ class Sender:
     def __init__(
         self,
         configuration: Configuration,
-        session: rest.RESTClientObject,
+        session: aiohttp.ClientSession,
+        proxy: str,
         *,
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
     ) -> None:
         self._configuration = configuration
         self._session = session
+        self._proxy = proxy
         self._sleep = sleep
         self._random = random
         self._closed = False
@@ -154,116 +236,106 @@ class Sender:
     @contextlib.asynccontextmanager
     async def send(self, request: KubernetesRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send, with retries, and yield the response with its body unread; the response is closed on exit."""
-        attempt = 1
-        while isinstance(answer := await self._attempt(request), _FailedAttempt):
-            attempt += 1
-            wait = self._wait_before(attempt, answer, request)
-            if wait is None:
-                raise answer.error
-            await self._sleep(wait)
+        response = await self._attempt_all(request)
         try:
-            yield answer
+            yield response
         finally:
             # if the body was read, the connection is back in the pool already; otherwise it cannot be reused
-            answer.close()
+            response.close()
 
-    def _wait_before(self, attempt: int, refusal: _FailedAttempt, request: KubernetesRequest) -> float | None:
+    async def _attempt_all(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt(request)
+            except errors.KubernetesError as error:
+                attempt += 1
+                wait = self._wait_before(attempt, error, request)
+                if wait is None:
+                    raise
+            await self._sleep(wait)
+
+    def _wait_before(
+        self, attempt: int, refusal: errors.KubernetesError, request: KubernetesRequest
+    ) -> float | None:
         """Return the pause before the attempt with that number in seconds, None to give up."""
-        if request.document is not None:
+        if request.review is not None:
             return self._wait_before_review(attempt, refusal)
-        if attempt > ATTEMPTS or request.body is not None:
+        if attempt > ATTEMPTS or request.write is not None:
             return None
         if refusal.retry_after is not None:
             return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
-        if not request.patient or self._closed or refusal.error.status not in {0, 500, 502, 503, 504}:
+        if not request.patient or self._closed or refusal.status not in _TRANSIENT:
             return None
         return RETRY_SECONDS * (attempt - 1) * (1 + self._random())
 
-    def _wait_before_review(self, attempt: int, refusal: _FailedAttempt) -> float | None:
-        """Do as `_wait_before`, for a review."""
+    def _wait_before_review(self, attempt: int, refusal: errors.KubernetesError) -> float | None:
         if attempt > len(REVIEW_PAUSES) + 1 or self._closed:
             return None
         if refusal.retry_after is not None:
             return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
-        if refusal.error.reason == RESET:
+        if refusal.reason == RESET:
             if attempt == 2:
                 return 0.0
-        elif refusal.error.status not in _REVIEW_RETRIED:
+        elif refusal.status not in _REVIEW_RETRIED:
             return None
         return REVIEW_PAUSES[attempt - 2] * (1 + _SPREAD * self._random())
 
-    async def _attempt(self, request: KubernetesRequest) -> aiohttp.ClientResponse | _FailedAttempt:
-        try:
-            with translated(request.what):
-                response = await self._request(request)
+    async def _attempt(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
+        """Send once. Raise `errors.KubernetesError` unless the server accepts the request."""
+        with translated(request.what):
+            response = await self._request(request)
             if response.status < 300:
                 return response
             try:
-                with translated(request.what):
-                    text = await _read_at_most(response, _STATUS_BYTES)
+                text = await _read_at_most(response, _STATUS_BYTES)
             finally:
                 response.close()
-        except errors.KubernetesError as error:
-            return _FailedAttempt(error, None)
-        refused = refusal_of(request.what, response, text)
-        refused.retry_after = _parse_retry_after(response)
-        return _FailedAttempt(refused, refused.retry_after)
+        raise _refusal_of(request.what, response, text)
 
     async def _request(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
         # identity: inside a cluster, bandwidth is cheaper than decompression in the event loop
         headers = {"Accept": request.accept, "Accept-Encoding": "identity", "User-Agent": "fastpath-adapter"}
         if authorization := await credentials.fetch_authorization(self._configuration):
             headers["Authorization"] = authorization
+        if request.write is not None:
+            headers["Content-Type"] = request.write.content_type
+        elif request.review is not None:
+            headers["Content-Type"] = JSON
         if self._closed:
-            raise self._closed_error(request)
-        if request.body is not None:
-            return await self._request_write(request, request.body, headers)
+            raise _closed_error(request)
+        query = f"?{urlencode(request.parameters)}" if request.parameters else ""
         try:
-            response: aiohttp.ClientResponse = await self._session.request(
-                "GET" if request.document is None else "POST",
-                f"{self._configuration.host}{request.path}",
-                query_params=dict(request.parameters),
+            response = await self._session.request(
+                request.method,
+                f"{self._configuration.host}{request.path}{query}",
                 headers=headers,
-                body=request.document,
-                _preload_content=False,
-                _request_timeout=request.timeout,
-            )
-        except (
-            AssertionError,
-            RuntimeError,
-        ) as error:  # from aiohttp, if the session is closed during a request
-            if not self._closed:
-                raise
-            raise self._closed_error(request) from error
-        return response
-
-    async def _request_write(
-        self, request: KubernetesRequest, body: GuardedBody, headers: dict[str, str]
-    ) -> aiohttp.ClientResponse:
-        """Send a write through the library's session: its own request method would build the body itself."""
-        session = self._session
-        try:
-            response: aiohttp.ClientResponse = await session.pool_manager.request(
-                method=request.method,
-                url=f"{self._configuration.host}{request.path}",
-                params=dict(request.parameters),
-                headers=headers | {"Content-Type": body.content_type},
-                data=body,
+                data=request.review if request.write is None else request.write,
                 timeout=request.timeout,
-                proxy=session.proxy or None,
-                proxy_headers=session.proxy_headers or None,
-                server_hostname=session.server_hostname or None,
+                # a redirect could resend the body, which may be a review with a user's token
+                allow_redirects=False,
+                proxy=self._proxy or None,
+                proxy_headers=self._configuration.proxy_headers or None,
+                server_hostname=self._configuration.tls_server_name or None,
             )
-        except (AssertionError, RuntimeError) as error:  # as above
+        except (AssertionError, RuntimeError) as error:  # from aiohttp, if the session is closed meanwhile
             if not self._closed:
                 raise
-            raise self._closed_error(request) from error
-        body.answered()
+            raise _closed_error(request) from error
+        if request.write is not None:
+            request.write.answered()
         return response
 
-    @staticmethod
-    def _closed_error(request: KubernetesRequest) -> errors.KubernetesError:
-        return errors.KubernetesError(0, "Closed", f"cannot {request.what}: the client is closed")
+
+def _closed_error(request: KubernetesRequest) -> errors.KubernetesError:
+    return errors.KubernetesError(0, "Closed", f"cannot {request.what}: the client is closed")
+
+
+async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    text = b""
+    while len(text) < limit and (piece := await response.content.read(limit - len(text))):
+        text += piece
+    return text
 
 
 def open_sender(
@@ -281,26 +353,19 @@ def open_sender(
     try:
         # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
         # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
-        session = rest.RESTClientObject(configuration, maxsize=0)
+        library = rest.RESTClientObject(configuration, maxsize=0).pool_manager
     except (OSError, ValueError) as error:
-        reason = connect_errors.describe_file(error)
-        files = [
-            each
-            for each in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-            if each
-        ]
+        reason = net.describe_file_error(error)
+        files = filter(None, (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file))
         fault = errors.Fault(flag, ", ".join(files), f"expected usable certificates ({reason})")
         raise errors.InputError([fault]) from error
-    library = session.pool_manager
     # the library's own session looks for a .netrc in a thread before each request, which is slower than the
-    # request
+    # request; its connector has the TLS settings
     headers = {"Impersonate-User": impersonate} if impersonate else None
-    own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES, headers=headers)
+    session = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES, headers=headers)
     library.detach()
-    session.proxy = session.proxy or _proxy_of(configuration.host or "")
-    # has the methods that the library calls
-    session.pool_manager = _NoRedirects(own)  # type: ignore[assignment]
-    return Sender(configuration, session, sleep=sleep, random=random)
+    proxy = configuration.proxy or _proxy_of(configuration.host or "")
+    return Sender(configuration, session, proxy, sleep=sleep, random=random)
 
 
 def _proxy_of(base: str) -> str:
@@ -309,37 +374,4 @@ def _proxy_of(base: str) -> str:
         host = URL(base).host
     except ValueError:  # each request reports it
         return ""
-    return proxies.proxy_of(base, host or "")
-
-
-class _NoRedirects:
-    """A session that follows no redirects.
-
-    The library follows them, with some even resending the body, which may be a review with a user's token.
-    """
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
-
-    async def request(self, **arguments: Any) -> aiohttp.ClientResponse:
-        """Send a request; a redirect is returned as the response."""
-        return await self._session.request(**arguments, allow_redirects=False)
-
-    async def close(self) -> None:
-        """Close the session."""
-        await self._session.close()
-
-
-async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    text = b""
-    while len(text) < limit and (piece := await response.content.read(limit - len(text))):
-        text += piece
-    return text
-
-
-def _parse_retry_after(response: aiohttp.ClientResponse) -> float | None:
-    """Return Retry-After in seconds; a date is ignored, as in client-go."""
-    if response.status != 429 and response.status < 500:
-        return None
-    value = response.headers.get("Retry-After", "")
-    return float(value) if value.isascii() and value.isdigit() else None
+    return net.proxy_of(base, host or "")

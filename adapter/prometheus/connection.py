@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from adapter import net
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import credentials
 from adapter.model.clock import Clock
-from adapter.net import proxies
 from adapter.prometheus.authorization import (
     Authorization,
     FileAuthorization,
@@ -116,7 +116,7 @@ async def open_connection(
         endpoint=PrometheusEndpoint(base, split.query, settings.verb, settings.params),
         headers=_merge_headers(settings.headers),
         tls=tls,
-        proxy="" if settings.ca_file else cluster_proxy or proxies.proxy_of(base, split.hostname or ""),
+        proxy="" if settings.ca_file else cluster_proxy or net.proxy_of(base, split.hostname or ""),
         authorization=authorization,
     )
 

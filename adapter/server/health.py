@@ -24,7 +24,7 @@ from adapter.server.api import paths
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
-probe_log = logging.getLogger("adapter.server.probes")  # the name that log filters know
+probe_log = logging.getLogger("adapter.server.health")  # the name that log filters know
 
 PROBE_CONNECTIONS = 64
 """Connections of the listener for probes at a time; one more closes the oldest."""

@@ -31,7 +31,7 @@ from adapter.model.clock import Clock
 from adapter.telemetry import logs
 from adapter.telemetry.problems import ProblemLog
 
-log = logging.getLogger("adapter.server.tls.serving_certificate")  # the name that log filters know
+log = logging.getLogger("adapter.server.tls")  # the name that log filters know
 
 RELOAD_PERIOD = 10.0
 """Seconds between two checks of the files. Upstream takes up to a minute."""

@@ -430,7 +430,7 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
 
         @property
         def pods(self) -> None:
-            raise NotSyncedError("pods: the first list is not in yet")
+            raise NotSyncedError("pods: the first list has not arrived yet")
 
         def close(self) -> None:
             """Nothing."""

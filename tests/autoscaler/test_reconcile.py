@@ -10,7 +10,7 @@ from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key, ScaleState, ScaleTarget
 from adapter.autoscaler.reconcile import ATTEMPTS
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.api_errors import RESET
+from adapter.kubernetes.transport import RESET
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric
 

@@ -11,8 +11,7 @@ import pytest
 
 from adapter.boost import cleaner
 from adapter.boost.cleaner import FAULT, FloorCleaner
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, encode_floor
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant

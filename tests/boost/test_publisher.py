@@ -15,7 +15,7 @@ from adapter.boost.config_map import AGAIN, WRITTEN_FROM
 from adapter.boost.publisher import CHECK, FloorWriter
 from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes import api_errors, client
+from adapter.kubernetes import client, transport
 from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, decode_floors, encode_floor
 from adapter.model.autoscaling.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
@@ -374,7 +374,7 @@ async def test_what_had_no_answer_does_not_stay_published(
 async def test_a_lost_connection_is_looked_after(process: Process) -> None:
     """The write was applied, which the next read shows; the entry is published after one more write."""
     writer_line = process.line
-    reset = KubernetesError(0, api_errors.RESET, "closed")
+    reset = KubernetesError(0, transport.RESET, "closed")
     write = writer_line.write
     lost = 0
 

@@ -14,7 +14,7 @@ from adapter.autoscaler.interfaces import Key
 from adapter.compose.providers import Runtime
 from adapter.compose.scaler import Scaler
 from adapter.config.options import Options
-from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.resources import BUILTIN, Catalogue
 from adapter.telemetry.metrics import Monitoring

@@ -12,8 +12,8 @@ from adapter.compose.providers import Runtime
 from adapter.compose.scaler import Scaler
 from adapter.config.options import Options
 from adapter.errors import NotLeadingError
-from adapter.kubernetes.cache.hpa_cache import keep_hpa
-from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.autoscalers import keep_hpa
+from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.model.autoscaling import boost as boosting
 from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.floor import Demotion, Floor

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.kubernetes.cache import list_watch
+from adapter.kubernetes.cache import reflector
 from tests.e2e.clusters import WIDGETS, ClusterUnderTest, Document
 from tests.support.adapter import Answer, RunningAdapter
 from tests.support.clock import ShiftedClock
@@ -279,8 +279,8 @@ async def test_a_user_who_may_list_and_not_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cached list instead of a watch: logged once, and renewed while requests arrive."""
-    quick = (asyncio.sleep, list_watch.ReflectorPeriods(relist=0.3))
-    monkeypatch.setattr(list_watch.ReflectorContext.__init__, "__defaults__", quick)
+    quick = (asyncio.sleep, reflector.ReflectorPeriods(relist=0.3))
+    monkeypatch.setattr(reflector.ReflectorContext.__init__, "__defaults__", quick)
     namespace = cluster.namespace
     await cluster.create(_object("Pod", "a", namespace))
     await _write(prometheus, "load", "pod", {"a": 1, "b": 2}, namespace)

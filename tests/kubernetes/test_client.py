@@ -20,8 +20,8 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import kube_config
 
 from adapter import errors
-from adapter.kubernetes import api_errors, credentials
 from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials, transport
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, WatchEvent
 from adapter.model.label_selectors import parse_selector
@@ -350,7 +350,7 @@ def exceptions_of(*modules: Any) -> list[type[Exception]]:
     ],
 )
 def test_no_exception_of_a_library_is_unmapped(kind: type[Exception]) -> None:
-    assert issubclass(kind, api_errors.FOREIGN)
+    assert issubclass(kind, transport.FOREIGN)
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,7 @@ async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
 
 
 async def take(
-    watch: kubernetes.ObjectWatch[PartialMetadata], count: int
+    watch: AsyncIterator[list[WatchEvent[PartialMetadata]]], count: int
 ) -> list[WatchEvent[PartialMetadata]]:
     events: list[WatchEvent[PartialMetadata]] = []
     async for batch in watch:

@@ -13,7 +13,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from adapter import errors
 from adapter.kubernetes import credentials
-from adapter.kubernetes.leader.verdict import pod_of
+from adapter.kubernetes.leader_election import pod_of
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock

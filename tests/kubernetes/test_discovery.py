@@ -15,7 +15,7 @@ from adapter.kubernetes import discovery as apidiscovery
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch_discovery
 from adapter.model.metrics import GroupResource
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.model.resources import APIResource, Catalogue
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.telemetry.metrics import Monitoring
@@ -131,7 +131,7 @@ async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: boo
         cluster.add_kind(WIDGETS)
         whole = await fetch_catalogue(client)
         cluster.faults.stale.add(("example.com", "v1"))
-        part = await fetch_discovery(client.get)
+        part = await fetch_discovery(client)
         assert set(part.failed) == {"example.com/v1"}
         assert part.catalogue.lookup("widget") is None
         assert len(part.catalogue) == len(whole) - 1
@@ -163,7 +163,7 @@ async def test_aggregated_documents(content_type: str) -> None:
         {"metadata": {"name": "empty.io"}, "versions": None},
     ]
     server = Documents({"/api": CORE, "/apis": {"items": groups}}, content_type)
-    discovery = await fetch_discovery(server.get)
+    discovery = await fetch_discovery(server)
     assert named(discovery.catalogue) == [
         "v1 pods", "v1 nodes", "apps/v1 deployments", "a.io/v2 jobs", "a.io/v1 jobs", "a.io/v1 old"
     ]  # fmt: skip
@@ -176,7 +176,7 @@ async def test_aggregated_documents(content_type: str) -> None:
 async def test_a_stale_group_with_resources_is_taken_as_it_is() -> None:
     stale = {"version": "v1", "freshness": "Stale", "resources": [entry("jobs", "Job")]}
     groups = [{"metadata": {"name": "a.io"}, "versions": [stale]}]
-    discovery = await fetch_discovery(Documents({"/api": CORE, "/apis": {"items": groups}}, AGGREGATED).get)
+    discovery = await fetch_discovery(Documents({"/api": CORE, "/apis": {"items": groups}}, AGGREGATED))
     assert discovery.failed == {}
     assert discovery.catalogue.lookup("job", "a.io") is not None
 
@@ -209,7 +209,7 @@ LEGACY = {
 
 async def test_legacy_documents() -> None:
     server = Documents(LEGACY)
-    discovery = await fetch_discovery(server.get)
+    discovery = await fetch_discovery(server)
     assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs", "a.io/v2 jobs"]
     nodes = discovery.catalogue.lookup("node")
     assert nodes is not None, "the singular name is the kind in lower case where the server gives none"
@@ -228,11 +228,11 @@ async def test_legacy_documents() -> None:
 )
 async def test_without_these_nothing_resolves(path: str, document: Any) -> None:
     with pytest.raises(errors.KubernetesError):
-        await fetch_discovery(Documents(LEGACY | {path: document}).get)
+        await fetch_discovery(Documents(LEGACY | {path: document}))
 
 
 async def test_a_legacy_group_that_is_no_document_costs_only_itself() -> None:
-    discovery = await fetch_discovery(Documents(LEGACY | {"/apis/a.io/v2": b"<html>"}).get)
+    discovery = await fetch_discovery(Documents(LEGACY | {"/apis/a.io/v2": b"<html>"}))
     assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs"]
     assert list(discovery.failed) == ["a.io/v2"]
 
@@ -259,7 +259,6 @@ async def test_nothing_is_known_before_the_first_reading(clock: FakeClock, fault
     with pytest.raises(errors.NotSyncedError):
         source.current()
     assert not source.synced
-    assert CatalogueSource(aggregated(), clock, faults, initial=BUILTIN).current() is BUILTIN
 
 
 async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: ProblemLog) -> None:
@@ -301,7 +300,7 @@ async def test_callers_of_one_moment_share_a_reading(clock: FakeClock, faults: P
 async def test_callers_of_one_moment_share_a_failure(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     server.documents["/api"] = errors.KubernetesError(503, "ServiceUnavailable", "away")
-    source = CatalogueSource(server, clock, faults, initial=BUILTIN)
+    source = CatalogueSource(server, clock, faults)
     found = await asyncio.gather(*(source.refresh() for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in found] == ["away"] * 3
     assert all(isinstance(error, errors.KubernetesError) and error.status == 503 for error in found)
@@ -324,13 +323,15 @@ async def test_a_cancelled_caller_leaves_the_reading_to_the_next(
 
 async def test_a_failed_reading_leaves_what_was(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
-    source = CatalogueSource(server, clock, faults, initial=BUILTIN)
+    source = CatalogueSource(server, clock, faults)
+    before = await source.refresh()
+    clock.advance(60)
     server.documents["/apis"] = errors.KubernetesError(0, "Unreachable", "away")
     with pytest.raises(errors.KubernetesError, match="away"):
         await source.refresh()
-    assert source.current() is BUILTIN
+    assert source.current() is before
     assert list(faults.active()) == [("api-discovery", "")]
-    assert await source.refresh() is BUILTIN, "not due yet"
+    assert await source.refresh() is before, "not due yet"
     server.documents["/apis"] = {"items": []}
     clock.advance(60)
     assert named(await source.refresh()) == ["v1 pods", "v1 nodes"]

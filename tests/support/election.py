@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.leader.lease import Lease, LeaseRecord
+from adapter.kubernetes.lease import Lease, LeaseRecord
 
 WALL = 1_700_000_000.0
 _T = TypeVar("_T")

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.floor import Floor, floor_of
 from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND

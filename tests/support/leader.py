@@ -16,16 +16,12 @@ from collections.abc import Callable
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.leader.election import Elector
-from adapter.kubernetes.leader.fence import LeaseFence
-from adapter.kubernetes.leader.lease import KubernetesLeases, Lease, LeaseRecord
-from adapter.kubernetes.leader.verdict import Election
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.event_correlator import Regarding
-from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.kubernetes.leader_election import Election, Elector
+from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseFence, LeaseRecord
+from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleReference, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring

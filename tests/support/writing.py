@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -30,7 +30,7 @@ from adapter.config.options import PrometheusOptions, RulesOptions
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault, InputError, KubernetesError, RunError
-from adapter.kubernetes.cache.scale_conflicts import TargetKey
+from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import MetricSpec

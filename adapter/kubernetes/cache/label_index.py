@@ -59,10 +59,7 @@ _LabelSets = dict[_LabelSet, None]
 
 
 class _NamespaceIndex:
-    """One namespace.
-
-    Its names in order, the label set of each, and label -> value -> label sets (one, or several).
-    """
+    """Names in order, the label set of each, and label -> value -> label sets (one, or several)."""
 
     __slots__ = ("index", "label_sets", "names", "of_name", "version")
 
@@ -175,7 +172,6 @@ class LabelIndex:
         return self._size
 
     def put(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> None:
-        """Add an object or replace its labels."""
         found = self._namespaces.get(namespace)
         if found is None:
             found = self._namespaces[sys.intern(namespace)] = _NamespaceIndex()
@@ -228,12 +224,12 @@ class LabelIndex:
         if known is not None:
             return known
         steps = self.select(namespace, selector)
-        while True:
-            try:
+        try:
+            while True:
                 next(steps)
-            except StopIteration as end:
-                answer: tuple[str, ...] = end.value
-                return answer
+        except StopIteration as end:
+            answer: tuple[str, ...] = end.value
+            return answer
 
     async def find_names(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
         """Return what `names` does, in steps between which other tasks run."""
@@ -241,13 +237,13 @@ class LabelIndex:
         if known is not None:
             return known
         steps = self.select(namespace, selector)
-        while True:
-            try:
+        try:
+            while True:
                 next(steps)
-            except StopIteration as end:
-                answer: tuple[str, ...] = end.value
-                return answer
-            await asyncio.sleep(0)
+                await asyncio.sleep(0)
+        except StopIteration as end:
+            answer: tuple[str, ...] = end.value
+            return answer
 
     def known(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...] | None:
         """Return the cached answer if nothing has changed since, else None."""

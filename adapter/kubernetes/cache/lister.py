@@ -6,17 +6,14 @@ objects"; after it, a question costs the API server nothing.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
 from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext, ReflectorStatus
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
 from adapter.model.label_selectors import LabelSelector
@@ -28,10 +25,7 @@ _STEP = 1_000
 
 
 class LabeledObject(msgspec.Struct, frozen=True, gc=False):
-    """An object with its labels, which it may share with others.
-
-    `namespace` is "" for cluster-scoped objects.
-    """
+    """An object with its labels, which it may share. `namespace` is "" for cluster-scoped objects."""
 
     namespace: str
     name: str
@@ -39,17 +33,16 @@ class LabeledObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class ObjectLister:
-    """Names and labels of objects by label selector. Its reflectors run while it is entered or `run` runs.
+    """Names and labels of objects by label selector. Its reflectors run while `run` runs.
 
-    The reflectors of `kinds` start with it, those of other kinds with the first question. `fields` is a field
-    selector as text that restricts the objects of all kinds. `pods`, which runs by itself, answers for pods
-    in place of a reflector.
+    The reflector of a kind begins with `start` or with the first question. `fields` is a field selector as
+    text that restricts the objects of all kinds. `pods`, which runs by itself, answers for pods in place of a
+    reflector.
     """
 
     def __init__(
         self,
         context: ReflectorContext,
-        kinds: Sequence[APIResource] = (),
         *,
         fields: str = "",
         pods: PodCache | None = None,
@@ -57,35 +50,22 @@ class ObjectLister:
         self._context = context
         self._pods = pods
         self._fields = fields
-        self._kinds = {resource.group_resource: resource for resource in kinds}
+        self._kinds: dict[GroupResource, APIResource] = {}  # to start once it runs
         self._reflectors: dict[GroupResource, Reflector[PartialMetadata]] = {}
         self._indexes: dict[GroupResource, LabelIndex] = {}
         self._tasks: dict[GroupResource, asyncio.Task[None]] = {}
         self._required: set[GroupResource] = set()
         self._group: asyncio.TaskGroup | None = None
 
-    async def __aenter__(self) -> Self:
-        self._group = await asyncio.TaskGroup().__aenter__()
-        self.start(self._kinds.values())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        group, self._group = self._group, None
-        for task in self._tasks.values():
-            task.cancel()
-        self._tasks.clear()
-        assert group is not None
-        # the group would wrap the block's own exception; only of a cancellation it needs to know, which may
-        # be its own
-        cancelled = isinstance(value, asyncio.CancelledError)
-        await group.__aexit__(kind if cancelled else None, value if cancelled else None, None)
-
     async def run(self) -> None:
         """Run the reflectors until cancelled. An unexpected exception of one ends it with that exception."""
-        async with self:
-            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                self.start(self._kinds.values())
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
 
     def start(self, kinds: Iterable[APIResource]) -> None:
         """Start the reflectors of these kinds, at once or when the lister starts.
@@ -115,7 +95,7 @@ class ObjectLister:
             self._tasks[key].cancel()
         index = self._indexes[key] = LabelIndex(self._context.monitoring)
         reflector = self._reflectors[key] = Reflector(
-            ListWatch(self._context.client, PARTIAL_METADATA, resource, fields=self._fields),
+            ListWatch(PARTIAL_METADATA, resource, fields=self._fields),
             MetadataStore(index),
             self._context,
             f"{key}[{self._fields}]" if self._fields else str(key),

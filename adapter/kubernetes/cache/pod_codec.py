@@ -33,12 +33,9 @@ _KEY_BYTES = 1024
 
 
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
-    """The kept part of a pod's spec, shared by pods with equal specs.
+    """The kept part of a pod's spec. `key` identifies it, `users` is the number of pods that share it.
 
     `ports` are the named TCP ports of its containers.
-
-    `key` identifies the spec, `users` is the number of pods that share it.
-
     """
 
     containers: tuple[Container, ...]
@@ -147,11 +144,7 @@ class WirePod(Struct, frozen=True):
         return self.metadata.name
 
 
-def _itself(pod: WirePod) -> WirePod:
-    return pod
-
-
-POD_CODEC = ObjectCodec(WirePod, _itself)
+POD_CODEC: ObjectCodec[WirePod] = ObjectCodec(WirePod, lambda pod: pod)
 """Decodes pods; `build` makes the records."""
 
 

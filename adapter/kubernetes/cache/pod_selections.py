@@ -83,10 +83,7 @@ def _end_of(past: tuple[float, int]) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Follower:
-    """An autoscaler, as ``namespace/name``, that follows a selection.
-
-    `changed` is called when its pods may have changed.
-    """
+    """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed."""
 
     autoscaler: str
     changed: Callable[[], None]
@@ -120,25 +117,18 @@ class Selection:
         return self._selected_by[1]
 
     def touch(self, ready: int, now: float) -> None:
-        """Note that a pod was added, removed or changed.
-
-        `ready` is the change in the number of ready pods.
-        """
+        """Note a change to a pod; `ready` is the change in the number of ready pods."""
         self._pods = None
         if ready:
             self.history.note(self.history.count + ready, now)
 
     def notify(self) -> None:
-        """Call the `changed` of each follower."""
         for follower in tuple(self.followers):
             follower.changed()
 
 
 class PodNamespace:
-    """The pods of one namespace and their selections.
-
-    `generation` changes whenever a selection may have other pods than before.
-    """
+    """The pods and selections of a namespace; `generation` changes when a selection may have other pods."""
 
     def __init__(self, name: str, index: LabelIndex) -> None:
         self.name = name
@@ -165,7 +155,6 @@ class PodNamespace:
         self.generation += 1
 
     def matching(self, labels: Mapping[str, str]) -> list[Selection]:
-        """Return the selections whose selector matches these labels."""
         candidates = [*self._by_label.get(None, ())]
         for label in labels.items():
             candidates += self._by_label.get(label, ())

@@ -1,6 +1,4 @@
-"""`PodCache` keeps the pods of the cluster.
-
-One watch of whole pods, decoded to the facts that decisions need.
+"""`PodCache` keeps the pods of the cluster from one watch, decoded to the facts that decisions need.
 
 It is the only cache of pods of a process that scales. The scaler reads its selections, custom metrics read
 names by label selector from its index, and resource metrics read the pods whose phase is Running. Until the
@@ -10,18 +8,17 @@ There may be 100,000 pods, so a pod costs a few hundred bytes (specs, labels and
 object that exists once per pod is tracked by the garbage collector.
 """
 
-import asyncio
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from adapter import errors
 from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
 from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
-from adapter.kubernetes.cache.store import in_steps
+from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
+from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.resources import BUILTIN, APIResource
@@ -81,7 +78,7 @@ class PodSubscription:
         self._cache.drop(self._selection, self._follower)
 
 
-class PodCache:
+class PodCache(ReflectedCache):
     """The pods of the cluster, or of `namespaces`, and the selections among them, while `run` runs."""
 
     def __init__(self, context: ReflectorContext, namespaces: Sequence[str] = ("",)) -> None:
@@ -94,59 +91,46 @@ class PodCache:
         self._specs: dict[bytes, SharedSpec] = {}
         self._touched: dict[int, Selection] = {}
         self._told = False
-        self._reflectors = [
+        self.reflectors = [
             Reflector(
-                ListWatch(context.client, pod_codec.POD_CODEC, PODS, namespace),
-                _PodStore(self, namespace),
+                ListWatch(pod_codec.POD_CODEC, PODS, namespace),
+                NamespaceView(self, namespace, functools.partial(self.listed, namespace)),
                 context,
                 f"pods in {namespace} (scaler)" if namespace else "pods",
             )
             for namespace in namespaces
         ]
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
-
     # -- questions -------------------------------------------------------------------------------------------
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first list is in."""
-        return all(reflector.synced for reflector in self._reflectors)
 
     @property
     def refused(self) -> bool:
         """Whether the API server refuses the list, so that waiting for it is useless."""
-        return any(reflector.refused for reflector in self._reflectors)
+        return any(reflector.refused for reflector in self.reflectors)
 
     async def wait_synced(self) -> None:
         """Wait for the first list; errors as `Reflector.wait_synced`."""
-        for reflector in self._reflectors:
+        for reflector in self.reflectors:
             await reflector.wait_synced()
 
     def check_synced(self) -> None:
         """Raise `errors.NotSyncedError` before the first list."""
-        for reflector in self._reflectors:
+        for reflector in self.reflectors:
             if not reflector.synced:
                 reason = f": {reflector.error}" if reflector.error else ""
-                raise errors.NotSyncedError(f"pods: the first list is not in yet{reason}")
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return tuple(reflector.status() for reflector in self._reflectors)
+                raise errors.NotSyncedError(f"pods: the first list has not arrived yet{reason}")
 
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not.
 
         A failing watch makes it out of date at once, because pods come and go within seconds.
         """
-        for reflector in self._reflectors:
+        for reflector in self.reflectors:
             status = reflector.status()
             if status.stale or status.last_error:
-                silence = "never" if status.age is None else f"{status.age:.0f} s ago"
-                return ": ".join(filter(None, (f"pods were last heard of {silence}", status.last_error)))
+                age = status.age
+                heard = "no list of pods yet" if age is None else f"no news of pods for {age:.0f} s"
+                return f"{heard}: {status.last_error}" if status.last_error else heard
         return ""
 
     def __len__(self) -> int:
@@ -196,7 +180,6 @@ class PodCache:
     # -- events ----------------------------------------------------------------------------------------------
 
     def put(self, pod: WirePod) -> None:
-        """Add a pod or replace it."""
         meta = pod.metadata
         space = self._space(meta.namespace)
         old = space.pods.get(meta.name)
@@ -253,7 +236,7 @@ class PodCache:
             for selection in touched.values():
                 selection.notify()
 
-    def listed(self, namespace: str) -> Iterator[None]:
+    def listed(self, namespace: str = "") -> Iterator[None]:
         """End a list of a namespace ("" for all); yield wherever other work may run."""
         now = self.clock.monotonic()
         for count, selection in enumerate(tuple(self._selections(namespace)), 1):
@@ -272,11 +255,9 @@ class PodCache:
             if namespace in {"", space.name}:
                 yield from space.selections.values()
 
-    def listing(self, namespace: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield namespaces with the names of their pods: `namespace` alone, or ("") all."""
-        for each, names in self.index.listing():
-            if namespace in {"", each}:
-                yield each, names
+    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each namespace with the names of its pods."""
+        return self.index.listing()
 
     def _spec_of(self, written: WireSpec) -> SharedSpec:
         key = pod_codec.key_of(written)
@@ -300,29 +281,3 @@ class PodCache:
     def _forget_if_empty(self, space: PodNamespace) -> None:
         if not space.pods and not space.selections:
             self._spaces.pop(space.name, None)
-
-
-class _PodStore:
-    """One namespace ("" for all) of a `PodCache`, as the store of its reflector."""
-
-    def __init__(self, cache: PodCache, namespace: str) -> None:
-        self._cache = cache
-        self._namespace = namespace
-
-    def __len__(self) -> int:
-        return sum(len(names) for _, names in self.listing()) if self._namespace else len(self._cache)
-
-    def put(self, pod: WirePod) -> None:
-        self._cache.put(pod)
-
-    def remove(self, namespace: str, name: str) -> None:
-        self._cache.remove(namespace, name)
-
-    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        return self._cache.listing(self._namespace)
-
-    def settle(self) -> None:
-        self._cache.settle()
-
-    def listed(self) -> Iterator[None]:
-        return self._cache.listed(self._namespace)

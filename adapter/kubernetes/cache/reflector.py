@@ -17,14 +17,20 @@ first list is told "not synced", never "not found".
 import asyncio
 import contextlib
 import logging
-from typing import Generic, Literal, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.cache.list_watch import Backoff, ListWatch, ReflectorContext, ReflectorMetrics
-from adapter.kubernetes.cache.store import ObjectStore, T
-from adapter.kubernetes.codec import WatchEvent
+from adapter.kubernetes.cache.store import NamespaceView, ObjectStore, T, TypedStore
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import ObjectCodec, WatchEvent
+from adapter.model.clock import Clock
 from adapter.model.metrics import GroupResource
+from adapter.model.resources import APIResource
 from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +41,104 @@ _USELESS_VERSION = frozenset({410, 504})
 
 _WATCH_DENIED = frozenset({403, 405})
 
+MAX_REASONS = 40
+"""Upper bound on distinct `reason` label values of one reflector; the API server has fewer reasons.
+Further ones count as Other.
+"""
+
+_MAX_DOUBLINGS = 20  # far beyond any limit, and 2.0**n stays finite after days of failures
 _SWEEP_STEP = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorPeriods:
+    """Periods and timeouts in seconds."""
+
+    watch: float = 300.0
+    """Shortest duration of a watch; the longest is twice that."""
+
+    silence: float = 120.0
+    """A watch without a byte for this long is lost. Servers send a bookmark about every minute; client-go
+    relies on pings.
+    """
+
+    short_watch: float = 1.0
+    """A watch that ends sooner without an event is a failure. Otherwise a broken server would be called in
+    a tight loop.
+    """
+
+    backoff: float = 0.8
+    """Pause after the first failure. Each further failure doubles it; jitter stretches it to at most twice
+    its length.
+    """
+
+    backoff_limit: float = 30.0
+
+    backoff_reset: float = 120.0
+    """The pause starts at `backoff` again after this long without a failure."""
+
+    relist: float = 30.0
+    """Interval between lists where the kind cannot be watched. Our own."""
+
+    watch_again: float = 300.0
+    """Where watching is forbidden: interval between attempts to watch after all. Our own."""
+
+    stale: float = 180.0
+    """A cache is reported as stale after this long without word from the API server; it still answers. Our
+    own.
+    """
+
+    first_list: float = 5.0
+    """How long a question waits for the first list of its kind. Our own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorContext:
+    """What all reflectors of a process share. `random` returns numbers in [0, 1)."""
+
+    client: KubernetesClient
+    clock: Clock
+    monitoring: Monitoring
+    problems: ProblemLog
+    random: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    periods: ReflectorPeriods = ReflectorPeriods()
+
+
+@dataclass(frozen=True, slots=True)
+class ListWatch(Generic[T]):
+    """What a reflector lists and watches: a kind in one namespace or ("") all, as `codec` keeps its objects.
+
+    `fields` is a field selector as text. An `optional` kind need not exist: if the API server does not serve
+    it, there are no objects of it.
+    """
+
+    codec: ObjectCodec[T]
+    resource: APIResource
+    namespace: str = ""
+    fields: str = ""
+    optional: bool = False
+
+
+class ReflectorMetrics:
+    """The self-metrics of one reflector, whose label is `name`."""
+
+    def __init__(self, monitoring: Monitoring, name: str) -> None:
+        self._name = name
+        self._errors = monitoring.informer_errors
+        self._reasons: set[str] = set()
+        self.objects = monitoring.informer_objects.labels(name)
+        self.last_event = monitoring.informer_event.labels(name)
+        self.synced = monitoring.informer_synced.labels(name)
+        self.relists = monitoring.informer_relists.labels(name)
+        self.events = monitoring.informer_events.labels(name)
+
+    def count_error(self, reason: str) -> None:
+        if reason not in self._reasons:
+            if len(self._reasons) >= MAX_REASONS:
+                reason = "Other"
+            self._reasons.add(reason)
+        self._errors.labels(self._name, reason).inc()
 
 
 class ReflectorStatus(NamedTuple):
@@ -56,10 +159,7 @@ class ReflectorStatus(NamedTuple):
 
 
 class Reflector(Generic[T]):
-    """Keeps `store` equal to what `source` lists and watches, while `run` runs.
-
-    `name` identifies it in logs and self-metrics.
-    """
+    """Keeps `store` equal to `source` while `run` runs. `name` identifies it in logs and self-metrics."""
 
     def __init__(
         self,
@@ -82,7 +182,8 @@ class Reflector(Generic[T]):
         self._context = context
         self._periods = context.periods
         self._metrics = ReflectorMetrics(context.monitoring, name)
-        self._backoff = Backoff(context)
+        self._failures = 0  # since the pauses last started at their shortest
+        self._failed_at = 0.0
         self._on_demand = on_demand
         self._watchable = "watch" in source.resource.verbs
         self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
@@ -128,23 +229,22 @@ class Reflector(Generic[T]):
             async with asyncio.timeout(self._periods.first_list):
                 await self.attempted.wait()
         except TimeoutError:
-            raise errors.NotSyncedError(f"{what}: the first list is not in yet") from None
+            raise errors.NotSyncedError(f"{what}: the first list has not arrived yet") from None
         if self.synced:
             return
         error = self.error
         if error is not None and self.refused:
             raise errors.KubernetesError(error.status, error.reason, str(error)) from error
-        raise errors.NotSyncedError(f"{what}: the first list is not in yet: {error}") from error
+        raise errors.NotSyncedError(f"{what}: the first list has not arrived yet: {error}") from error
 
     def abandon(self) -> None:
         """Resolve the reported problems of a kind that is no longer watched."""
-        for fault in ("informer", "watch"):
-            self._context.faults.resolve(fault, subject=self.name)
+        for problem in ("informer", "watch"):
+            self._context.problems.resolve(problem, subject=self.name)
 
     # -- the loop --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
         if not self._watchable:
             _log.info("this kind cannot be watched; it is listed instead", extra=facts(resource=self.name))
         to_list = True
@@ -173,7 +273,14 @@ class Reflector(Generic[T]):
                     listed.setdefault(each.namespace, set()).add(each.name)
 
         try:
-            self._version = await self.source.fetch_list(deliver, self._version)
+            self._version = await self._context.client.list_objects(
+                self.source.codec,
+                self.source.resource,
+                deliver,
+                namespace=self.source.namespace,
+                fields=self.source.fields,
+                resource_version=self._version,
+            )
         except errors.KubernetesError as error:
             if error.status != 404 or not self.source.optional:
                 raise
@@ -185,7 +292,7 @@ class Reflector(Generic[T]):
         if not self.synced:
             self.synced = True
             self._metrics.synced.set(1)
-            _log.info("first list is in", extra=facts(resource=self.name, objects=len(self.store)))
+            _log.info("first list received", extra=facts(resource=self.name, objects=len(self.store)))
         for _ in self.store.listed():
             await asyncio.sleep(0)
         self.attempted.set()
@@ -203,15 +310,19 @@ class Reflector(Generic[T]):
                     await asyncio.sleep(0)
 
     async def _watch(self) -> None:
-        """Follow one watch. Return when it ended so that the next one can resume.
-
-        Raise on any other failure.
-        """
+        """Follow one watch. Return if the next one can resume where it ended, else raise."""
         clock, periods = self._context.clock, self._periods
         started = clock.monotonic()
         heard = False
-        duration = periods.watch * (1 + self._context.random())
-        watching = self.source.open_watch(self._version, duration=duration, silence=periods.silence)
+        watching = self._context.client.watch_objects(
+            self.source.codec,
+            self.source.resource,
+            namespace=self.source.namespace,
+            fields=self.source.fields,
+            resource_version=self._version,
+            duration=periods.watch * (1 + self._context.random()),
+            silence=periods.silence,
+        )
         recovering: asyncio.TimerHandle | None = None
         try:
             async with watching as watch:
@@ -257,10 +368,9 @@ class Reflector(Generic[T]):
         self._recover()
         self._metrics.count_error(error.reason)
         message = "this kind may not be watched; it is listed instead"
-        self._context.faults.report("watch", message, str(error), subject=self.name)
+        self._context.problems.report("watch", message, str(error), subject=self.name)
 
     async def _wait_to_poll(self) -> None:
-        """Wait between two lists where the kind cannot be watched."""
         self._read.clear()
         self._listed.clear()
         await self._context.sleep(self._periods.relist)
@@ -278,14 +388,11 @@ class Reflector(Generic[T]):
         self._metrics.objects.set(len(self.store))
 
     def _recover(self) -> None:
-        """Resolve the reported problems.
-
-        A list succeeded where the kind is polled, a watch lasts where it is watched.
-        """
+        """Resolve the problems: a polled kind was listed, or the watch of a watched one lasts."""
         self.error = None
-        self._context.faults.resolve("informer", subject=self.name)
+        self._context.problems.resolve("informer", subject=self.name)
         if self._mode == "watch":
-            self._context.faults.resolve("watch", subject=self.name)
+            self._context.problems.resolve("watch", subject=self.name)
 
     async def _fail(self, error: errors.KubernetesError) -> None:
         """Report a failed list or watch, choose the version to continue from, and pause.
@@ -294,14 +401,65 @@ class Reflector(Generic[T]):
         problem.
         """
         self._metrics.count_error(error.reason)
-        pause = self._backoff.fail()
+        pause = self._count_failure()
         if error.status in _USELESS_VERSION:
             self._version = ""
-            if self.synced and self._backoff.failures == 1:
+            if self.synced and self._failures == 1:
                 _log.info("watch expired; listing again", extra=facts(resource=self.name))
                 return
         self.error = error
-        message = "objects cannot be read; the cache stays as it is"
-        self._context.faults.report("informer", message, str(error), subject=self.name)
+        message = "objects cannot be read; the cache keeps its last state"
+        self._context.problems.report("informer", message, str(error), subject=self.name)
         self.attempted.set()
         await self._context.sleep(pause)
+
+    def _count_failure(self) -> float:
+        """Return the pause after a failure in seconds: exponential with jitter, reset after a quiet time."""
+        periods, now = self._periods, self._context.clock.monotonic()
+        if now - self._failed_at > periods.backoff_reset:
+            self._failures = 0
+        pause = min(periods.backoff * 2.0 ** min(self._failures, _MAX_DOUBLINGS), periods.backoff_limit)
+        self._failures += 1
+        self._failed_at = now
+        return pause * (1 + self._context.random())
+
+
+class ReflectedCache:
+    """A cache that `reflectors` fill, usually one for each namespace."""
+
+    reflectors: Sequence[Reflector[Any]]
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first lists are in. A list that is refused never is."""
+        return all(reflector.synced for reflector in self.reflectors)
+
+    def status(self) -> tuple[ReflectorStatus, ...]:
+        return tuple(reflector.status() for reflector in self.reflectors)
+
+
+def build_reflectors(
+    codec: ObjectCodec[T],
+    resource: APIResource,
+    context: ReflectorContext,
+    objects: TypedStore[T],
+    namespaces: Sequence[str],
+    *,
+    optional: bool = False,
+) -> list[Reflector[T]]:
+    """Return a reflector for each namespace, all of which fill `objects`."""
+    return [
+        Reflector(
+            ListWatch(codec, resource, namespace, optional=optional),
+            NamespaceView(objects, namespace),
+            context,
+            " ".join([str(resource.group_resource), *([f"in {namespace}"] if namespace else ()), "(scaler)"]),
+        )
+        for namespace in namespaces
+    ]

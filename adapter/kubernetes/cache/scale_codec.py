@@ -61,7 +61,7 @@ class _ScaleMetadata(_WireStruct, frozen=True):
     uid: str = ""
 
 
-class WireScale(_WireStruct, frozen=True):
+class _WireScale(_WireStruct, frozen=True):
     """A Scale of autoscaling/v1. Metadata are required: an empty object is not a scale of 0."""
 
     metadata: _ScaleMetadata
@@ -69,17 +69,15 @@ class WireScale(_WireStruct, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
-_SCALE = msgspec.json.Decoder(WireScale)
-
-
-def decode_scale(content: bytes) -> WireScale:
-    """Decode a Scale; one of `codec.UNREADABLE` if the content is not a Scale object."""
-    return _SCALE.decode(content)
+_SCALE = msgspec.json.Decoder(_WireScale)
 
 
 def read_scale(content: bytes, namespace: str, name: str) -> ObservedScale:
-    """Decode the Scale of an object. It does not name the writer of the count. Errors as `decode_scale`."""
-    scale = decode_scale(content)
+    """Decode the Scale of an object, which does not name the writer of the count.
+
+    Raises one of `codec.UNREADABLE` if the content is not a Scale.
+    """
+    scale = _SCALE.decode(content)
     status, meta = scale.status, scale.metadata
     return ObservedScale(
         namespace,
@@ -130,8 +128,9 @@ def read_codec(definition: bytes, version: str) -> ObjectCodec[ObservedScale] | 
     for each in _DEFINITION.decode(definition).spec.versions:
         scale = each.subresources.scale if each.subresources else None
         if each.name == version and scale is not None:
-            written = scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path
-            paths = parse_paths(*written)
+            paths = parse_paths(
+                scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path
+            )
             return None if paths is None else custom(paths)
     return None
 
@@ -159,10 +158,7 @@ _APPS = ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ("spec", "sel
 
 
 def built_in(*, plain_selector: bool = False) -> ObjectCodec[ObservedScale]:
-    """Return the codec of a built-in kind.
-
-    The selector of a ReplicationController is a plain map of labels.
-    """
+    """Return the codec of a built-in kind. A ReplicationController has a plain map as selector."""
     return _build(_APPS, msgspec.Raw, _bounded(_text_of_labels if plain_selector else _text_of))
 
 
@@ -203,10 +199,7 @@ def _weigh_text(written: bytes) -> int:
 
 @memo.remember(TEXTS_BYTES, _weigh_text)
 def _text_of(written: bytes) -> str:
-    """Return the text as in status.selector of a Scale.
-
-    An invalid selector, which the API server would not store, becomes "".
-    """
+    """Return the text as in status.selector of a Scale, "" for a selector the API server would not store."""
     try:
         return str(api_selectors.compile_selector(_SELECTOR.decode(written)))
     except (ValueError, msgspec.MsgspecError):
@@ -224,10 +217,7 @@ def _text_of_labels(written: bytes) -> str:
 
 
 def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
-    """Return the function for a selector that is raw JSON.
-
-    An event whose selector is known costs no parsing.
-    """
+    """Return the function for a selector that is raw JSON; a known selector costs no parsing."""
 
     def text(found: Any) -> str:
         written = bytes(found)
@@ -257,10 +247,7 @@ def _plant(tree: Tree, path: tuple[str, ...], leaf: Any) -> None:
 
 
 def _struct(tree: Tree) -> Any:
-    """Return a struct type that decodes the leaves of a tree and skips everything else.
-
-    Absent fields are None.
-    """
+    """Return a struct type that decodes only the leaves of a tree. Absent fields are None."""
     fields = []
     names = {}
     for number, (name, below) in enumerate(tree.items()):

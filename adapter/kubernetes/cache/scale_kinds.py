@@ -1,6 +1,4 @@
-"""The kinds of scale targets.
-
-Which kind of the cluster a reference means, and one cache for each kind that is a target.
+"""The kinds of scale targets: which kind a reference means, and a cache of each kind that is a target.
 
 Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose
 CustomResourceDefinition names plain field paths for its replicas. If only the watch is refused, the kind is
@@ -13,18 +11,17 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.api_errors import TOO_DEEP
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorContext, ReflectorStatus, build_reflectors
 from adapter.kubernetes.cache.scale_codec import ObservedScale
-from adapter.kubernetes.cache.store import NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
+from adapter.kubernetes.transport import TOO_DEEP
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 
@@ -49,53 +46,71 @@ _SCALED = Catalogue([each for each in BUILTIN if (each.group, each.plural) in _B
 """Kinds that are known without discovery."""
 
 
-class TargetEntry(Protocol):
-    """A target, as its kind sees it. `place` is its namespace and name."""
+class TargetName(NamedTuple):
+    """A reference from a namespace. Of `api_version` the group counts."""
 
-    place: tuple[str, str]
+    namespace: str
+    api_version: str
+    kind: str
+    name: str
 
-    def tell(self) -> None:
-        """Report that the target may have changed."""
-        ...
 
-    def look(self) -> object:
-        """Start reading the scale, because the kind is not cached."""
-        ...
+class CachedTarget:
+    """One target, with the `changed` of each follower.
+
+    `meant` is the group and kind of its reference, `place` its namespace and name. `polled` is the last
+    result of reading its scale, if its kind cannot be cached.
+    """
+
+    def __init__(self, key: TargetName) -> None:
+        self.key = key
+        self.place = key.namespace, key.name
+        self.meant = key.api_version.rpartition("/")[0], key.kind
+        self.followers: list[Callable[[], None]] = []
+        self.kind: TargetKind | None = None
+        self.polled: ObservedScale | errors.KubernetesError | None = None
+        self.polling: asyncio.Task[None] | None = None
+
+    def notify(self) -> None:
+        for changed in tuple(self.followers):
+            changed()
 
     def detach(self) -> None:
         """Leave the kind, which is no longer cached; the next question looks it up again."""
-        ...
+        self.stop_polling()
+        self.kind = None
+
+    def stop_polling(self) -> None:
+        if self.polling is not None:
+            self.polling.cancel()
+            self.polling = self.polled = None
 
 
 class TargetKind:
-    """One kind of targets.
-
-    Its cached objects, its reflectors by namespace, and its targets by namespace and name.
+    """One kind of targets: its cached objects, its reflectors by namespace, and its targets by place.
 
     `decided` says whether it is known if the kind can be cached.
-
     """
 
     def __init__(self, resource: APIResource) -> None:
         self.resource = resource
         self.decided = False
         self.reflectors: dict[str, Reflector[ObservedScale]] = {}
-        self.objects: TypedStore[ObservedScale] = TypedStore(
-            self._changed, self._listed, scale_codec.same_scale
-        )
-        self.entries: dict[tuple[str, str], list[TargetEntry]] = {}
+        self.objects = TypedStore(self._changed, self._listed, scale_codec.same_scale)
+        self.entries: dict[tuple[str, str], list[CachedTarget]] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
     def _changed(self, namespace: str, name: str) -> None:
         reflector = self.reflector_of(namespace)
         if reflector is None or reflector.synced:  # else all are told when the first list is in
             for entry in tuple(self.entries.get((namespace, name), ())):
-                entry.tell()
+                entry.notify()
 
     def _listed(self) -> Iterator[None]:
-        return in_steps(
-            tuple(itertools.chain.from_iterable(self.entries.values())), lambda entry: entry.tell()
-        )
+        return in_steps(self.all_entries(), CachedTarget.notify)
+
+    def all_entries(self) -> tuple[CachedTarget, ...]:
+        return tuple(itertools.chain.from_iterable(self.entries.values()))
 
     def reflector_of(self, namespace: str) -> Reflector[ObservedScale] | None:
         """Return the reflector of a namespace, None without one or if it cannot succeed."""
@@ -107,7 +122,7 @@ class TargetKinds:
     """The kinds of all targets. `group` runs their tasks; it is None while nothing runs.
 
     `refreshed` is called with a group and kind when the cluster's kinds were read again for it, or could not
-    be.
+    be; `look` with each target whose scale must be read, because its kind is not cached.
     """
 
     def __init__(
@@ -117,6 +132,7 @@ class TargetKinds:
         kinds: CatalogueSource,
         namespaces: Sequence[str],
         refreshed: Callable[[tuple[str, str]], None],
+        look: Callable[[CachedTarget], object],
     ) -> None:
         self._client = client
         self._context = context
@@ -126,6 +142,7 @@ class TargetKinds:
         self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _index(_SCALED)
         self._namespaces = tuple(namespaces)
         self._refreshed = refreshed
+        self._look = look
         self.group: asyncio.TaskGroup | None = None
         self._targeted: dict[GroupResource, TargetKind] = {}
         self._missed: dict[tuple[str, str], float] = {}
@@ -147,10 +164,7 @@ class TargetKinds:
         return self._known[1].get(kind)
 
     def miss(self, kind: tuple[str, str]) -> bool:
-        """Have the cluster's kinds read again for an unknown one, at intervals.
-
-        Return whether that has happened before.
-        """
+        """Have the kinds read again, at intervals, for an unknown one; return whether they were before."""
         now = self._context.clock.monotonic()
         due = kind not in self._missed or now - self._missed[kind] >= RETRY_SECONDS
         if due and kind not in self._missing and self.group is not None:
@@ -170,7 +184,7 @@ class TargetKinds:
 
     # -- kinds that are targeted -----------------------------------------------------------------------------
 
-    def join(self, entry: TargetEntry, resource: APIResource) -> TargetKind:
+    def join(self, entry: CachedTarget, resource: APIResource) -> TargetKind:
         """Add a target to its kind, and return the kind."""
         kind = self._targeted.get(resource.group_resource)
         if kind is not None and kind.resource.version != resource.version:  # served in another version by now
@@ -181,7 +195,7 @@ class TargetKinds:
         kind.entries.setdefault(entry.place, []).append(entry)
         return kind
 
-    def leave(self, entry: TargetEntry, kind: TargetKind) -> None:
+    def leave(self, entry: CachedTarget, kind: TargetKind) -> None:
         """Remove a target from its kind, and the kind with its last target."""
         kind.entries[entry.place].remove(entry)
         if not kind.entries[entry.place]:
@@ -190,13 +204,12 @@ class TargetKinds:
             self._end(kind)
 
     def _end(self, kind: TargetKind) -> None:
-        """Stop caching a kind."""
         del self._targeted[kind.resource.group_resource]
         for task in kind.tasks:
             task.cancel()
         for reflector in kind.reflectors.values():
             reflector.abandon()
-        for entry in itertools.chain.from_iterable(kind.entries.values()):
+        for entry in kind.all_entries():
             entry.detach()
 
     def decide(self, kind: TargetKind) -> None:
@@ -227,20 +240,17 @@ class TargetKinds:
                 self._watch(kind, codec)
                 return
             if not known:
-                for entry in tuple(itertools.chain.from_iterable(kind.entries.values())):
-                    entry.look()
+                for entry in kind.all_entries():
+                    self._look(entry)
             await self._context.sleep(pause)
 
     def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
         assert self.group is not None
         kind.decided = True
-        for namespace in self._namespaces:
-            what = str(kind.resource.group_resource)
-            name = f"{what} in {namespace} (scaler)" if namespace else f"{what} (scaler)"
-            source = ListWatch(self._client, codec, kind.resource, namespace)
-            view = NamespaceView(kind.objects, namespace)
-            reflector = kind.reflectors[namespace] = Reflector(source, view, self._polling, name)
-            kind.tasks.append(self.group.create_task(reflector.run(), name=f"reflector of {name}"))
+        reflectors = build_reflectors(codec, kind.resource, self._polling, kind.objects, self._namespaces)
+        kind.reflectors = dict(zip(self._namespaces, reflectors, strict=True))
+        for reflector in reflectors:
+            kind.tasks.append(self.group.create_task(reflector.run(), name=f"reflector of {reflector.name}"))
 
 
 def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
@@ -254,10 +264,7 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
 
 
 def is_refused(error: errors.KubernetesError | None) -> bool:
-    """Whether the API server understood a request and refused it.
-
-    A kind whose list is refused is read one by one.
-    """
+    """Whether the API server refused a request. A kind whose list is refused is read one by one."""
     return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
 
 

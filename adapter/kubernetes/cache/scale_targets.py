@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 from adapter import errors
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.list_watch import ReflectorContext
-from adapter.kubernetes.cache.reflector import ReflectorStatus
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.scale_kinds import (
     POLL_SECONDS,
+    CachedTarget,
     TargetKind,
     TargetKinds,
+    TargetName,
     is_refused,
 )
-from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, path_of
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -35,13 +36,11 @@ NOT_YET = "the scale is not yet known"
 
 
 class ScaleTarget(NamedTuple):
-    """A scale from the caches.
+    """A scale from the caches. `path` is that of the scale subresource.
 
-    `path` is that of the scale subresource, `resource_version` the precondition of a write.
-
-    `selector` is text. `manager` is the field manager that wrote the count, and `since` the time of that
-    write as the API server writes times, to the second. `uid` tells the object from a later one with the same
-    name. Each of the three is "" if it is unknown.
+    `resource_version` is the precondition of a write, `selector` is text. `manager` is the field manager that
+    wrote the count, and `since` the time of that write as the API server writes times, to the second. `uid`
+    tells the object from a later one with the same name. Each of the three is "" if it is unknown.
     """
 
     replicas: int
@@ -55,86 +54,37 @@ class ScaleTarget(NamedTuple):
 
 
 class Unfound(NamedTuple):
-    """Why there is no scale.
-
-    It is not yet known (then nothing is decided), or the error for the autoscaler's status.
-    """
+    """Why there is no scale: an error for the status, or if not `known`, nothing to decide on yet."""
 
     message: str
     known: bool = True
 
 
-# -- what is known -------------------------------------------------------------------------------------------
-
-
-class _Key(NamedTuple):
-    """A reference from a namespace. Of `api_version` the group counts."""
-
-    namespace: str
-    api_version: str
-    kind: str
-    name: str
-
-
-class _CachedTarget:
-    """One target.
-
-    `meant` is the group and kind of its reference, `polled` the last result of reading its scale, if it is
-    read.
-    """
-
-    def __init__(self, targets: "ScaleTargets", key: _Key) -> None:
-        self._targets = targets
-        self.key = key
-        self.place = key.namespace, key.name
-        self.meant = key.api_version.rpartition("/")[0], key.kind
-        self.followers: list[TargetSubscription] = []
-        self.kind: TargetKind | None = None
-        self.polled: ObservedScale | errors.KubernetesError | None = None
-        self.polling: asyncio.Task[None] | None = None
-
-    def tell(self) -> None:
-        for followed in tuple(self.followers):
-            followed.changed()
-
-    def look(self) -> ScaleTarget | Unfound:
-        return self._targets.look(self)
-
-    def detach(self) -> None:
-        self.stop_polling()
-        self.kind = None
-
-    def stop_polling(self) -> None:
-        if self.polling is not None:
-            self.polling.cancel()
-            self.polling = self.polled = None
-
-
 class TargetSubscription:
     """A subscription to a target; `close` ends it."""
 
-    def __init__(self, targets: "ScaleTargets", entry: _CachedTarget, changed: Callable[[], None]) -> None:
+    def __init__(self, targets: "ScaleTargets", entry: CachedTarget, changed: Callable[[], None]) -> None:
         self._targets = targets
         self._entry = entry
-        self.changed = changed
+        self._changed = changed
+        self._closed = False
+        entry.followers.append(changed)
 
     def find(self) -> ScaleTarget | Unfound:
-        """Return the scale as last seen."""
         return self._targets.look(self._entry)
 
     def close(self) -> None:
         """End the subscription; closing twice is harmless."""
-        if self in self._entry.followers:
-            self._entry.followers.remove(self)
-            if not self._entry.followers:
-                self._targets.drop(self._entry)
+        if self._closed:
+            return
+        self._closed = True
+        self._entry.followers.remove(self._changed)
+        if not self._entry.followers:
+            self._targets.drop(self._entry)
 
 
 class ScaleTargets:
-    """The scales of targets, while `run` runs. Each of `namespaces` is watched by itself.
-
-    ``("",)`` watches all at once.
-    """
+    """The scales of targets, while `run` runs. Each of `namespaces` ("" for all) is watched by itself."""
 
     def __init__(
         self,
@@ -145,10 +95,10 @@ class ScaleTargets:
     ) -> None:
         self._client = client
         self._context = context
-        self._kinds = TargetKinds(client, context, kinds, namespaces, self._tell_all)
+        self._kinds = TargetKinds(client, context, kinds, namespaces, self._notify_all, self.look)
         self._group: asyncio.TaskGroup | None = None
-        self._entries: dict[_Key, _CachedTarget] = {}
-        self._asked: dict[_Key, tuple[TargetSubscription, float]] = {}
+        self._entries: dict[TargetName, CachedTarget] = {}
+        self._asked: dict[TargetName, tuple[TargetSubscription, float]] = {}
         self._swept = context.clock.monotonic()
 
     async def run(self) -> None:
@@ -172,27 +122,23 @@ class ScaleTargets:
         `changed` is called when its desired or current replicas or its selector may have changed, and when it
         appears or disappears; a new resourceVersion alone is not a change. It must not block.
         """
-        key = _Key(namespace, reference.api_version, reference.kind, reference.name)
+        key = TargetName(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _CachedTarget(self, key)
-        followed = TargetSubscription(self, entry, changed)
-        entry.followers.append(followed)
+            entry = self._entries[key] = CachedTarget(key)
+        subscription = TargetSubscription(self, entry, changed)
         self.look(entry)
-        return followed
+        return subscription
 
     def find(self, namespace: str, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return the scale of a target as last seen.
-
-        A target that is not followed stays cached for `LINGER_SECONDS`.
-        """
-        key = _Key(namespace, reference.api_version, reference.kind, reference.name)
+        """Return the scale as last seen; a target that is not followed stays cached for `LINGER_SECONDS`."""
+        key = TargetName(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None or key in self._asked:
             now = self._context.clock.monotonic()
             asked = self._asked.get(key)
-            followed = asked[0] if asked else self.follow(namespace, reference, lambda: None)
-            self._asked[key] = followed, now
+            subscription = asked[0] if asked else self.follow(namespace, reference, lambda: None)
+            self._asked[key] = subscription, now
             entry = self._entries[key]
             if now - self._swept > LINGER_SECONDS:
                 self._forget_unasked(now)
@@ -200,15 +146,15 @@ class ScaleTargets:
 
     def _forget_unasked(self, now: float) -> None:
         self._swept = now
-        for key, (followed, since) in tuple(self._asked.items()):
+        for key, (subscription, since) in tuple(self._asked.items()):
             if now - since > LINGER_SECONDS:
                 del self._asked[key]
-                followed.close()
+                subscription.close()
 
     def status(self) -> tuple[ReflectorStatus, ...]:
         return self._kinds.status()
 
-    def look(self, entry: _CachedTarget) -> ScaleTarget | Unfound:
+    def look(self, entry: CachedTarget) -> ScaleTarget | Unfound:
         """Return what is known of a target, and start what it takes to know more."""
         key = entry.key
         if key.api_version.count("/") > 1:
@@ -231,20 +177,20 @@ class ScaleTargets:
         entry.stop_polling()
         if not reflector.synced:
             return Unfound(f"{NOT_YET}: {reflector.error}" if reflector.error else NOT_YET, known=False)
-        return _tell(key, kind.resource, kind.objects.find(key.namespace, key.name))
+        return _scale_of(key, kind.resource, kind.objects.find(key.namespace, key.name))
 
-    def _miss(self, entry: _CachedTarget) -> Unfound:
+    def _miss(self, entry: CachedTarget) -> Unfound:
         if not self._kinds.miss(entry.meant):
             return Unfound(NOT_YET, known=False)
         group, name = entry.meant
         return Unfound(f"no matches for kind {quote(name)} in group {quote(group)}")
 
-    def _tell_all(self, kind: tuple[str, str]) -> None:
+    def _notify_all(self, kind: tuple[str, str]) -> None:
         for entry in tuple(self._entries.values()):
             if entry.meant == kind:
-                entry.tell()
+                entry.notify()
 
-    def drop(self, entry: _CachedTarget) -> None:
+    def drop(self, entry: CachedTarget) -> None:
         """Forget a target without followers, and its kind with the last one."""
         del self._entries[entry.key]
         entry.stop_polling()
@@ -253,7 +199,7 @@ class ScaleTargets:
 
     # -- scales that are read --------------------------------------------------------------------------------
 
-    def _look_at_polled(self, entry: _CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
+    def _look_at_polled(self, entry: CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
         if entry.polling is None and self._group is not None and entry.followers:
             name = f"scale of {entry.key.kind} {entry.key.namespace}/{entry.key.name}"
             entry.polling = self._group.create_task(self._poll(entry, kind.resource), name=name)
@@ -261,24 +207,21 @@ class ScaleTargets:
         if polled is None:
             return Unfound(NOT_YET, known=False)
         if isinstance(polled, errors.KubernetesError):
-            return Unfound(_words_of(polled), known=is_refused(polled))
-        return _tell(entry.key, kind.resource, polled)
+            return Unfound(polled.said or str(polled), known=is_refused(polled))
+        return _scale_of(entry.key, kind.resource, polled)
 
-    async def _poll(self, entry: _CachedTarget, resource: APIResource) -> None:
-        """Read the scale of a target at intervals.
-
-        The last one stays while the API server cannot be reached.
-        """
+    async def _poll(self, entry: CachedTarget, resource: APIResource) -> None:
+        """Read a scale at intervals. The last one stays while the API server cannot be reached."""
         path = _scale_path(resource, entry.key)
         while True:
             before, found = entry.polled, await self._fetch(path, entry.key)
             if isinstance(found, ObservedScale) or not isinstance(before, ObservedScale) or is_refused(found):
                 entry.polled = found
             if not _is_same(before, entry.polled):
-                entry.tell()
+                entry.notify()
             await self._context.sleep(POLL_SECONDS * (0.9 + 0.2 * self._context.random()))
 
-    async def _fetch(self, path: str, key: _Key) -> ObservedScale | errors.KubernetesError:
+    async def _fetch(self, path: str, key: TargetName) -> ObservedScale | errors.KubernetesError:
         try:
             return scale_codec.read_scale((await self._client.get(path)).content, key.namespace, key.name)
         except errors.KubernetesError as error:
@@ -299,10 +242,9 @@ def _is_same(
     return one is other
 
 
-def _tell(key: _Key, resource: APIResource, seen: ObservedScale | None) -> ScaleTarget | Unfound:
+def _scale_of(key: TargetName, resource: APIResource, seen: ObservedScale | None) -> ScaleTarget | Unfound:
     if seen is None:
-        qualified = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-        return Unfound(f"{qualified} {quote(key.name)} not found")
+        return Unfound(f"{resource.group_resource} {quote(key.name)} not found")
     if seen.replicas is None:
         return Unfound("Internal error occurred: the spec replicas field does not exist")
     path = _scale_path(resource, key)
@@ -318,12 +260,5 @@ def _tell(key: _Key, resource: APIResource, seen: ObservedScale | None) -> Scale
     )
 
 
-def _scale_path(resource: APIResource, key: _Key) -> str:
-    root = f"/apis/{resource.group}" if resource.group else "/api"
-    return f"{root}/{resource.version}/namespaces/{key.namespace}/{resource.plural}/{key.name}/scale"
-
-
-def _words_of(error: errors.KubernetesError) -> str:
-    """Return the API server's message, without our request."""
-    said = str(error).partition(f": {error.status} {error.reason}: ")[2]
-    return said or str(error)
+def _scale_path(resource: APIResource, key: TargetName) -> str:
+    return f"{path_of(resource, key.namespace)}/{key.name}/scale"

@@ -1,6 +1,4 @@
-"""The stores that reflectors fill.
-
-`ObjectStore` is what a reflector needs of one, the classes below are the general ones.
+"""The stores that reflectors fill: `ObjectStore` is what a reflector needs of one.
 
 The cache of pods has a store of its own (`pods`), because it also keeps the members of every selection up to
 date.
@@ -41,26 +39,18 @@ class ObjectStore(Protocol[T_contra]):
 
     def put(self, each: T_contra) -> None:
         """Add an object or replace it."""
-        ...
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove an object; an unknown one is ignored."""
-        ...
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it.
-
-        Both are read when their turn comes, so the store may change meanwhile.
-        """
-        ...
+        """Yield each namespace with the names in it. The store may change meanwhile."""
 
     def settle(self) -> None:
         """End a batch of events: changes may be reported now."""
-        ...
 
     def listed(self) -> Iterator[None]:
         """End a list: report the changes, and yield wherever other work may run."""
-        ...
 
 
 def in_steps(items: Iterable[_T], act: Callable[[_T], None]) -> Iterator[None]:
@@ -143,7 +133,6 @@ class TypedStore(Generic[T]):
         self._changed(namespace, name)
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it, as `ObjectStore.listing`."""
         for namespace in list(self._objects):
             if (objects := self._objects.get(namespace)) is not None:
                 yield namespace, tuple(objects)
@@ -153,22 +142,23 @@ class TypedStore(Generic[T]):
 
 
 class NamespaceView(Generic[T]):
-    """One namespace ("" for all) of a store that several reflectors fill.
+    """One namespace ("" for all) of a store that several reflectors fill, each with the objects it lists.
 
-    Each sees only the objects that it lists itself.
+    `listed` replaces that of the store.
     """
 
-    def __init__(self, store: TypedStore[T], namespace: str) -> None:
+    def __init__(
+        self, store: ObjectStore[T], namespace: str, listed: Callable[[], Iterator[None]] | None = None
+    ) -> None:
         self._store = store
         self._namespace = namespace
         self.put = store.put
         self.remove = store.remove
         self.settle = store.settle
-        self.listed = store.listed
+        self.listed = listed or store.listed
 
     def __len__(self) -> int:
         return sum(len(names) for _, names in self.listing()) if self._namespace else len(self._store)
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the namespace with the names in it."""
         return (each for each in self._store.listing() if self._namespace in {"", each[0]})

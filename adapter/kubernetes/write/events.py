@@ -1,34 +1,39 @@
-"""Records events about autoscalers as client-go's recorder does for the HPA controller.
+"""Records events of core/v1 about autoscalers, as client-go's recorder does for the HPA controller.
 
-Core/v1, correlated and rate-limited.
+`Correlator` is client-go's event correlator as a pure function of its history, with client-go's numbers. Ten
+messages within ten minutes that differ in nothing else become one "combined" event. A repeated event raises
+the count of the first one. Of one object and type 25 events pass at once, then one in five minutes.
 
-Recording never waits and never fails. Events wait in a queue while the API server cannot be reached; what
-cannot be written is dropped and counted. Events of one object keep their order. Namespaces take turns
+`EventRecorder` never waits and never fails. Events wait in a queue while the API server cannot be reached;
+what cannot be written is dropped and counted. Events of one object keep their order. Namespaces take turns
 (`model.fairness`), and when the queue is full, the namespace with the most events loses one, so a tenant with
 many autoscalers does not displace the events of others.
 """
 
 import asyncio
+import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import msgspec
+from cachetools import LRUCache
 
 from adapter import errors
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.event_correlator import (
-    Correlated,
-    Correlator,
-    EventRecord,
-    Regarding,
-    first_record,
-    timestamp,
-)
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+
+REMEMBERED = 4096
+ALIKE = 10
+ALIKE_SECONDS = 600.0
+BURST = 25.0
+REFILL = 1 / 300
+COMBINED = "(combined from similar events): "
+_NAME_LENGTH = 253 - 17  # leaves room for the dot and the time in hex
 
 COMPONENT = "fastpath"
 """``source.component`` of our events, which `kubectl describe` shows."""
@@ -39,6 +44,106 @@ RETRY = 10.0
 FAULT = "event-write"
 _MERGE = "application/merge-patch+json"
 _MESSAGE_LENGTH = 1024
+_Key = tuple[str, ...]
+
+
+class Regarding(NamedTuple):
+    """The involved object of an event."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """An event of core/v1. Times are epoch seconds, written as whole seconds."""
+
+    name: str
+    regarding: Regarding
+    type: str
+    reason: str
+    message: str
+    first: float
+    last: float
+    count: int = 1
+
+
+def first_record(regarding: Regarding, kind: str, reason: str, message: str, nanoseconds: int) -> EventRecord:
+    """Build an event at a time in nanoseconds since 1970, which must be unique for the object.
+
+    As in client-go's recorder the name is that of the object, cut if necessary, and the time in hex.
+    """
+    name = f"{regarding.name[:_NAME_LENGTH].rstrip('-.')}.{nanoseconds:x}"
+    wall = nanoseconds / 1e9
+    return EventRecord(name, regarding, kind, reason, message, wall, wall)
+
+
+@dataclass(slots=True)
+class _EventGroup:
+    messages: set[str] = field(default_factory=set)
+    last: float = float("-inf")
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    counted: float
+
+
+class Correlator:
+    """The recent events, in LRU caches."""
+
+    def __init__(self) -> None:
+        self._groups: LRUCache[_Key, _EventGroup] = LRUCache(REMEMBERED)
+        self._seen: LRUCache[_Key, EventRecord] = LRUCache(REMEMBERED)
+        self._buckets: LRUCache[_Key, _Bucket] = LRUCache(REMEMBERED)
+
+    def correlate(self, event: EventRecord) -> EventRecord | None:
+        """Return the event to create, or to patch if its count is not 1; None to drop it."""
+        merged, key = self._aggregate(event)
+        before = self._seen.get(key)
+        if before is not None:
+            merged = replace(merged, name=before.name, first=before.first, count=before.count + 1)
+        self._seen[key] = merged
+        return merged if self._may_pass(merged) else None
+
+    def _aggregate(self, event: EventRecord) -> tuple[EventRecord, _Key]:
+        """Return the event, or the combined one that replaces it, and the key under which it is counted."""
+        likeness = (*_identity_of(event), event.reason)
+        group = self._groups.get(likeness)
+        if group is None or event.last - group.last > ALIKE_SECONDS:
+            group = _EventGroup()
+        group.messages.add(event.message)
+        group.last = event.last
+        self._groups[likeness] = group
+        if len(group.messages) < ALIKE:
+            return event, (*likeness, event.message)
+        group.messages.pop()
+        return replace(event, message=COMBINED + event.message, first=event.last, count=1), likeness
+
+    def _may_pass(self, event: EventRecord) -> bool:
+        key, now = _identity_of(event), event.last
+        bucket = self._buckets.get(key) or _Bucket(BURST, now)
+        bucket.tokens = min(BURST, bucket.tokens + max(0.0, now - bucket.counted) * REFILL)
+        bucket.counted = now
+        self._buckets[key] = bucket
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+
+def _identity_of(event: EventRecord) -> _Key:
+    """Return the involved object without its version, and the type of the event."""
+    return (*event.regarding._replace(resource_version=""), event.type)
+
+
+def timestamp(wall: float) -> str:
+    return dt.datetime.fromtimestamp(int(wall), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class EventRecorder:
@@ -50,17 +155,17 @@ class EventRecorder:
         clock: Clock,
         random: Callable[[], float],
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
     ) -> None:
         self._writer = writer
         self._clock = clock
         self._random = random
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._correlator = Correlator()
         self._queue: Turns[EventRecord] = Turns()
         self._counts: Counter[str] = Counter()
-        self._next: Correlated | None = None
+        self._next: EventRecord | None = None
         self._stamp = 0
         self._wake = asyncio.Event()
         monitoring.write_queue.labels(WriteKind.EVENT.label).set_function(self._waiting)
@@ -115,7 +220,7 @@ class EventRecorder:
                 self._drop("fenced")
             self._queue, self._counts, self._next = Turns(), Counter(), None
         finally:
-            self._faults.resolve(FAULT)
+            self._problems.resolve(FAULT)
 
     async def _record_next(self) -> None:
         """Write the next event of the queue. It stays the next one until it is written or dropped."""
@@ -123,20 +228,19 @@ class EventRecorder:
             namespace, owner, found = self._queue.next()
             self._remove(namespace, owner, found)
             self._next = self._correlator.correlate(found)
-        event, repeated = self._next
-        if event is None:
-            self._drop("spam")
-        else:
-            await self._send(event, repeated=repeated)
+            if self._next is None:
+                self._drop("spam")
+                return
+        await self._send(self._next)
         self._next = None
 
-    async def _send(self, event: EventRecord, *, repeated: bool) -> None:
+    async def _send(self, event: EventRecord) -> None:
         for tries in range(TRIES):
             if tries:
                 await asyncio.sleep(RETRY * (self._random() if tries == 1 else 1))
             try:
                 await self._writer.acquire(WriteKind.EVENT)
-                await self._write(event, repeated=repeated)
+                await self._write(event)
             except errors.NotLeadingError:
                 self._drop("fenced")
                 return
@@ -144,15 +248,15 @@ class EventRecorder:
                 if error.status and error.status != 429 and error.status < 500:
                     self._give_up(error)
                     return
-                self._faults.report(FAULT, "an event could not be written", str(error))
+                self._problems.report(FAULT, "an event could not be written", str(error))
             else:
-                self._faults.resolve(FAULT)
+                self._problems.resolve(FAULT)
                 return
         self._drop("refused")
 
-    async def _write(self, event: EventRecord, *, repeated: bool) -> None:
+    async def _write(self, event: EventRecord) -> None:
         events = f"/api/v1/namespaces/{event.regarding.namespace}/events"
-        if repeated:
+        if event.count > 1:
             changed = {"count": event.count, "lastTimestamp": timestamp(event.last), "message": event.message}
             content = msgspec.json.encode(changed)
             try:
@@ -173,7 +277,7 @@ class EventRecorder:
         An existing one, or a terminating namespace, is not a problem.
         """
         if error.status not in {404, 409} and "because it is being terminated" not in str(error):
-            self._faults.report(FAULT, "an event was refused", str(error))
+            self._problems.report(FAULT, "an event was refused", str(error))
         self._drop("refused")
 
     def _drop(self, reason: str) -> None:

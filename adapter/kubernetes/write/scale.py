@@ -9,12 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes import api_errors
+from adapter.kubernetes import transport
 from adapter.kubernetes.cache import scale_codec
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.kubernetes.write.client import Writer, is_overloaded
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer, is_overloaded
 
 
 class ScaleState(NamedTuple):
@@ -61,7 +60,6 @@ class ScaleWriter:
         return _decode(response, f"update {scale.path}")
 
     async def get(self, path: str) -> ScaleState:
-        """Return the scale as the API server has it."""
         return _decode(await self._writer.client.get(path), f"get {path}")
 
 
@@ -71,7 +69,7 @@ def is_superseded(error: errors.KubernetesError) -> bool:
     So it is after a conflict, when the server asks to come later (429), and when the connection broke: then
     the scale shows whether the write was applied.
     """
-    return error.status == 409 or is_overloaded(error) or error.reason == api_errors.RESET
+    return error.status == 409 or is_overloaded(error) or error.reason == transport.RESET
 
 
 def may_be_ours(error: errors.KubernetesError) -> bool:
@@ -79,19 +77,18 @@ def may_be_ours(error: errors.KubernetesError) -> bool:
 
     A conflict after a repeated request may be a conflict with the first one.
     """
-    return error.sent_twice or error.reason == api_errors.RESET
+    return error.sent_twice or error.reason == transport.RESET
 
 
 def _decode(response: ResponseBody, what: str) -> ScaleState:
     why = "without a resource version"
     try:
-        scale = scale_codec.decode_scale(response.content)
+        seen = scale_codec.read_scale(response.content, "", "")
     except UNREADABLE as error:
         why = str(error)
     else:
-        spec, status, meta = scale.spec, scale.status, scale.metadata
-        if meta.resource_version:  # else a PUT could not be bound to what was read
+        if seen.resource_version:  # else a PUT could not be bound to what was read
             return ScaleState(
-                spec.replicas or 0, status.replicas, status.selector, meta.resource_version, meta.uid
+                seen.replicas or 0, seen.status_replicas, seen.selector, seen.resource_version, seen.uid
             )
     raise errors.KubernetesError(0, "Decode", f"cannot {what}: response is not a Scale object ({why})")

@@ -10,15 +10,14 @@ import asyncio
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
@@ -36,6 +35,7 @@ AGAIN = 5
 RETRY, RETRY_LIMIT = 1.0, 15.0
 FAULT = "status-write"
 _PATCH = "application/json-patch+json"
+_OTHER_OBJECT = "OtherObject"
 _DOUBLINGS = 10  # cap on the backoff exponent: 2**n stays small after hours of failures
 _NO_STATUS = HorizontalPodAutoscalerStatus()
 
@@ -72,9 +72,9 @@ def _matters(status: HorizontalPodAutoscalerStatus) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class _StatusEntry:
-    """The state of one object. `due` is monotonic. `place` is its current entry in a queue, 0 for none.
+    """The state of one object. `due` is monotonic.
 
-    Other entries are void.
+    `place` is its current entry in a queue, 0 for none; its other entries are void.
     """
 
     uid: str
@@ -99,12 +99,12 @@ class StatusWriter:
         writer: Writer,
         clock: Clock,
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         failed: Callable[[StatusUpdate, errors.KubernetesError], None] = lambda _update, _error: None,
     ) -> None:
         self._writer = writer
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._failed = failed
         self._entries: dict[tuple[str, str], _StatusEntry] = {}
         self._queues: tuple[list[tuple[float, int, tuple[str, str]]], ...] = ([], [])
@@ -131,9 +131,8 @@ class StatusWriter:
             self._plan(key, entry)
 
     def forget(self, namespace: str, name: str) -> None:
-        """Drop the status of a deleted object."""
         self._entries.pop((namespace, name), None)
-        self._faults.resolve(FAULT, subject=f"{namespace}/{name}")
+        self._problems.resolve(FAULT, subject=f"{namespace}/{name}")
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
@@ -166,7 +165,7 @@ class StatusWriter:
             return
         finally:
             for key in self._entries:
-                self._faults.resolve(FAULT, subject="/".join(key))
+                self._problems.resolve(FAULT, subject="/".join(key))
 
     # -- the queue -------------------------------------------------------------------------------------------
 
@@ -196,7 +195,6 @@ class StatusWriter:
         return None
 
     def _gather(self) -> None:
-        """Move the entries that are due to the turns."""
         now = self._clock.monotonic()
         for queue, turns in zip(self._queues, self._turns, strict=True):
             while (due := self._first(queue)) is not None and due <= now:
@@ -248,12 +246,9 @@ class StatusWriter:
             return False
         return True
 
-    def _due(self) -> Iterator[_StatusEntry]:
-        now = self._clock.monotonic()
-        return (entry for entry in self._entries.values() if entry.wanted is not None and entry.due <= now)
-
     def _count_due(self) -> float:
-        return sum(1 for _ in self._due())
+        now = self._clock.monotonic()
+        return sum(entry.wanted is not None and entry.due <= now for entry in self._entries.values())
 
     # -- the wire --------------------------------------------------------------------------------------------
 
@@ -272,7 +267,7 @@ class StatusWriter:
             entry.failures += 1
         else:
             entry.written, entry.written_at, entry.failures = update.status, self._clock.monotonic(), 0
-            self._faults.resolve(FAULT, subject="/".join(key))
+            self._problems.resolve(FAULT, subject="/".join(key))
         finally:
             entry.busy = False
             if self._entries.get(key) is entry:
@@ -283,12 +278,12 @@ class StatusWriter:
     ) -> None:
         subject = "/".join(key)
         if error.status == 404 or error.reason == _OTHER_OBJECT:
-            self._faults.resolve(FAULT, subject=subject)
+            self._problems.resolve(FAULT, subject=subject)
             if entry.wanted is update:
                 entry.wanted = None
             return
         entry.failures += 1
-        self._faults.report(FAULT, "a status could not be written", str(error), subject=subject)
+        self._problems.report(FAULT, "a status could not be written", str(error), subject=subject)
         self._failed(update, error)
 
     async def _patch(self, update: StatusUpdate) -> None:
@@ -307,20 +302,18 @@ class StatusWriter:
             await self._writer.acquire(WriteKind.STATUS)
 
     async def _fetch_version(self, update: StatusUpdate) -> str:
-        what = f"get {update.path}"
         answer = await self._writer.client.get(update.path)
         try:
             metadata = _OBJECT.decode(answer.content).metadata
         except msgspec.MsgspecError as error:
             raise errors.KubernetesError(
-                0, "Decode", f"cannot {what}: the response is not an object ({error})"
+                0, "Decode", f"cannot get {update.path}: the response is not an object ({error})"
             ) from error
         if metadata.uid != update.uid:
-            raise errors.KubernetesError(0, _OTHER_OBJECT, f"cannot {what}: another object has this name now")
+            raise errors.KubernetesError(
+                0, _OTHER_OBJECT, f"cannot get {update.path}: another object has this name now"
+            )
         return metadata.resource_version
-
-
-_OTHER_OBJECT = "OtherObject"
 
 
 class _ObjectIdentity(msgspec.Struct, rename="camel"):

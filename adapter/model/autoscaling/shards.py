@@ -1,7 +1,7 @@
 """Sharding: which autoscalers a process scales if several processes share them, by the flag ``--shard i/n``.
 
 Every autoscaler belongs to exactly one of the n shards, by a hash of its namespace and name that is the same
-in every process and version. Each shard has a leader and a Lease of its own (`kubernetes.leader.election`).
+in every process and version. Each shard has a leader and a Lease of its own (`kubernetes.leader_election`).
 Leases of different n do not exclude each other: a change of n needs every process of the old n stopped first.
 """
 

@@ -23,10 +23,10 @@ from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import pod_codec, pod_selections
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.kubernetes.cache.pod_selections import ReadyHistory
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.codec import WatchEvent
 from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -112,7 +112,7 @@ def alone(clock: FakeClock | None = None) -> PodCache:
     # never asked
     around = ReflectorContext(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]
     watch = PodCache(around)
-    watch._reflectors[0].synced = True
+    watch.reflectors[0].synced = True
     list(watch.listed(""))
     return watch
 
@@ -137,7 +137,7 @@ async def test_pods_of_a_cluster() -> None:
         cluster.create(pod("c", app="db"))
         cluster.create(pod("a", "other", app="web"))
         async with watching(cluster) as watch:
-            with pytest.raises(errors.NotSyncedError, match="pods: the first list is not in yet"):
+            with pytest.raises(errors.NotSyncedError, match="pods: the first list has not arrived yet"):
                 watch.select("default", WEB)
             await until(lambda: watch.synced)
             assert names(watch.select("default", WEB)) == ["a", "b"]
@@ -543,7 +543,7 @@ async def test_pods_stay_while_the_api_server_is_away() -> None:
     async with Cluster() as cluster:
         cluster.create(pod("a", app="web"))
         async with watching(cluster, periods=periods) as watch:
-            assert watch.stale() == "pods were last heard of never"
+            assert watch.stale() == "no list of pods yet"
             await until(lambda: watch.synced and cluster.open_watches)
             await cluster.down()
             await until(lambda: "cannot watch pods" in watch.stale())

@@ -11,8 +11,7 @@ import pytest
 
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
-from adapter.kubernetes.cache.reflector import Reflector
+from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, WatchEvent
 from adapter.model.label_selectors import EVERYTHING, parse_selector
@@ -106,9 +105,9 @@ def build(
 ) -> tuple[Reflector[PartialMetadata], LabelIndex]:
     """Return a reflector of the names of pods, and the index that it fills."""
     sleep: Callable[[float], Awaitable[None]] = script.sleep
-    context = ReflectorContext(script, script.clock, monitoring, faults, random, sleep)
+    context = ReflectorContext(script, script.clock, monitoring, faults, random, sleep)  # type: ignore[arg-type]
     index = LabelIndex()
-    source = ListWatch(script, PARTIAL_METADATA, PODS)
+    source = ListWatch(PARTIAL_METADATA, PODS)
     return Reflector(source, MetadataStore(index), context, "pods", on_demand=True), index
 
 

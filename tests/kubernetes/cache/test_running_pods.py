@@ -7,9 +7,9 @@ import pytest
 
 from adapter.errors import KubernetesError, NotSyncedError
 from adapter.kubernetes.cache import lister, pod_codec
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PODS, PodCache
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -38,7 +38,7 @@ def put(cache: PodCache, namespace: str, name: str, phase: str, **labels: str) -
 
 
 def sync(cache: PodCache) -> None:
-    for reflector in cache._reflectors:
+    for reflector in cache.reflectors:
         reflector.synced = True
         reflector.attempted.set()
 
@@ -96,7 +96,7 @@ async def test_a_refused_list_fails_its_questions_and_keeps_nothing_else_waiting
 ) -> None:
     objects = ObjectLister(context, pods=cache)
     objects.start([PODS])
-    reflector = cache._reflectors[0]
+    reflector = cache.reflectors[0]
     reflector.error = KubernetesError(403, "Forbidden", "cannot list pods: 403 Forbidden")
     reflector.attempted.set()
     assert objects.unsynced() == ()

@@ -15,12 +15,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter import errors
 from adapter.autoscaler.decide import decision
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache import scale_codec, scale_kinds, scale_targets
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache import scale_codec, scale_kinds
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.scale_codec import ReplicaPaths
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
 from adapter.kubernetes.discovery import CatalogueSource
@@ -646,11 +645,6 @@ async def test_answers_that_are_none() -> None:
             lambda: "is not a Scale object" in getattr(watched.targets.find("default", WIDGET), "message", "")
         )
         assert not getattr(watched.targets.find("default", WIDGET), "known", True)
-
-
-def test_words_of_an_error_without_a_status() -> None:
-    error = errors.KubernetesError(0, "Unreachable", "cannot get /x: Unreachable: refused")
-    assert scale_targets._words_of(error) == str(error)
 
 
 # --- large selectors ----------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.kubernetes.write.event_correlator import (
+from adapter.kubernetes.write.events import (
     ALIKE,
     BURST,
     COMBINED,
-    Correlated,
     Correlator,
+    EventRecord,
     Regarding,
     first_record,
     timestamp,
@@ -25,7 +25,6 @@ START = 1_700_000_000
 class Said(NamedTuple):
     message: str
     times: int
-    repeated: bool
 
 
 class Teller:
@@ -42,7 +41,7 @@ class Teller:
         reason: str = "FailedGetPodsMetric",
         kind: str = "Warning",
         about: Regarding = WEB,
-    ) -> Correlated:
+    ) -> EventRecord | None:
         self.nanoseconds += 1
         stamp = round((START + at) * 1e9) + self.nanoseconds
         return self.correlator.correlate(first_record(about, kind, reason, message, stamp))
@@ -50,8 +49,8 @@ class Teller:
     def said(
         self, message: str, at: float = 0.0, reason: str = "FailedGetPodsMetric", kind: str = "Warning"
     ) -> Said | None:
-        event, repeated = self.tell(message, at, reason, kind)
-        return Said(event.message, event.count, repeated) if event is not None else None
+        event = self.tell(message, at, reason, kind)
+        return Said(event.message, event.count) if event is not None else None
 
 
 def test_an_event_has_the_recorders_form() -> None:
@@ -72,36 +71,35 @@ def test_a_name_of_an_event_is_never_too_long() -> None:
 
 def test_the_same_again_counts_up_under_the_first_name() -> None:
     teller = Teller()
-    first, _ = teller.tell("no metrics", 0)
-    second, repeated = teller.tell("no metrics", 15)
+    first = teller.tell("no metrics", 0)
+    second = teller.tell("no metrics", 15)
     assert first is not None
     assert second is not None
-    assert repeated
     assert (second.name, second.count, second.first) == (first.name, 2, first.first)
     assert second.last - second.first == pytest.approx(15, abs=0.001)
 
 
 def test_another_text_is_another_event() -> None:
     teller = Teller()
-    assert teller.said("a") == Said("a", 1, repeated=False)
-    assert teller.said("b") == Said("b", 1, repeated=False)
-    assert teller.said("a") == Said("a", 2, repeated=True)
+    assert teller.said("a") == Said("a", 1)
+    assert teller.said("b") == Said("b", 1)
+    assert teller.said("a") == Said("a", 2)
 
 
 def test_the_tenth_text_begins_the_combined_event() -> None:
     teller = Teller()
     for number in range(ALIKE - 1):
-        assert teller.said(f"took {number}") == Said(f"took {number}", 1, repeated=False)
-    assert teller.said("took 9") == Said(f"{COMBINED}took 9", 1, repeated=False)
-    assert teller.said("took 10") == Said(f"{COMBINED}took 10", 2, repeated=True)
+        assert teller.said(f"took {number}") == Said(f"took {number}", 1)
+    assert teller.said("took 9") == Said(f"{COMBINED}took 9", 1)
+    assert teller.said("took 10") == Said(f"{COMBINED}took 10", 2)
 
 
 def test_ten_minutes_of_quiet_end_the_combining() -> None:
     teller = Teller()
     for number in range(12):
         teller.said(f"took {number}", number)
-    assert teller.said("took 12", 11 + 600) == Said(f"{COMBINED}took 12", 4, repeated=True)
-    assert teller.said("took 13", 11 + 600 + 600.5) == Said("took 13", 1, repeated=False)
+    assert teller.said("took 12", 11 + 600) == Said(f"{COMBINED}took 12", 4)
+    assert teller.said("took 13", 11 + 600 + 600.5) == Said("took 13", 1)
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("Other", "Warning"), ("FailedGetPodsMetric", "Normal")])
@@ -109,7 +107,7 @@ def test_what_is_not_alike_is_not_combined(reason: str, kind: str) -> None:
     teller = Teller()
     for number in range(ALIKE - 1):
         teller.said(f"took {number}")
-    assert teller.said("took 9", 0.0, reason, kind) == Said("took 9", 1, repeated=False)
+    assert teller.said("took 9", 0.0, reason, kind) == Said("took 9", 1)
 
 
 def test_twenty_five_go_at_once_then_one_in_five_minutes() -> None:
@@ -127,9 +125,9 @@ def test_another_object_has_a_limit_of_its_own() -> None:
     teller = Teller()
     for _ in range(40):
         teller.said("again")
-    assert teller.tell("again", about=WEB._replace(name="api")).event is not None
-    assert teller.tell("again", about=WEB._replace(uid="uid-2")).event is not None
-    assert teller.tell("again", kind="Normal").event is not None
+    assert teller.tell("again", about=WEB._replace(name="api")) is not None
+    assert teller.tell("again", about=WEB._replace(uid="uid-2")) is not None
+    assert teller.tell("again", kind="Normal") is not None
 
 
 def test_a_clock_that_goes_back_gives_nothing_away() -> None:
@@ -144,7 +142,7 @@ def test_a_clock_that_goes_back_gives_nothing_away() -> None:
 def test_names_are_never_used_twice_for_new_events(told: list[tuple[str, float]]) -> None:
     teller = Teller()
     made = [teller.tell(message, at) for message, at in told]
-    names = [event.name for event, repeated in made if event is not None and not repeated]
+    names = [event.name for event in made if event is not None and event.count == 1]
     assert len(set(names)) == len(names)
     forward = sum(max(0.0, later - sooner) for (_, sooner), (_, later) in itertools.pairwise(told))
-    assert sum(event is not None for event, _ in made) <= BURST + forward / 300
+    assert sum(event is not None for event in made) <= BURST + forward / 300

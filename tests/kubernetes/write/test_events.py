@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from adapter.kubernetes.write import events
-from adapter.kubernetes.write.event_correlator import Regarding
-from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write.events import EventRecorder, Regarding
+from adapter.kubernetes.write.writer import WriteKind
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adapter.kubernetes.write.rate_limiter import WriteKind, WriteRateLimiter
+from adapter.kubernetes.write.writer import WriteKind, WriteRateLimiter
 from adapter.telemetry.metrics import Monitoring
 from tests.support.election import LoopClock
 

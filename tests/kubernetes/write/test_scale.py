@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.api_errors import RESET
 from adapter.kubernetes.client import ResponseBody
-from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.kubernetes.transport import RESET
 from adapter.kubernetes.write.scale import (
     ScaleReference,
     ScaleState,
@@ -18,6 +16,7 @@ from adapter.kubernetes.write.scale import (
     is_superseded,
     may_be_ours,
 )
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from adapter.telemetry.metrics import Monitoring

@@ -10,8 +10,8 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.write import status as statuswriter
-from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, is_urgent
+from adapter.kubernetes.write.writer import WriteKind
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import Instant
 from adapter.sandbox.apiserver.cluster import Cluster

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.write import client
-from adapter.kubernetes.write.rate_limiter import WriteKind
+from adapter.kubernetes.write import writer
+from adapter.kubernetes.write.writer import WriteKind
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.writing import Desk, desk_on
@@ -38,7 +38,7 @@ async def test_a_write_takes_no_longer_than_the_fence_leaves(desk: Desk) -> None
     with pytest.raises(KubernetesError) as caught:
         await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY)
     assert caught.value.reason == "Timeout"
-    assert client.may_have_been_applied(caught.value)
+    assert writer.may_have_been_applied(caught.value)
     assert desk.cluster.requests[-1].query["timeout"] == "50ms"
 
 
@@ -127,4 +127,4 @@ async def test_a_pause_the_server_asks_for_is_made_by_all() -> None:
     ],
 )
 def test_whether_a_failed_write_may_have_been_applied(status: int, reason: str, *, made: bool) -> None:
-    assert client.may_have_been_applied(KubernetesError(status, reason, "")) is made
+    assert writer.may_have_been_applied(KubernetesError(status, reason, "")) is made

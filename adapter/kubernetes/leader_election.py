@@ -1,20 +1,32 @@
-"""The loop of a leader election: follow, lead, release.
+"""Leader election: the rules as pure functions, and `Elector`, which follows, leads and releases.
 
-It does what the pure `verdict` says. Three things differ from client-go. A leader that ends in order releases
-the lease, and followers watch it, so a hand-over does not take a retry period. Every call has a timeout. A
-leader that loses the lease follows again; the process does not exit.
+The rules are client-go's. A candidate never compares the times in a record with its own clock, because clocks
+differ. It remembers when it first saw the present record, and takes the lease over once the record has stayed
+the same for the lease duration.
+
+Three things differ from client-go. A leader that ends in order releases the lease, and followers watch it, so
+a hand-over does not take a retry period. Every call has a timeout. A leader that loses the lease follows
+again; the process does not exit.
 """
 
 import asyncio
 import contextlib
+import enum
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.leader import fence as fences
-from adapter.kubernetes.leader.fence import LeaseFence
-from adapter.kubernetes.leader.lease import Lease, LeaseRecord, LeaseStore
-from adapter.kubernetes.leader.verdict import Election, Move, Sighting, judge, next_record, released, sight
+from adapter.kubernetes.lease import (
+    ClockReading,
+    Lease,
+    LeaseFence,
+    LeaseRecord,
+    LeaseStore,
+    micro_time,
+    read_clocks,
+)
 from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -33,6 +45,118 @@ in flight.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The settings of an election, with Kubernetes' names and defaults. All times are in seconds.
+
+    `identity` is the Pod's name, an underscore and a UUID; `lease_name` is the name of the Lease in logs and
+    metrics.
+    """
+
+    identity: str
+    lease_name: str
+    lease_duration: float = 15.0
+    """Time after the last observed change at which others take over. The Lease contains it in whole
+    seconds.
+    """
+
+    renew_deadline: float = 10.0
+    """Time for which a leader goes on without a successful renewal."""
+
+    retry_period: float = 2.0
+    """Interval between attempts, and between renewals."""
+
+    @property
+    def attempt(self) -> float:
+        """Timeout of one call: half the renew deadline, as in kube-controller-manager."""
+        return self.renew_deadline / 2
+
+    @property
+    def tolerance(self) -> float:
+        """How far the clocks may diverge. With the renew deadline it stays below the lease duration."""
+        return (self.lease_duration - self.renew_deadline) / 2
+
+
+def pod_of(identity: str) -> str:
+    """Return the name of the Pod in an identity."""
+    return identity.rpartition("_")[0] or identity
+
+
+# -- the rules -----------------------------------------------------------------------------------------------
+
+
+class Sighting(NamedTuple):
+    """A record, and when it was first seen (monotonic seconds). `lease` is None if the Lease was deleted."""
+
+    record: LeaseRecord
+    since: float
+    lease: Lease | None
+
+
+def sight(before: Sighting | None, lease: Lease | None, now: float) -> Sighting | None:
+    """Return the sighting after a Lease was read or written, None if there never was one.
+
+    An unchanged record keeps the time at which it was first seen. A deleted Lease binds its followers for the
+    rest of its duration, because its holder does not know yet.
+    """
+    if lease is None:
+        return None if before is None else before._replace(lease=None)
+    if before is not None and before.record == lease.record:
+        return before._replace(lease=lease)
+    return Sighting(lease.record, now, lease)
+
+
+class Move(enum.Enum):
+    """The next step of a candidate."""
+
+    CREATE = "create"
+    TAKE = "take"
+    RENEW = "renew"
+    WAIT = "wait"
+
+
+class LeaseVerdict(NamedTuple):
+    """A move; for WAIT with the seconds after which the lease expires if the record does not change."""
+
+    move: Move
+    wait: float = 0.0
+
+
+def judge(seen: Sighting | None, identity: str, now: float) -> LeaseVerdict:
+    """Judge a sighting at `now` in monotonic seconds; None means that no Lease was ever seen."""
+    if seen is None:
+        return LeaseVerdict(Move.CREATE)
+    record = seen.record
+    if record.holder != identity:
+        left = seen.since + record.duration - now
+        if record.holder and left > 0:
+            return LeaseVerdict(Move.WAIT, left)
+    if seen.lease is None:
+        return LeaseVerdict(Move.CREATE)
+    return LeaseVerdict(Move.RENEW if record.holder == identity else Move.TAKE)
+
+
+def next_record(seen: Sighting | None, election: Election, wall: float) -> LeaseRecord:
+    """Return the record to write. A renewal keeps acquireTime and leaseTransitions."""
+    stamp = micro_time(wall)
+    duration = int(election.lease_duration)
+    if seen is None:
+        return LeaseRecord(election.identity, duration, stamp, stamp, 0)
+    before = seen.record
+    if before.holder == election.identity:
+        return LeaseRecord(election.identity, duration, before.acquired, stamp, before.transitions)
+    return LeaseRecord(election.identity, duration, stamp, stamp, before.transitions + 1)
+
+
+def released(record: LeaseRecord, wall: float) -> LeaseRecord:
+    """Return the record of a released lease: no holder, and as in client-go a duration of one second."""
+    stamp = micro_time(wall)
+    return LeaseRecord("", 1, stamp, stamp, record.transitions)
+
+
+# -- the loop ------------------------------------------------------------------------------------------------
+
+
 class Elector:
     """A candidate of an election."""
 
@@ -43,14 +167,14 @@ class Elector:
         clock: Clock,
         random: Callable[[], float],
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
     ) -> None:
         self._store = store
         self._election = election
         self._clock = clock
         self._random = random
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._seen: Sighting | None = None
         self._fence: LeaseFence | None = None
         self._changed = asyncio.Event()
@@ -68,10 +192,7 @@ class Elector:
         return self._seen.record.holder if self._seen is not None else ""
 
     async def run(self, lead: Lead) -> None:
-        """Follow and lead in turn until cancelled; a lease that is held then is released.
-
-        Ends also when `lead` returns or raises.
-        """
+        """Follow and lead in turn until cancelled or `lead` ends; a lease that is held then is released."""
         while True:
             try:
                 fence = await self._acquire()
@@ -101,7 +222,7 @@ class Elector:
 
     async def _wait_to_try(self) -> None:
         """Wait until the lease expires, changes, or the retry period is over."""
-        seconds = self._election.retry_period * (1 + JITTER * self._random())
+        seconds = self._jittered_period()
         verdict = judge(self._seen, self._election.identity, self._clock.monotonic())
         if verdict.move is Move.WAIT:
             seconds = min(seconds, verdict.wait)
@@ -115,9 +236,12 @@ class Elector:
             if self._seen is not None and self._seen.lease is not None:
                 with contextlib.suppress(errors.KubernetesError):
                     await self._store.watch(self._seen.lease.version, self._changed.set)
-            await asyncio.sleep(self._election.retry_period * (1 + JITTER * self._random()))
+            await asyncio.sleep(self._jittered_period())
 
-    def _begin(self, sent: fences.ClockReading) -> LeaseFence:
+    def _jittered_period(self) -> float:
+        return self._election.retry_period * (1 + JITTER * self._random())
+
+    def _begin(self, sent: ClockReading) -> LeaseFence:
         election = self._election
         fence = LeaseFence(self._clock, sent, hold=election.renew_deadline, tolerance=election.tolerance)
         self._fence = fence
@@ -148,12 +272,9 @@ class Elector:
         return True
 
     def _until_renewal(self, fence: LeaseFence, started: float) -> float:
-        """Return the seconds until the next attempt.
-
-        A retry period after the start of the last one, at most to the deadline.
+        """Return the seconds to the next attempt: a retry period after the last began, or the deadline.
 
         0 if the clocks have diverged since the last renewal and no attempt has been made since.
-
         """
         if not fence.left() and started <= fence.sent.monotonic:
             return 0.0
@@ -212,40 +333,34 @@ class Elector:
                 freed = await self._store.replace(lease, released(lease.record, self._clock.wall()), left)
             except errors.KubernetesError as error:
                 if error.status != 409:
-                    self._faults.report(FAULT, "the lease could not be released", str(error))
+                    self._problems.report(FAULT, "the lease could not be released", str(error))
                     return
             else:
                 self._note(freed)
                 return
             try:
-                lease = await self._store.fetch(max(0.001, end - self._clock.monotonic()))
+                lease = await self._store.fetch(_left(end, self._clock))
             except errors.KubernetesError as error:
-                self._faults.report(FAULT, "the lease could not be released", str(error))
+                self._problems.report(FAULT, "the lease could not be released", str(error))
                 return
 
     # -- one attempt -----------------------------------------------------------------------------------------
 
-    async def _attempt(self, seconds: float, *, leading: bool) -> fences.ClockReading | None:
-        """Try once, within `seconds`, to acquire or renew.
-
-        Returns the time at which the confirmed write was sent, None without one.
-        """
+    async def _attempt(self, seconds: float, *, leading: bool) -> ClockReading | None:
+        """Try within `seconds` to acquire or renew; return when the confirmed write was sent, else None."""
         try:
             sent = await self._try_to_write(self._clock.monotonic() + seconds, leading=leading)
         except errors.KubernetesError as error:
             self._monitoring.lease_renewals.labels("failed").inc()
-            self._faults.report(FAULT, "the lease could not be read or written", str(error))
+            self._problems.report(FAULT, "the lease could not be read or written", str(error))
             return None
-        self._faults.resolve(FAULT)
+        self._problems.resolve(FAULT)
         return sent
 
-    async def _try_to_write(self, end: float, *, leading: bool) -> fences.ClockReading | None:
-        """Write against the version last seen if we hold the lease, else read it first.
-
-        Read it again after a conflict.
+    async def _try_to_write(self, end: float, *, leading: bool) -> ClockReading | None:
+        """Write against the version last seen if we hold the lease; else, or after a conflict, read it first.
 
         A leader that finds another holder does not take the lease: its term is over.
-
         """
         election, clock = self._election, self._clock
         look = not leading
@@ -256,7 +371,7 @@ class Elector:
             if verdict.move is Move.WAIT or (leading and self.holder != election.identity):
                 return None
             record = next_record(self._seen, election, clock.wall())
-            sent = fences.read(clock)
+            sent = read_clocks(clock)
             self._unsure = True
             try:
                 self._note(await self._write(record, _left(end, clock)))

@@ -12,12 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.leader import verdict
-from adapter.kubernetes.leader.election import Elector
-from adapter.kubernetes.leader.fence import LeaseFence
-from adapter.kubernetes.leader.lease import Lease, LeaseRecord
-from adapter.kubernetes.leader.verdict import (
+from adapter.kubernetes import leader_election
+from adapter.kubernetes.leader_election import (
     Election,
+    Elector,
     LeaseVerdict,
     Move,
     Sighting,
@@ -25,6 +23,7 @@ from adapter.kubernetes.leader.verdict import (
     next_record,
     sight,
 )
+from adapter.kubernetes.lease import Lease, LeaseFence, LeaseRecord
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.election import Keeper, Line, LoopClock
@@ -118,12 +117,12 @@ def test_records_of_a_candidate() -> None:
     assert next_record(None, election, wall) == LeaseRecord(ME, 15, stamp, stamp, 0)
     assert next_record(seen(record()), election, wall) == LeaseRecord(ME, 15, stamp, stamp, 4)
     assert next_record(seen(record(ME)), election, wall) == LeaseRecord(ME, 15, "since", stamp, 3)
-    assert verdict.released(record(ME), wall) == LeaseRecord("", 1, stamp, stamp, 3)
+    assert leader_election.released(record(ME), wall) == LeaseRecord("", 1, stamp, stamp, 3)
 
 
 def test_an_identity_names_its_pod() -> None:
-    assert verdict.pod_of("fastpath-7d9-abc_5f0c") == "fastpath-7d9-abc"
-    assert verdict.pod_of("laptop") == "laptop"
+    assert leader_election.pod_of("fastpath-7d9-abc_5f0c") == "fastpath-7d9-abc"
+    assert leader_election.pod_of("laptop") == "laptop"
 
 
 def test_no_other_replica_holds_the_lease_while_a_write_may_be_under_way() -> None:

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.net import connect_errors
+from adapter import net
 from tests.support.tls import Authority
 
 
@@ -48,31 +48,31 @@ async def _fails(url: str, context: ssl.SSLContext | None = None) -> BaseExcepti
 
 async def test_a_refused_connection() -> None:
     error = await _fails("http://127.0.0.1:1")
-    assert connect_errors.describe(error) == "cannot connect to 127.0.0.1:1: Connection refused"
-    assert not connect_errors.is_wrong_name(error)
+    assert net.describe_error(error) == "cannot connect to 127.0.0.1:1: Connection refused"
+    assert not net.is_wrong_name(error)
 
 
 async def test_a_server_without_tls(plain: TestServer) -> None:
     error = await _fails(f"https://127.0.0.1:{plain.port}")
     said = f"127.0.0.1:{plain.port} does not speak TLS: http:// instead of https://?"
-    assert connect_errors.describe(error) == said
+    assert net.describe_error(error) == said
 
 
 async def test_a_certificate_of_another_authority(secure: TestServer) -> None:
     error = await _fails(f"https://127.0.0.1:{secure.port}")
-    said = connect_errors.describe(error)
+    said = net.describe_error(error)
     assert said.startswith(f"the certificate of 127.0.0.1:{secure.port} is not accepted: ")
     assert "object at" not in said
     assert "_ssl.c" not in said
-    assert not connect_errors.is_wrong_name(error)
+    assert not net.is_wrong_name(error)
 
 
 async def test_a_certificate_for_another_name(secure: TestServer, authority: Authority) -> None:
     error = await _fails(
         f"https://127.0.0.1:{secure.port}", ssl.create_default_context(cafile=str(authority.file))
     )
-    assert "is not accepted: IP address mismatch" in connect_errors.describe(error)
-    assert connect_errors.is_wrong_name(error)
+    assert "is not accepted: IP address mismatch" in net.describe_error(error)
+    assert net.is_wrong_name(error)
 
 
 async def test_a_handshake_that_fails_otherwise(secure: TestServer, authority: Authority) -> None:
@@ -80,9 +80,7 @@ async def test_a_handshake_that_fails_otherwise(secure: TestServer, authority: A
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     old.set_ciphers("PSK")
     error = await _fails(f"https://127.0.0.1:{secure.port}", old)
-    assert connect_errors.describe(error).startswith(
-        f"the TLS handshake with 127.0.0.1:{secure.port} failed: "
-    )
+    assert net.describe_error(error).startswith(f"the TLS handshake with 127.0.0.1:{secure.port} failed: ")
 
 
 async def test_a_connection_that_is_cut() -> None:
@@ -91,7 +89,7 @@ async def test_a_connection_that_is_cut() -> None:
 
     server = await asyncio.start_server(cut, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    said = connect_errors.describe(await _fails(f"http://127.0.0.1:{port}"))
+    said = net.describe_error(await _fails(f"http://127.0.0.1:{port}"))
     assert said in {"Connection reset by peer", "Server disconnected"}
     server.close()
     await server.wait_closed()
@@ -110,4 +108,4 @@ async def test_a_connection_that_is_cut() -> None:
     ],
 )
 def test_other_errors(error: Exception, text: str) -> None:
-    assert text in connect_errors.describe(error)
+    assert text in net.describe_error(error)

@@ -1,7 +1,8 @@
-"""The Lease at an API server, over HTTP."""
+"""The Lease at an API server, over HTTP, and the fence of its holder."""
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -9,17 +10,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.errors import KubernetesError
+from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials
-from adapter.kubernetes.leader import lease
-from adapter.kubernetes.leader.lease import KubernetesLeases, LeaseRecord
+from adapter.kubernetes import credentials, lease
+from adapter.kubernetes.lease import KubernetesLeases, LeaseFence, LeaseRecord, Unfenced, read_clocks
 from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.clock import FakeClock
 from tests.support.waiting import until
 
 STAMP = "2026-01-31T12:00:00.000000Z"
 MINE = LeaseRecord("web-1_a", 15, STAMP, STAMP, 0)
-LATER = MINE._replace(renewed="2026-01-31T12:00:02.000000Z")
+LATER = msgspec.structs.replace(MINE, renewed="2026-01-31T12:00:02.000000Z")
 
 
 @contextlib.asynccontextmanager
@@ -153,3 +154,96 @@ async def test_a_refused_lease_is_an_error() -> None:
 def test_times_are_those_of_the_api() -> None:
     assert lease.micro_time(1_769_860_800.25) == "2026-01-31T12:00:00.250000Z"
     assert msgspec.json.decode(b'"2026-01-31T12:00:00.250000Z"') == lease.micro_time(1_769_860_800.25)
+
+
+def build(clock: FakeClock) -> LeaseFence:
+    return LeaseFence(clock, read_clocks(clock), hold=10.0, tolerance=2.5)
+
+
+def refusal(fence: LeaseFence) -> str:
+    with pytest.raises(NotLeadingError) as caught:
+        fence.check()
+    return str(caught.value)
+
+
+def test_a_write_may_take_what_is_left_of_the_renew_deadline() -> None:
+    clock = FakeClock()
+    fence = build(clock)
+    assert fence.check() == 10.0
+    clock.advance(9.5)
+    assert fence.check() == 0.5
+    clock.advance(0.5)
+    assert refusal(fence) == "the lease was not renewed in time"
+    assert fence.left() == 0
+
+
+def test_a_renewal_counts_from_when_it_was_sent() -> None:
+    clock = FakeClock()
+    fence = build(clock)
+    clock.advance(4)
+    sent = read_clocks(clock)
+    clock.advance(3)
+    fence.renewed(sent)
+    assert fence.check() == 7.0
+
+
+def test_a_renewal_that_is_confirmed_late_takes_nothing_back() -> None:
+    clock = FakeClock()
+    fence = build(clock)
+    early = read_clocks(clock)
+    clock.advance(4)
+    fence.renewed(read_clocks(clock))
+    fence.renewed(early)
+    assert fence.check() == 10.0
+
+
+def test_an_expired_fence_opens_when_a_renewal_was_sent_in_time() -> None:
+    clock = FakeClock()
+    fence = build(clock)
+    clock.advance(9)
+    sent = read_clocks(clock)
+    clock.advance(4)
+    assert fence.left() == 0
+    fence.renewed(sent)
+    assert fence.check() == 6.0
+
+
+@pytest.mark.parametrize("jump", [2.6, -2.6, 86_400.0, -86_400.0])
+def test_a_jump_of_the_clock_shuts_until_the_next_renewal(jump: float) -> None:
+    clock = FakeClock()
+    fence = build(clock)
+    clock.advance(1)
+    clock.set_wall(clock.wall() + jump)
+    assert refusal(fence) == "the clock has jumped since the lease was last renewed"
+    assert fence.due == 9.0
+    fence.renewed(read_clocks(clock))
+    assert fence.check() == 10.0
+
+
+def test_a_slewed_clock_is_no_jump() -> None:
+    clock = FakeClock()
+    fence = build(clock)
+    clock.set_wall(clock.wall() + 2.4)
+    assert fence.check() == 10.0
+
+
+def test_a_machine_that_slept_has_not_kept_its_lease() -> None:
+    """Its monotonic clock stood still, the time of day did not."""
+    clock = FakeClock()
+    fence = build(clock)
+    clock.set_wall(clock.wall() + 3600)
+    assert fence.left() == 0
+
+
+def test_a_closed_fence_never_opens_again() -> None:
+    clock = FakeClock()
+    fence = build(clock)
+    fence.close()
+    clock.advance(1)
+    fence.renewed(read_clocks(clock))
+    assert fence.closed
+    assert refusal(fence) == "the lease is no longer held"
+
+
+def test_without_an_election_nothing_is_fenced() -> None:
+    assert Unfenced().check() == math.inf

@@ -1,15 +1,18 @@
-"""Describes failed connections for logs and command lines.
+"""What HTTP clients share: the proxy for a URL, and descriptions of failed connections.
 
 aiohttp's messages contain the SSL context as a Python object, and errors of the ssl module their arguments
 and the place in the C code. The text here has host and port but never the URL: the caller names what it
 requested.
 """
 
+import ipaddress
 import os
 import re
 import ssl
+from urllib.parse import urlsplit
 
 import aiohttp
+import requests.utils
 
 _WRONG_PROTOCOL = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "PACKET_LENGTH_TOO_LONG"}
@@ -20,7 +23,7 @@ _WRONG_PROTOCOL = frozenset(
 _PLACE = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the reason of an error of aiohttp, of ssl or of the system."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _tls(error.certificate_error, f"{error.host}:{error.port}")
@@ -40,9 +43,9 @@ def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def describe_file(error: Exception) -> str:
+def describe_file_error(error: Exception) -> str:
     """Return why a file of certificates cannot be loaded."""
-    return _openssl(error) if isinstance(error, ssl.SSLError) else describe(error)
+    return _openssl(error) if isinstance(error, ssl.SSLError) else describe_error(error)
 
 
 def is_wrong_name(error: BaseException) -> bool:
@@ -74,3 +77,19 @@ def _system(error: OSError) -> str:
     if error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
+
+
+def proxy_of(base: str, host: str) -> str:
+    """Return the URL of the proxy, "" for none.
+
+    As in Go, loopback addresses need no proxy, `ALL_PROXY` is ignored, and a value without a scheme means
+    HTTP.
+    """
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if local:
+        return ""
+    proxy = requests.utils.get_environ_proxies(base).get(urlsplit(base).scheme, "")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"

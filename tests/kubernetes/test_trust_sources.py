@@ -11,9 +11,9 @@ import pytest
 
 from adapter.errors import InputError
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import config_map
-from adapter.kubernetes.config_map import ConfigMapPeriods, ConfigMapTrustSource, FileTrustSource
+from adapter.kubernetes import trust_sources
 from adapter.kubernetes.credentials import build_configuration
+from adapter.kubernetes.trust_sources import ConfigMapPeriods, ConfigMapTrustSource, FileTrustSource
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -222,10 +222,10 @@ async def test_what_is_no_config_map(
     faults: ProblemLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, a="1")
-    monkeypatch.setattr(config_map, "_PATH", "/version")  # an answer of another shape
+    monkeypatch.setattr(trust_sources, "_PATH", "/version")  # an answer of another shape
     async with reading(cluster, faults) as found:
         await found.delivers({})
-    monkeypatch.setattr(config_map, "_PATH", "/livez")
+    monkeypatch.setattr(trust_sources, "_PATH", "/livez")
     async with reading(cluster, faults) as found:
         await waiting.until(lambda: found.source.error)
         assert found.delivered == []

@@ -11,10 +11,9 @@ import pytest
 
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache import hpa_cache
-from adapter.kubernetes.cache.hpa_cache import AutoscalerCache
-from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
-from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts, TargetKey
+from adapter.kubernetes.cache import autoscalers
+from adapter.kubernetes.cache.autoscalers import AutoscalerCache, ScaleConflicts, TargetKey
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
@@ -176,7 +175,7 @@ async def test_autoscalers_of_some_namespaces() -> None:
 
 
 def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> None:
-    form = ObjectCodec(msgspec.Raw, hpa_cache._keep_autoscaler)
+    form = ObjectCodec(msgspec.Raw, autoscalers._keep_autoscaler)
     metric = {"metric": {"name": "http_requests"}, "target": {"type": "AverageValue", "averageValue": "500m"}}
     texts = [
         msgspec.json.encode(document(f"web-{number}", metrics=[{"type": "Pods", "pods": metric}]))
@@ -289,7 +288,7 @@ async def test_the_kind_of_objects_need_not_be_there() -> None:
             rivals.put(ours("web"))
             await until(lambda: rivals.of(ours("web")) == ())
             for _ in range(2):
-                await until(lambda: not around.faults.active())
+                await until(lambda: not around.problems.active())
                 cluster.create(FASTPATH_AUTOSCALERS)
                 cluster.create(document("web"))
                 await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))

@@ -1,6 +1,4 @@
-"""Reads the certificate authorities of clients.
-
-From the ConfigMap that kube-apiserver publishes, or from files.
+"""Reads the certificate authorities of clients: the ConfigMap that kube-apiserver publishes, or files.
 
 A source that cannot be read reports that and is read again. It never ends the process and never withdraws
 what it delivered before. `server.auth.trust_store` decides what the texts mean.
@@ -26,7 +24,6 @@ FILE_SECONDS = 1.0
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
 _CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, frozenset(), True)
 _FIELDS = f"metadata.name={NAME}"
-_FAULT = "trust-lookup"
 _DOUBLINGS = 20  # cap on the backoff exponent: 2.0**n stays finite after days of failures
 _UNWATCHED = "the ConfigMap with the authorities cannot be watched; it is read every minute"
 _MISSING_RIGHTS = (
@@ -70,7 +67,7 @@ class ConfigMapTrustSource:
         self,
         client: KubernetesClient,
         deliver: Callable[[Mapping[str, str] | None], None],
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         random: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -80,14 +77,13 @@ class ConfigMapTrustSource:
         """The failure of the last read; "" if it succeeded."""
         self._client = client
         self._deliver = deliver
-        self._faults = faults
+        self._problems = problems
         self._random = random
         self._sleep = sleep
         self._periods = periods
         self._failures = 0
 
     async def run(self) -> None:
-        """Read and watch until cancelled."""
         while True:
             try:
                 version = await self._read()
@@ -108,7 +104,7 @@ class ConfigMapTrustSource:
         )
         await self._deliver_current()
         self.error = ""
-        self._faults.resolve(_FAULT)
+        self._problems.resolve("trust-lookup")
         return version
 
     async def _deliver_current(self) -> None:
@@ -126,10 +122,7 @@ class ConfigMapTrustSource:
         self._deliver(found.data or {})
 
     async def _watch(self, version: str) -> None:
-        """Deliver the changes after `version` until the watch ends.
-
-        Where watching is forbidden, wait for the next read.
-        """
+        """Deliver the changes after `version` until the watch ends; wait `poll` where it is forbidden."""
         watching = self._client.watch_objects(
             PARTIAL_METADATA,
             _CONFIG_MAPS,
@@ -150,15 +143,15 @@ class ConfigMapTrustSource:
                 return
             if error.status not in {403, 405}:
                 raise
-            self._faults.report("trust-watch", _UNWATCHED, f"{error}{_hint(error)}")
+            self._problems.report("trust-watch", _UNWATCHED, f"{error}{_hint(error)}")
             await self._sleep(self._periods.poll)
         else:
-            self._faults.resolve("trust-watch")
+            self._problems.resolve("trust-watch")
 
     async def _fail(self, error: errors.KubernetesError) -> None:
         self.error = f"{error}{_hint(error)}"
-        self._faults.report(
-            _FAULT,
+        self._problems.report(
+            "trust-lookup",
             f"the ConfigMap {NAMESPACE}/{NAME} cannot be read; its last content stays in use",
             self.error,
         )
@@ -170,17 +163,14 @@ class ConfigMapTrustSource:
 
 
 class FileTrustSource:
-    """Delivers the text of a file first and after each change.
+    """Delivers the text of a file first and after each change; `deliver` raises ValueError to refuse it."""
 
-    `deliver` raises ValueError for invalid text.
-    """
-
-    def __init__(self, path: str, flag: str, deliver: Callable[[str], None], faults: ProblemLog) -> None:
+    def __init__(self, path: str, flag: str, deliver: Callable[[str], None], problems: ProblemLog) -> None:
         """Read the file. Raises `errors.InputError`, which names `flag`, if it is unusable."""
         self._path = Path(path)
         self._flag = flag
         self._deliver = deliver
-        self._faults = faults
+        self._problems = problems
         self._seen = self._signature()
         try:
             self._deliver(self._path.read_text(encoding="utf-8"))
@@ -189,10 +179,7 @@ class FileTrustSource:
             raise errors.InputError([fault]) from error
 
     def look(self) -> None:
-        """Deliver the file if it has changed.
-
-        An invalid one is reported, and read again after its next change.
-        """
+        """Deliver the file if it has changed. An invalid one is reported, and read after its next change."""
         signature = self._signature()
         if signature == self._seen:
             return
@@ -201,21 +188,18 @@ class FileTrustSource:
             self._deliver(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             message = "a file of certificate authorities is unusable; its last content stays in use"
-            self._faults.report("trust-file", message, _sentence(error), subject=self._flag, file=self._path)
+            text = _sentence(error)
+            self._problems.report("trust-file", message, text, subject=self._flag, file=self._path)
         else:
-            self._faults.resolve("trust-file", subject=self._flag)
+            self._problems.resolve("trust-file", subject=self._flag)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Check until cancelled."""
         while True:
             await sleep(FILE_SECONDS)
             self.look()
 
     def _signature(self) -> object:
-        """Return a value that changes with the file.
-
-        Links are followed, and a missing file has a value too.
-        """
+        """Return a value that changes with the file. Links are followed; a missing file has a value too."""
         try:
             status = self._path.stat()
         except OSError as error:

@@ -1,25 +1,32 @@
-"""Caches of FastPathAutoscalers, and of HPAs with what their annotations ask for.
+"""Caches of FastPathAutoscalers and of HPAs, and which of them have the same target.
 
 An object that cannot be decoded is cached with its faults, so that it is reported and does not keep others
-from being read. Which autoscalers have the same target is in `scale_conflicts`.
+from being read. `ScaleConflicts` prevents two autoscalers from scaling one target. It gets the HPAs from
+their cache, and the FastPathAutoscalers from the source that reads them; if that reads files, those of the
+cluster are watched too.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from adapter import errors
-from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
-from adapter.kubernetes.cache.store import NamedObject, NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
+from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.codec import ObjectCodec
-from adapter.model.autoscaling import boost as model
-from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling import boost, documents
 from adapter.model.autoscaling.boost import BoostedHPA
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    API_VERSION,
+    GROUP,
+    HPA_KIND,
+    KIND,
+    PLURAL,
+    FastPathAutoscaler,
+    Metadata,
+)
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
@@ -30,12 +37,9 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.resources import BUILTIN, APIResource
 
-T = TypeVar("T", bound=NamedObject)
-
+_VERSION = API_VERSION.removeprefix(f"{GROUP}/")
 _VERBS = frozenset({"get", "list", "watch"})
-_GROUP, _, _VERSION = fastpath_autoscaler.API_VERSION.partition("/")
-_KIND, _PLURAL = fastpath_autoscaler.KIND, fastpath_autoscaler.PLURAL
-FASTPATH = APIResource(_GROUP, _VERSION, _PLURAL, _KIND.lower(), _KIND, True, _VERBS, True)
+FASTPATH = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
 _found = BUILTIN.lookup("horizontalpodautoscalers")
 assert _found is not None
 _HPA: APIResource = _found
@@ -67,7 +71,7 @@ class BoostRequest(msgspec.Struct, frozen=True):
     def fault(self) -> str:
         """Why the HPA is only advised, "" if it may be boosted."""
         if self.owner:
-            return model.owned_by(self.owner)
+            return boost.owned_by(self.owner)
         faults = (*self.boosted.annotations.faults, self.boosted.handshake.fault)
         return next((fault for fault in faults if fault), "")
 
@@ -125,11 +129,12 @@ _WHOLE_HPA = msgspec.json.Decoder(_WholeHPA, dec_hook=decode_scalar)
 
 
 def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
-    meta = _OBJECT_HEAD.decode(raw).metadata
     try:
         autoscaler = documents.decode_object(raw)
     except errors.InputError as error:
-        return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, None, error.faults)
+        head = _OBJECT_HEAD.decode(raw).metadata
+        return ReadAutoscaler(head.namespace, head.name, head.resource_version, None, error.faults)
+    meta = autoscaler.metadata
     return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
 
 
@@ -137,15 +142,15 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     found = _HPA_HEAD.decode(raw)
     meta, target = found.metadata, found.spec.scale_target_ref
     plain = WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, target)
-    if not meta.annotations or not any(key in meta.annotations for key in model.ANNOTATIONS):
+    if not meta.annotations or not any(key in meta.annotations for key in boost.ANNOTATIONS):
         return plain
     try:
         whole = _WHOLE_HPA.decode(raw)
     except msgspec.ValidationError as error:
         return replace(plain, faults=(f"cannot be read: {error}",))
-    boosted = model.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
+    boosted = boost.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
     if boosted is None:
-        return replace(plain, faults=model.read_annotations(meta.annotations).faults)
+        return replace(plain, faults=boost.read_annotations(meta.annotations).faults)
     if whole.spec.metrics and not boosted.autoscaler.spec.metrics:
         # Nothing but the handshake: the default metric, which an empty list means, was not asked for.
         return replace(plain, faults=(boosted.handshake.fault,))
@@ -153,13 +158,9 @@ def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     ambiguous = any(each.reason == "AmbiguousSelector" for each in status.conditions or ())
     # After its own scale-down the status still has the old currentReplicas, which confirms nothing.
     shown = min(status.current_replicas, status.desired_replicas)
-    asked = BoostRequest(boosted, shown, ambiguous, _owner_of(meta))
-    return replace(plain, asked=asked)
-
-
-def _owner_of(meta: _HPAMetadata) -> str:
     owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
-    return model.find_owner(owners, meta.labels)
+    owner = boost.find_owner(owners, meta.labels)
+    return replace(plain, asked=BoostRequest(boosted, shown, ambiguous, owner))
 
 
 def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:
@@ -171,27 +172,7 @@ def same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
     return replace(one, resource_version="") == replace(other, resource_version="")
 
 
-class ReflectedCache(Generic[T]):
-    """A cache with one reflector for each namespace."""
-
-    _reflectors: list[Reflector[T]]
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first lists are in. A list that is refused never is."""
-        return all(reflector.synced for reflector in self._reflectors)
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        return tuple(reflector.status() for reflector in self._reflectors)
-
-
-class AutoscalerCache(ReflectedCache[ReadAutoscaler]):
+class AutoscalerCache(ReflectedCache):
     """All FastPathAutoscalers, or those of `namespaces`, while `run` runs.
 
     `changed` is called with namespace and name for each one that was added, changed or deleted, after the
@@ -208,10 +189,9 @@ class AutoscalerCache(ReflectedCache[ReadAutoscaler]):
         self._objects: TypedStore[ReadAutoscaler] = TypedStore(self._note, self._listed, _same_autoscaler)
         self._changed = changed
         self._told = False
-        self._reflectors = reflectors(codec, FASTPATH, context, self._objects, namespaces)
+        self.reflectors = build_reflectors(codec, FASTPATH, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[ReadAutoscaler]:
-        """Iterate over all, those with faults included."""
         return iter(self._objects)
 
     def __len__(self) -> int:
@@ -230,7 +210,7 @@ class AutoscalerCache(ReflectedCache[ReadAutoscaler]):
             yield from in_steps(tuple(self._objects), lambda each: self._changed(each.namespace, each.name))
 
 
-class HPACache(ReflectedCache[WatchedHPA]):
+class HPACache(ReflectedCache):
     """All HPAs, or those of `namespaces`, while `run` runs. `listed` is called after each list."""
 
     def __init__(
@@ -242,7 +222,7 @@ class HPACache(ReflectedCache[WatchedHPA]):
         codec = ObjectCodec(msgspec.Raw, keep_hpa)
         self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         self._objects: TypedStore[WatchedHPA] = TypedStore(self._note, listed, same_hpa)
-        self._reflectors = reflectors(codec, _HPA, context, self._objects, namespaces)
+        self.reflectors = build_reflectors(codec, _HPA, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[WatchedHPA]:
         return iter(self._objects)
@@ -260,23 +240,102 @@ class HPACache(ReflectedCache[WatchedHPA]):
             changed(found, namespace, name)
 
 
-def reflectors(
-    codec: ObjectCodec[T],
-    resource: APIResource,
-    context: ReflectorContext,
-    objects: TypedStore[T],
-    namespaces: Sequence[str],
-    *,
-    optional: bool = False,
-) -> list[Reflector[T]]:
-    return [
-        Reflector(
-            ListWatch(context.client, codec, resource, namespace, optional=optional),
-            NamespaceView(objects, namespace),
-            context,
-            f"{resource.group_resource} in {namespace} (scaler)"
-            if namespace
-            else f"{resource.group_resource} (scaler)",
+class TargetKey(NamedTuple):
+    """The object that an autoscaler scales, in whatever version of its group."""
+
+    namespace: str
+    group: str
+    kind: str
+    name: str
+
+    @classmethod
+    def of(cls, namespace: str, reference: CrossVersionObjectReference) -> "TargetKey":
+        group = reference.api_version.rpartition("/")[0]
+        return cls(namespace, group, reference.kind.lower(), reference.name)
+
+
+_Owner = tuple[str, str, str]
+"""Kind, namespace and name of an autoscaler."""
+
+
+class ScaleConflicts(ReflectedCache):
+    """The autoscalers of each target, while `run` runs.
+
+    With `objects` the FastPathAutoscalers of the cluster count too, if there is such a kind. `changed` is
+    called with each target whose autoscalers changed, once the first lists are in.
+    """
+
+    def __init__(
+        self,
+        context: ReflectorContext,
+        changed: Callable[[TargetKey], None] = lambda _: None,
+        namespaces: Sequence[str] = ("",),
+        *,
+        objects: bool = False,
+    ) -> None:
+        self.changed = changed
+        self.hpas = HPACache(context, namespaces, self._listed)
+        self.hpas.follow(self._note_hpa)
+        self._targets: dict[_Owner, TargetKey] = {}
+        self._owners: dict[TargetKey, set[_Owner]] = {}
+        self._told = False
+        self._objects: TypedStore[WatchedHPA] = TypedStore(self._note_object, self._listed, same_hpa)
+        own = []
+        if objects:
+            codec = ObjectCodec(msgspec.Raw, keep_hpa)
+            own = build_reflectors(codec, FASTPATH, context, self._objects, namespaces, optional=True)
+        self.reflectors = [*self.hpas.reflectors, *own]
+
+    def put(self, autoscaler: FastPathAutoscaler) -> None:
+        """Add a FastPathAutoscaler of ours, or note its change."""
+        meta = autoscaler.metadata
+        self._set_target(
+            (KIND, meta.namespace, meta.name), TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
         )
-        for namespace in namespaces
-    ]
+
+    def remove(self, namespace: str, name: str) -> None:
+        self._set_target((KIND, namespace, name), None)
+
+    def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
+        """Return the other autoscalers of its target as ``Kind/name``, sorted; None before the first list."""
+        if not self.synced:
+            return None
+        meta = autoscaler.metadata
+        itself = (autoscaler.kind, meta.namespace, meta.name)
+        owners = self._owners.get(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref), set())
+        return tuple(sorted(f"{kind}/{name}" for kind, _, name in owners - {itself}))
+
+    def _note_hpa(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
+        self._set_target((HPA_KIND, namespace, name), _target_of(found))
+
+    def _note_object(self, namespace: str, name: str) -> None:
+        # not under the kind alone, because one in a file may have the same name
+        self._set_target(
+            (f"{KIND}.{GROUP}", namespace, name), _target_of(self._objects.find(namespace, name))
+        )
+
+    def _set_target(self, owner: _Owner, target: TargetKey | None) -> None:
+        """Set the target of an autoscaler, None if it is gone; report the targets whose owners changed."""
+        old = self._targets.get(owner)
+        if old == target:
+            return
+        if old is not None:
+            del self._targets[owner]
+            self._owners[old].discard(owner)
+            if not self._owners[old]:
+                del self._owners[old]
+        if target is not None:
+            self._targets[owner] = target
+            self._owners.setdefault(target, set()).add(owner)
+        if self._told:
+            for each in filter(None, (old, target)):
+                self.changed(each)
+
+    def _listed(self) -> Iterator[None]:
+        if not self._told and self.synced:
+            self._told = True
+            yield from in_steps(tuple(self._owners), self.changed)
+
+
+def _target_of(found: WatchedHPA | None) -> TargetKey | None:
+    return None if found is None else TargetKey.of(found.namespace, found.target)

@@ -1,0 +1,207 @@
+"""Sends every write of the scaler: checks the lease fence, waits for a slot, counts outcomes.
+
+All kinds of writes (floors, Scales, statuses, events) go through one `Writer`. It checks the fence three
+times: when a write slot is asked for, when the write is sent, and by `transport.GuardedBody` right before the
+first byte leaves.
+
+`WriteRateLimiter` is a queue in front of a token bucket. A write waits while one of a higher priority waits.
+Within a kind slots are shared fairly (`model.fairness`): round-robin over namespaces, then over objects, so
+that the writes of a tenant with many autoscalers delay those of another by one slot each. A task that stops
+waiting gives its token back. The lease is not renewed through this queue: a leader that cannot renew in time
+may not write at all.
+"""
+
+import asyncio
+import enum
+import functools
+from typing import Literal
+
+from adapter import errors
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
+from adapter.kubernetes.lease import Fence
+from adapter.kubernetes.transport import NOTHING, Parameters
+from adapter.model.clock import Clock
+from adapter.model.fairness import Turns
+from adapter.telemetry.metrics import WRITE_KINDS, Monitoring
+
+
+class WriteKind(enum.IntEnum):
+    """A kind of write; a lower number has priority."""
+
+    FLOOR = 0
+    SCALE = 1
+    STATUS = 2
+    EVENT = 3
+
+    @property
+    def label(self) -> str:
+        return WRITE_KINDS[self]
+
+
+class WriteRateLimiter:
+    """Allows `rate` writes a second (``--kube-api-write-qps``), and a burst of one second's worth."""
+
+    def __init__(self, rate: float, clock: Clock, monitoring: Monitoring) -> None:
+        for kind in (WriteKind.FLOOR, WriteKind.SCALE):
+            monitoring.write_queue.labels(kind.label).set_function(functools.partial(self.waiting, kind))
+        self._rate = rate
+        self._depth = max(1.0, rate)
+        self._clock = clock
+        self._tokens = self._depth
+        self._counted = clock.monotonic()
+        self._paused_until = [self._counted] * len(WriteKind)
+        self._waiting: tuple[Turns[asyncio.Future[None]], ...] = tuple(Turns() for _ in WriteKind)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def pause(self, seconds: float, kind: WriteKind = WriteKind.SCALE) -> None:
+        """Delay writes of a kind and of the kinds with a lower priority, because the API server asked for it.
+
+        A 429 for an event must not delay a Scale.
+        """
+        until = self._clock.monotonic() + seconds
+        for each in range(kind, len(WriteKind)):
+            self._paused_until[each] = max(self._paused_until[each], until)
+
+    def waiting(self, kind: WriteKind) -> int:
+        return len(self._waiting[kind])
+
+    async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
+        """Wait until the caller may make one write of that kind, about the object of that name."""
+        queue = self._waiting[kind]
+        place = asyncio.get_running_loop().create_future()
+        queue.add(namespace, name, place)
+        self._serve()
+        try:
+            if not place.done():
+                await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                queue.discard(namespace, name, place)
+            else:
+                self._tokens = min(self._depth, self._tokens + 1)
+            self._serve()
+            raise
+
+    def _serve(self) -> None:
+        """Grant the slots that are free, and set a timer for the next one."""
+        now = self._clock.monotonic()
+        self._tokens = min(self._depth, self._tokens + (now - self._counted) * self._rate)
+        self._counted = now
+        open_now = [
+            queue for queue, until in zip(self._waiting, self._paused_until, strict=True) if now >= until
+        ]
+        while self._tokens >= 1 and (queue := next(filter(None, open_now), None)) is not None:
+            namespace, name, place = queue.next()
+            queue.discard(namespace, name, place)
+            if not place.done():
+                place.set_result(None)
+                self._tokens -= 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if any(self._waiting):
+            pauses = [until for queue, until in zip(self._waiting, self._paused_until, strict=True) if queue]
+            wait = max(min(pauses) - now, (1 - self._tokens) / self._rate, 0.001)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._serve)
+
+
+FIELD_MANAGER = "fastpath"
+"""Our name in ``metadata.managedFields``."""
+
+WRITE_SECONDS = 5.0
+"""The time limit of a write; the fence may allow less."""
+
+PAUSE_LIMIT = 10.0
+"""Cap on the Retry-After of the API server."""
+
+_REFUSED = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})
+_NEVER_SENT = frozenset({"Closed", "Unreachable"})
+
+
+class Writer:
+    """Writes as the leader of one term.
+
+    Calls raise `errors.NotLeadingError` if the lease may have been lost before the request was sent.
+    """
+
+    def __init__(
+        self,
+        client: KubernetesClient,
+        fence: Fence,
+        limiter: WriteRateLimiter,
+        clock: Clock,
+        monitoring: Monitoring,
+    ) -> None:
+        self.client = client
+        self.fence = fence
+        self._limiter = limiter
+        self._clock = clock
+        self._monitoring = monitoring
+
+    async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
+        """Wait for the slot of one write, to be followed by `send` at once.
+
+        Decide what to send only after this: the wait may be long. Slots are shared fairly between namespaces,
+        and between the objects of one.
+        """
+        try:
+            self.fence.check()
+            await self._limiter.acquire(kind, namespace, name)
+        except errors.NotLeadingError:
+            self._count(kind, "fenced")
+            raise
+
+    async def send(
+        self,
+        kind: WriteKind,
+        method: Literal["POST", "PUT", "PATCH", "DELETE"],
+        path: str,
+        content: bytes,
+        *,
+        content_type: str = "application/json",
+        parameters: Parameters = NOTHING,
+    ) -> ResponseBody:
+        """Write as `KubernetesClient.write` does; `errors.KubernetesError` as there.
+
+        A Retry-After of the server delays all writes of this kind and of the kinds with a lower priority.
+        """
+        start = self._clock.monotonic()
+        try:
+            seconds = min(self.fence.check(), WRITE_SECONDS)
+            answer = await self.client.write(
+                method,
+                path,
+                content,
+                content_type=content_type,
+                parameters={**parameters, "fieldManager": FIELD_MANAGER},
+                seconds=seconds,
+                check=self.fence.check,
+            )
+        except errors.NotLeadingError:
+            self._count(kind, "fenced")
+            raise
+        except errors.KubernetesError as error:
+            if error.retry_after is not None:
+                self._limiter.pause(min(error.retry_after, PAUSE_LIMIT), kind)
+            refused = "refused" if error.status in _REFUSED else "failed"
+            self._count(kind, "conflict" if error.status == 409 else refused)
+            raise
+        except asyncio.CancelledError:
+            self._count(kind, "failed")
+            raise
+        self._count(kind, "success")
+        self._monitoring.write_duration.labels(kind.label).observe(self._clock.monotonic() - start)
+        return answer
+
+    def _count(self, kind: WriteKind, outcome: str) -> None:
+        self._monitoring.writes.labels(kind.label, outcome).inc()
+
+
+def is_overloaded(error: errors.KubernetesError) -> bool:
+    """Tell whether the API server rejected a request with 429, so that it may be repeated."""
+    return error.status == 429
+
+
+def may_have_been_applied(error: errors.KubernetesError) -> bool:
+    """Tell whether a failed write may have been applied: it was sent, and no response denies it."""
+    return error.status >= 500 or (error.status == 0 and error.reason not in _NEVER_SENT)
