@@ -52,7 +52,7 @@ from adapter.model import shards, timestamps
 from adapter.model.clock import Clock
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler import ScalerProvider
+from adapter.provider.scaler_provider import ScalerProvider
 
 _DRAIN_TIMEOUT = 0.5
 """Seconds for the statuses and events that are still queued when a term ends in order; the next leader waits.

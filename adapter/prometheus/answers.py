@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.caching import ExpiringCache
 from adapter.telemetry.metrics import Monitoring

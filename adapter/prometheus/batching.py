@@ -5,7 +5,7 @@ request at once. While that query is in flight, further requests are pending; wh
 together. There are no timers, so batching delays no request by more than the query before it, and the number
 of queries follows from how long Prometheus takes: the slower it is, the more requests share a query.
 
-The planner (`rules.plan.plan`) decides what may share a query and splits one that would be too long. A batch
+The planner (`rules.plan`) decides what may share a query and splits one that would be too long. A batch
 that was used within the last TTL is busy, and HorizontalPodAutoscalers repeat their requests every 15
 seconds. The next query of a busy batch therefore has the room it leaves filled with requests that will be
 repeated soon (prefetch). Where the recent requests name over half of the objects of the metric, one query
@@ -27,19 +27,25 @@ import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
-from adapter.model.metrics import QueryResult
-from adapter.prometheus.answers import Freshness, ObjectAnswer, ObjectAnswers, SweepAnswer
+from adapter.model.metrics import QueryResult, Sample
+from adapter.prometheus.answers import (
+    OBJECT_BYTES,
+    Freshness,
+    ObjectAnswer,
+    ObjectAnswers,
+    SweepAnswer,
+    weigh_samples,
+)
 from adapter.prometheus.client import Querier
-from adapter.prometheus.demux import STEP_SAMPLES, demux, expect_vector, find_warning, select_samples
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects, PlannedQuery
-from adapter.rules.query import MetricQuery, QueryRule
+from adapter.rules import plan
+from adapter.rules.plan import Objects, PlannedQuery
+from adapter.rules.query import MetricQuery, QueryRule, index_samples
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -391,3 +397,65 @@ async def _merge(query: MetricQuery, requests: Sequence[Objects]) -> list[Planne
             await asyncio.sleep(0)
         planned.append(one)
     return planned
+
+
+STEP_SAMPLES = 1_000
+"""How many samples of an answer are processed in one step."""
+
+
+class Demuxed(NamedTuple):
+    """Samples by namespace and name, whether an object has too many of them, and their estimated bytes."""
+
+    samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
+    duplicates: bool
+    size: int
+
+
+async def demux(
+    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult]
+) -> Demuxed:
+    """Return which sample belongs to which object, in steps between which other tasks may run."""
+    samples: dict[str, dict[str, tuple[Sample, ...]]] = {}
+    duplicates = False
+    size = 0
+    for one, result in zip(planned, results, strict=True):
+        size += weigh_samples(result.samples) + OBJECT_BYTES * len(result.samples)
+        for start in range(0, len(result.samples), STEP_SAMPLES):
+            if start:
+                await asyncio.sleep(0)
+            step = result.samples[start : start + STEP_SAMPLES]
+            for (namespace, name), sample in plan.place_samples(query, one, step):
+                names = samples.setdefault(namespace, {})
+                earlier = names.get(name)
+                if earlier is None:
+                    names[name] = (sample,)
+                else:
+                    duplicates = duplicates or query.doubles(sample, earlier)
+                    names[name] = (*earlier, sample)
+    return Demuxed(samples, duplicates, size)
+
+
+def select_samples(
+    query: MetricQuery, objects: Objects, result: QueryResult
+) -> dict[str, tuple[Sample, ...]]:
+    """Return the samples of the requested objects. Raises PrometheusError unless the answer is a vector."""
+    expect_vector(result)
+    samples = index_samples(result.samples, query.object_label)
+    return {name: samples[name] for name in objects.names if name in samples}
+
+
+def expect_vector(result: QueryResult) -> None:
+    """Raise PrometheusError for an answer without labels, which says nothing about objects."""
+    if result.type != "vector":
+        raise PrometheusError("type", f"expected a vector, got a {result.type}")
+
+
+def find_warning(results: Sequence[QueryResult], *, accepts_warnings: bool) -> PrometheusError | None:
+    """Return why an answer may lack data: its first warning; None for a complete answer."""
+    if accepts_warnings:
+        return None
+    warnings = [text for result in results for text in result.warnings]
+    if not warnings:
+        return None
+    text = f"the answer has a warning, so it may lack data: {warnings[0]!r}"
+    return PrometheusError("partial", f"{text} (onWarnings: accept on the rule takes such answers)")

@@ -21,8 +21,7 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.prometheus import connection, endpoint
-from adapter.prometheus.client_tls import FollowedTLS
-from adapter.prometheus.connection import PrometheusConnection, PrometheusSettings
+from adapter.prometheus.connection import FollowedTLS, PrometheusConnection, PrometheusSettings
 from adapter.prometheus.response import (
     READABLE_STATUSES,
     DecodedResponse,

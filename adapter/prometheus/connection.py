@@ -1,37 +1,47 @@
-"""How Prometheus is reached, for queries and for discovery: URL, TLS files, proxy and credentials.
+"""How Prometheus is reached, for queries and for discovery: URL, TLS, proxy and credentials.
 
 The precedence is prometheus-adapter's. A CA file means that CA alone and no proxy from the environment, and
 it beats both sources of cluster credentials; otherwise the CA of those credentials applies, or the system's
 CAs. An explicit Authorization header beats the URL's user and password, which beat a token, which beats basic
-authentication. Unlike there, token, password and TLS files are read again when they change.
+authentication.
+
+Unlike there, token, password and TLS files are read again when they change, because Kubernetes rotates tokens
+under the same path. An `ssl.SSLContext` cannot unload what it has loaded, so changed TLS files mean a new
+context. The HTTP client keeps idle connections by context: after a change it opens new ones, while queries in
+flight end on theirs.
 """
 
+import base64
+import contextlib
 import logging
 import posixpath
 import re
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from kubernetes_asyncio.client import Configuration
 
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import credentials
 from adapter.model.clock import Clock
 from adapter.net import proxies
-from adapter.prometheus.authorization import (
-    Authorization,
-    FileAuthorization,
-    FixedAuthorization,
-    KubeconfigAuthorization,
-    render_basic,
-    render_bearer,
-)
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
+FILE_CHECK_SECONDS = 1.0
+"""How often, at most, credentials and TLS files are checked for changes."""
+
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TLS_SUBJECT = "prometheus-tls"
+
+# Time, inode and size of each file: Kubernetes swaps a link, editors replace or rewrite.
+_Identity = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,186 @@ class PrometheusSettings:
     max_connections: int = 20  # as many queries as Prometheus itself runs at once
     max_answer_bytes: int = 64 * 1024 * 1024
     service_account: str = _SERVICE_ACCOUNT
+
+
+class Authorization(Protocol):
+    """A source of the Authorization header."""
+
+    async def header(self) -> str:
+        """Return the header's value now; "" for no header."""
+        ...
+
+    def refuse(self) -> None:
+        """Note that the server refused the last value with 401."""
+        ...
+
+
+class FixedAuthorization:
+    """A constant value."""
+
+    def __init__(self, value: str = "") -> None:
+        self._value = value
+
+    async def header(self) -> str:
+        return self._value
+
+    def refuse(self) -> None:
+        """Do nothing: there is no other value."""
+
+
+class FileAuthorization:
+    """A value rendered from a file.
+
+    The file is checked for changes (time, size or inode: Kubernetes swaps links) once a second at most, and
+    at the next request after a refusal. If it cannot be read, the last value stays in use, as in client-go.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        render: Callable[[str], str],
+        flag: str,
+        clock: Clock,
+        faults: ProblemLog,
+        *,
+        receiver: str = "Prometheus",
+    ) -> None:
+        """`flag` and `receiver` are for messages. `render` raises ValueError with the text that it expected.
+
+        Raises InputError if the file cannot be read now.
+        """
+        self._receiver = receiver
+        self._path = Path(path)
+        self._render = render
+        self._flag = flag
+        self._clock = clock
+        self._faults = faults
+        self._identity: _Identity | None = None
+        self._value = ""
+        self._next_check = 0.0
+        try:
+            self._read()
+        except (OSError, ValueError) as error:
+            expected = f"a readable file ({error.strerror})" if isinstance(error, OSError) else str(error)
+            raise InputError([Fault(path=flag, value=path, expected=expected)]) from error
+        self._next_check = clock.monotonic() + FILE_CHECK_SECONDS
+
+    async def header(self) -> str:
+        now = self._clock.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + FILE_CHECK_SECONDS
+            try:
+                self._read()
+            except (OSError, ValueError) as error:
+                message = f"credentials for {self._receiver} cannot be read again; the old ones stay"
+                self._faults.report("credentials", message, str(error), subject=self._flag)
+            else:
+                self._faults.resolve("credentials", subject=self._flag)
+        return self._value
+
+    def refuse(self) -> None:
+        """Check the file at the next request."""
+        self._next_check = 0.0
+
+    def _read(self) -> None:
+        # a few hundred bytes of a local file, usually in memory: not worth a thread
+        identity = _identify(self._path)
+        if identity != self._identity:
+            self._value = self._render(self._path.read_text(encoding="utf-8").strip())
+            self._identity = identity
+
+
+class KubeconfigAuthorization:
+    """The token of a kubeconfig's user, which kubernetes-asyncio's own hook renews."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    async def header(self) -> str:
+        return await self._configuration.get_api_key_with_prefix("BearerToken") or ""
+
+    def refuse(self) -> None:
+        """Do nothing: the hook has its own period."""
+
+
+def render_bearer(text: str) -> str:
+    """Return the header's value for a token. Raises ValueError that says what is expected."""
+    if not text or not text.isascii() or not text.isprintable():
+        raise ValueError("a file that holds a token, one line of printable characters")
+    return f"Bearer {text}"
+
+
+def render_basic(text: str) -> str:
+    """Return the header's value for ``user:password``. Raises ValueError that says what is expected."""
+    if ":" not in text or not text.isprintable():
+        raise ValueError("a file that holds one line, user:password")
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+class FollowedTLS:
+    """The context for some `TLSFiles`.
+
+    Files that cannot be used, such as half-written ones, leave the last context in use. That is reported
+    once, and the files are checked every second until they can be used.
+    """
+
+    def __init__(self, files: TLSFiles, clock: Clock, faults: ProblemLog) -> None:
+        """Read the files. Raises InputError for files that cannot be used."""
+        self._files = files
+        self._clock = clock
+        self._faults = faults
+        self._paths = tuple(Path(name) for name in (files.ca_file, files.cert_file, files.key_file) if name)
+        self._next_check = clock.monotonic() + FILE_CHECK_SECONDS
+        self._identity: _Identity | None = None
+        with contextlib.suppress(OSError):  # building the context names the file
+            self._identity = _identify(*self._paths)
+        self._context = build_context(files)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context of the files as of now or of a second ago."""
+        now = self._clock.monotonic()
+        if self._paths and now >= self._next_check:
+            self._next_check = now + FILE_CHECK_SECONDS
+            self._reload()
+        return self._context
+
+    def _reload(self) -> None:
+        # a few small local files, read only when they changed: not worth a thread
+        try:
+            identity = _identify(
+                *self._paths
+            )  # before reading: a change in between is found by the next check
+            if identity != self._identity:
+                self._context = build_context(self._files)
+                self._identity = identity
+        except (OSError, InputError) as error:
+            message = "TLS files for Prometheus cannot be read again; the old ones stay"
+            self._faults.report("credentials", message, str(error), subject=_TLS_SUBJECT)
+        else:
+            self._faults.resolve("credentials", subject=_TLS_SUBJECT)
+
+
+def build_context(files: TLSFiles) -> ssl.SSLContext:
+    """Return the client's TLS context. Raises InputError for files that cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=files.ca_file or None)
+    except OSError as error:  # SSLError is one
+        raise _refuse(
+            "--prometheus-ca-file", files.ca_file, f"a file of PEM certificates ({_reason(error)})"
+        ) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go does not require it, and private CAs do not meet it
+    if not files.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if files.cert_file:
+        try:
+            # for an encrypted key without a password OpenSSL would block the event loop with a prompt
+            context.load_cert_chain(files.cert_file, files.key_file, password="")
+        except OSError as error:
+            expected = f"a PEM certificate and its key in {files.key_file} ({_reason(error)})"
+            raise _refuse("--prometheus-client-tls-cert-file", files.cert_file, expected) from error
+    return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +379,14 @@ def _split_url(url: str) -> SplitResult:
 def _clean(path: str) -> str:
     """Return a path as Go's path.Join does, without a final slash, repeated slashes and dots."""
     return posixpath.normpath(f"/{path.lstrip('/')}").rstrip("/")
+
+
+def _identify(*paths: Path) -> _Identity:
+    return tuple((status.st_mtime_ns, status.st_ino, status.st_size) for status in map(Path.stat, paths))
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error))[:200]
 
 
 def _refuse(flag: str, value: str, expected: str) -> InputError:

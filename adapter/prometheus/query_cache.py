@@ -32,11 +32,10 @@ from adapter.prometheus.answers import (
     TextAnswer,
     TextQuery,
 )
-from adapter.prometheus.batching import Batch, Batcher, Batches, fail
+from adapter.prometheus.batching import Batch, Batcher, Batches, fail, find_warning, select_samples
 from adapter.prometheus.client import Querier
-from adapter.prometheus.demux import find_warning, select_samples
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects
+from adapter.rules import plan
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.metrics import Monitoring
 

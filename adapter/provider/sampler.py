@@ -26,8 +26,8 @@ from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refr
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
-from adapter.rules.plan.lookback import AgeQuery
-from adapter.rules.plan.plan import Objects
+from adapter.rules.lookback import AgeQuery
+from adapter.rules.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry
 from adapter.rules.resource import PODS

@@ -19,10 +19,9 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, matching, naming
+from adapter.rules import lookback, matchers, naming
+from adapter.rules.mergeable import Separability
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
-from adapter.rules.plan import lookback
-from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import QueryRule, SeparabilityKey
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
 from adapter.rules.scrape import pod_query as scrape
@@ -224,7 +223,7 @@ def _compile_converter(
 
 
 def _label_pattern(label_template: LabelTemplate) -> Any:
-    pattern = matching.compile_expression(label_template.pattern())
+    pattern = matchers.compile_expression(label_template.pattern())
     if "resource" not in pattern.groupindex:
         raise TemplateError(template.label_without_resource(label_template.text))
     return pattern

@@ -12,11 +12,11 @@ import promql_parser as promql
 from adapter.errors import NamingError, TemplateError
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import APIResource
-from adapter.rules import matchers, matching
+from adapter.rules import matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
+from adapter.rules.mergeable import Separability
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import ROOT_SCOPED
 
@@ -128,7 +128,7 @@ def _passes(matcher: promql.Matcher, text: str) -> bool:
     if matcher.op == promql.MatchOp.NotEqual:
         return bool(matcher.value != text)
     try:
-        expression = matching.compile_expression(f"^(?:{matcher.value})$")
+        expression = matchers.compile_expression(f"^(?:{matcher.value})$")
     except ValueError:  # the parser's regular expressions are not quite Go's: undecided
         return True
     return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)

@@ -1,7 +1,7 @@
 """Rules that query Prometheus: from a request to PromQL, and from samples back to objects.
 
 Queries and values are byte for byte those of prometheus-adapter. A `QueryRule` renders its template; a
-`MetricQuery` is everything in a request but its objects, and `rules.plan.plan` decides which requests share a
+`MetricQuery` is everything in a request but its objects, and `rules.plan` decides which requests share a
 query.
 """
 
@@ -15,10 +15,9 @@ from adapter.errors import TemplateError
 from adapter.model import metrics, milli
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers
+from adapter.rules import matchers, mergeable
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import mergeable
-from adapter.rules.plan.mergeable import Separability
+from adapter.rules.mergeable import Separability
 from adapter.rules.template import template
 from adapter.rules.template.template import Template
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from adapter.config.rules_file import ResourceRulesConfig
 from adapter.model import metrics, milli
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
+from adapter.rules.mergeable import Separability
 from adapter.rules.naming import NAMESPACES, ResourceConverter
-from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery, QueryRule, SeparabilityKey
 from adapter.rules.template.template import Template
 

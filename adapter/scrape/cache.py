@@ -16,7 +16,7 @@ from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, CustomKey, Registry
 from adapter.rules.resource import PODS

@@ -26,9 +26,8 @@ from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
-from adapter.rules import matchers
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects, PlannedQuery
+from adapter.rules import matchers, plan
+from adapter.rules.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -26,7 +26,7 @@ from adapter.prometheus.answers import (
 from adapter.prometheus.batching import Batches
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock

@@ -16,10 +16,9 @@ from adapter.errors import BadRequestError, NamingError, TemplateError, Unsuppor
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.rules import matchers, registry
+from adapter.rules import lookback, matchers, plan, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import lookback, plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import Registry
 from tests.support.world import compile_rule, compile_text

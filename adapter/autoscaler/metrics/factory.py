@@ -39,7 +39,7 @@ from adapter.model.selectors import api_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.timestamps import SECOND, Instant, span_of
-from adapter.provider.scaler import PARTIAL, ObjectSamples, ScalerProvider
+from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scrape.cache import ScrapedValues
 from adapter.telemetry.problems import UNFETCHED
 

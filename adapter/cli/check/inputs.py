@@ -8,7 +8,7 @@ from adapter.config import chart, rules_file
 from adapter.config.rules_file import Parsed, RuleConfig, RulesConfig
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.provider.rules_files import EMPTY, RulesFiles
+from adapter.provider.rule_source import EMPTY, RulesFiles
 
 
 def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]]:

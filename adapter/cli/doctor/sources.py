@@ -31,11 +31,10 @@ from adapter.model.resources import APIResource
 from adapter.model.selectors import api_selectors
 from adapter.prometheus.client import Querier
 from adapter.rules import compile as compiler
-from adapter.rules import matchers, preview, registry
+from adapter.rules import lookback, matchers, preview, registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import lookback
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import pod_query as scrape

@@ -10,14 +10,25 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from adapter import errors
-from adapter.model import milli
-from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
+from adapter.model import durations, milli
+from adapter.model.metrics import (
+    CustomAnswer,
+    CustomQuestion,
+    ExternalAnswer,
+    ExternalValue,
+    MetricValue,
+    ObjectUsage,
+    ResourceAnswer,
+    ResourceQuestion,
+    Usage,
+)
 from adapter.model.selectors import label_selectors
+from adapter.server.api.paths import RESOURCE_GROUP
 from adapter.server.http.response_budget import SMALL_ANSWER, Charge
 
 PIECE_BYTES = 16_384
@@ -247,3 +258,137 @@ def _go_escaped(body: bytes) -> bytes:
         if character in body:  # only ever inside a string
             body = body.replace(character, escape)
     return body
+
+
+_KINDS = {"pods": "PodMetrics", "nodes": "NodeMetrics"}
+
+
+class _ObjectMeta(msgspec.Struct, gc=False):
+    name: str
+    namespace: str | msgspec.UnsetType
+    creationTimestamp: str
+    labels: Mapping[str, str] | msgspec.UnsetType
+
+
+class _Usage(msgspec.Struct, gc=False):
+    cpu: str
+    memory: str
+
+
+class _ContainerMetrics(msgspec.Struct, gc=False):
+    name: str
+    usage: _Usage
+
+
+class _PodMetrics(msgspec.Struct, gc=False):
+    metadata: _ObjectMeta
+    timestamp: str
+    window: str
+    containers: list[_ContainerMetrics]
+
+
+class _NodeMetrics(msgspec.Struct, gc=False):
+    metadata: _ObjectMeta
+    timestamp: str
+    window: str
+    usage: _Usage
+
+
+class _PartialObject(msgspec.Struct, gc=False):
+    kind: str
+    apiVersion: str
+    metadata: _ObjectMeta
+
+
+class _Row(msgspec.Struct, gc=False):
+    cells: list[str]
+    object: _PartialObject | msgspec.Raw | None
+
+
+class _Column(msgspec.Struct):
+    """A TableColumnDefinition of the API, in the order of the Go type."""
+
+    name: str
+    type: str
+    format: str
+    description: str = ""
+    priority: int = 0
+
+
+_COLUMNS = encode_fragment(
+    [
+        _Column("Name", "string", "name", "Name of the resource"),
+        _Column("cpu", "string", "quantity"),
+        _Column("memory", "string", "quantity"),
+        _Column("Window", "string", "duration"),
+    ]
+)
+
+
+class _Stamp(NamedTuple):
+    """The texts that all objects of one answer share."""
+
+    made: str
+    window: str
+
+
+class TableOptions(NamedTuple):
+    """The Table that a caller wants: its `version`, and the part of each object (``includeObject``)."""
+
+    version: str
+    include: str = ""
+
+
+def encode_resource(
+    version: str, question: ResourceQuestion, answer: ResourceAnswer, table: TableOptions | None
+) -> Iterator[bytes]:
+    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces.
+
+    With `table` their Table.
+
+    `version` is that of ``metrics.k8s.io``.
+    """
+    stamp = _Stamp(format_time(answer.made), durations.format_go_duration(answer.window))
+    head = f'"kind":"{_KINDS[question.resource]}","apiVersion":"{RESOURCE_GROUP}/{version}",'.encode()
+    if table is not None:
+        start = b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":{},"columnDefinitions":%s,"rows":['
+        yield start % (table.version.encode(), _COLUMNS)
+        yield from members(answer.items, lambda item: _row(item, stamp, table, head))
+        yield b"]}\n"
+    elif question.name is not None:
+        (one,) = answer.items
+        yield b"{" + head + encode_fragment(_object(one, stamp))[1:] + b"\n"
+    else:
+        kind = f"{_KINDS[question.resource]}List"
+        yield from encode_list(
+            kind, f"{RESOURCE_GROUP}/{version}", answer.items, lambda item: _object(item, stamp)
+        )
+
+
+def _row(item: ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> _Row:
+    """Return the cells of metrics-server: name, the sum of each resource, window."""
+    usage = _usage(item.usage)
+    shown: _PartialObject | msgspec.Raw | None = None
+    if table.include == "Object":
+        shown = msgspec.Raw(b"{" + head + encode_fragment(_object(item, stamp))[1:])
+    elif table.include != "None":
+        shown = _PartialObject(
+            "PartialObjectMetadata", f"meta.k8s.io/{table.version}", _metadata(item, stamp)
+        )
+    return _Row([item.name, usage.cpu, usage.memory, stamp.window], shown)
+
+
+def _object(item: ObjectUsage, stamp: _Stamp) -> _PodMetrics | _NodeMetrics:
+    metadata, time = _metadata(item, stamp), format_time(item.time)
+    if not item.containers:
+        return _NodeMetrics(metadata, time, stamp.window, _usage(item.usage))
+    containers = [_ContainerMetrics(container.name, _usage(container.usage)) for container in item.containers]
+    return _PodMetrics(metadata, time, stamp.window, containers)
+
+
+def _metadata(item: ObjectUsage, stamp: _Stamp) -> _ObjectMeta:
+    return _ObjectMeta(item.name, item.namespace or msgspec.UNSET, stamp.made, item.labels or msgspec.UNSET)
+
+
+def _usage(usage: Usage) -> _Usage:
+    return _Usage(milli.format_milli(usage.cpu), milli.format_binary(usage.memory))

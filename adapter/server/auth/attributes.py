@@ -17,7 +17,8 @@ from adapter.model.identity import User
 from adapter.model.metrics import ExternalQuestion, ResourceQuestion
 from adapter.model.selectors.field_selectors import NAME, FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
-from adapter.server.api.paths import WILDCARD, MetricRequest, Question
+from adapter.server.api.paths import WILDCARD, MetricRequest
+from adapter.server.api.query_string import Question
 
 VERBS = {
     "GET": "get",

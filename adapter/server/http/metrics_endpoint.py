@@ -17,8 +17,8 @@ from adapter.model.metrics import (
     ResourceAnswer,
     ResourceQuestion,
 )
-from adapter.server.api import encoding, encoding_resource
-from adapter.server.api.paths import Question
+from adapter.server.api import encoding
+from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
 from adapter.server.http import negotiation, response_cache
 from adapter.server.http.negotiation import Representation
@@ -145,8 +145,8 @@ class MetricsEndpoint:
         assert self._resource_provider is not None  # the group is served
         answer = await self._resource_provider.resource(question)
         included = route.parameters.get("includeObject", "")
-        wanted = encoding_resource.TableOptions(table, included) if table else None
-        return answer, encoding_resource.encode(route.labels.version, question, answer, wanted)
+        wanted = encoding.TableOptions(table, included) if table else None
+        return answer, encoding.encode_resource(route.labels.version, question, answer, wanted)
 
     async def _note_freshness(self, group: str, times: Collection[float]) -> None:
         """Observe the age of an answer's values, once for each distinct time."""

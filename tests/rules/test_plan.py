@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from adapter.model.metrics import Sample
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.rules import matchers
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects, PlannedQuery, QueryKind
+from adapter.rules import matchers, plan
+from adapter.rules.plan import Objects, PlannedQuery, QueryKind
 from adapter.rules.query import MetricQuery
 from tests.support.world import compile_rule
 

@@ -16,9 +16,8 @@ from adapter.errors import TemplateError
 from adapter.model import memo
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers
+from adapter.rules import matchers, mergeable
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import mergeable
 from adapter.rules.template import template
 from adapter.rules.template.template import Template
 

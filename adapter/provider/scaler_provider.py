@@ -14,13 +14,13 @@ from adapter.errors import InternalError, NotFoundError
 from adapter.model.clock import Clock
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer
-from adapter.provider import custom as providers
+from adapter.provider import metrics as providers
 from adapter.provider import resolver as resolving
 from adapter.provider.resolver import Resolver
 from adapter.provider.sampler import QUERY_ERRORS, Sampler
+from adapter.rules import lookback
 from adapter.rules.compile import Rule
-from adapter.rules.plan import lookback
-from adapter.rules.plan.plan import Objects, may_sweep
+from adapter.rules.plan import Objects, may_sweep
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
 PARTIAL = "the answer of Prometheus has warnings and may lack a part"
@@ -60,7 +60,7 @@ class SeriesSamples(NamedTuple):
 
 
 class ScalerProvider:
-    """Answers the autoscaler from the resolver and the sampler of a `Provider`."""
+    """Answers the autoscaler from the resolver and the sampler of a `MetricProvider`."""
 
     def __init__(self, resolver: Resolver, sampler: Sampler, clock: Clock, faults: SourceProblems) -> None:
         self._resolver = resolver
@@ -81,7 +81,7 @@ class ScalerProvider:
     ) -> ObjectSamples:
         """Return Prometheus' samples of `names`, at most `ttl` seconds old.
 
-        StatusError as `Provider.custom`.
+        StatusError as `MetricProvider.custom`.
         """
         entry = await self._resolver.find_custom(question)
         if entry is None:

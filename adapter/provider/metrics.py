@@ -29,12 +29,11 @@ from adapter.provider import resolver
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import ObjectNames, Resolver, Resources
 from adapter.provider.sampler import QUERY_ERRORS, Sampler
-from adapter.rules import matchers
+from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import lookback
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
@@ -46,7 +45,7 @@ _STEP = 500
 
 
 class OwnMetric(Protocol):
-    """A metric that Fastpath answers by itself, without a rule; errors as those of `Provider`."""
+    """A metric that Fastpath answers by itself, without a rule; errors as those of `MetricProvider`."""
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Answer a question about objects."""
@@ -57,7 +56,7 @@ class OwnMetric(Protocol):
         ...
 
 
-class Provider:
+class MetricProvider:
     """Answers questions about custom and external metrics.
 
     `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
