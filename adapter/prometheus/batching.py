@@ -246,7 +246,7 @@ class Batch:
 
         A name counts once for each request: telling names apart would cost more than a sweep too early.
         """
-        if not 0 < self.object_count < SWEEP_LIMIT or not plan.may_sweep(self.query):
+        if not 0 < self.object_count < SWEEP_LIMIT or not self.query.sweepable:
             return False
         return self.recent_names * 2 > self.object_count
 
@@ -354,7 +354,7 @@ class Batches:
     def note(self, query: MetricQuery, objects: Objects, object_count: int, now: float) -> Batch:
         """Return the batch of a request, and remember the request there."""
         # where namespaces cannot share a query, each has its own batch
-        key = (query, None if plan.may_sweep(query) else objects.namespace)
+        key = (query, None if query.sweepable else objects.namespace)
         batch = self._batches.get(key)
         if batch is None:
             self._drop_unused(now)

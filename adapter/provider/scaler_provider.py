@@ -20,7 +20,7 @@ from adapter.provider.resolver import Resolver
 from adapter.provider.sampler import QUERY_ERRORS, Sampler
 from adapter.rules import lookback
 from adapter.rules.compile import Rule
-from adapter.rules.plan import Objects, may_sweep
+from adapter.rules.plan import Objects
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
 PARTIAL = "the answer of Prometheus has warnings and may lack a part"
@@ -106,7 +106,7 @@ class ScalerProvider:
             for name, samples in ages.samples.items()
             if math.isfinite(samples[-1].value)
         }
-        merges, crosses = query.separability.separable, may_sweep(query)
+        merges, crosses = query.separability.separable, query.sweepable
         bound = rule.config.max_sample_age
         return ObjectSamples(values, times, lookback.lookback_of(rendered), bound, merges, overdue, crosses)
 

@@ -169,7 +169,7 @@ def usage_age(query: Template) -> Template | None:
     As for other rules, the samples of one series name count: those of the first selector with
     `.LabelMatchers`. Return None without such a selector, and for a template with actions.
     """
-    if not query.is_plain() or not set(query.fields()) <= _USAGE_FIELDS:
+    if not query.is_plain or not set(query.fields) <= _USAGE_FIELDS:
         return None
     try:
         node = promql.parse(query.render({"LabelMatchers": mergeable.MATCHERS_SLOT, "GroupBy": "object"}))

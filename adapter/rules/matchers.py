@@ -105,7 +105,7 @@ def is_label_name(text: str) -> bool:
 
 def write_label(name: str) -> str:
     """Return a label name for a matcher or grouping; UTF-8 names are quoted."""
-    return name if is_label_name(name) else quote(name)
+    return name if _LABEL_NAME.match(name) else quote(name)
 
 
 def is_series_name(text: str) -> bool:

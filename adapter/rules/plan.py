@@ -111,12 +111,6 @@ def sweep(query: MetricQuery) -> PlannedQuery:
     return PlannedQuery(query.render_joined(parts), QueryKind.SWEEP, None, joined=True)
 
 
-def may_sweep(query: MetricQuery) -> bool:
-    """Whether one query can answer for all objects of all namespaces."""
-    separability = query.separability
-    return separability.separable and (not query.namespace_label or bool(separability.joined))
-
-
 def place_samples(
     query: MetricQuery, planned: PlannedQuery, samples: Iterable[Sample]
 ) -> Iterator[tuple[Place, Sample]]:
@@ -209,7 +203,7 @@ def prefetch(
     """
     room = _room(query, limit)
     namespaces = {request.namespace for request in wanted}
-    anywhere = may_sweep(query)
+    anywhere = query.sweepable
     used = sum(map(_weight, wanted)) % room
     taken = []
     for request in recent:

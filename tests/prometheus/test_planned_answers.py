@@ -395,7 +395,7 @@ class Bench:
             plans["split"] = list(plan.merge(query, [objects for objects, _ in asked], limit=1))
             fitting = len(plans["merged"][0].promql) - 1  # not quite all
             plans["packed"] = list(plan.merge(query, [objects for objects, _ in asked], limit=fitting))
-        if plan.may_sweep(query):
+        if query.sweepable:
             plans["swept"] = [plan.sweep(query)]
         for how, planned in plans.items():
             results = [await send(self.client, one.promql) for one in planned]

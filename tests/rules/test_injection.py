@@ -235,7 +235,7 @@ def test_a_selector_adds_its_matchers_and_nothing_else(
     own = [*parts, Matcher("namespace", "=", "a"), Matcher("pod", "=", "web-0")]
     ((name, found),) = selectors_of(text)
     assert name == "x"
-    if rule.query.is_plain() and "LabelValuesByName" not in rule.query.fields():
+    if rule.query.is_plain and "LabelValuesByName" not in rule.query.fields:
         assert found == shown(own)
         assert list(selectors_of(lookback.age_query(text, "x", own).promql)) == [("x", shown(own))]
     else:

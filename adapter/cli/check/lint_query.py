@@ -74,7 +74,7 @@ def _check_selector(made: Sketch) -> Iterator[Finding]:
 
 
 def _check_template(made: Sketch) -> Iterator[Finding]:
-    fields = made.rule.query.fields()
+    fields = made.rule.query.fields
     if made.external and "GroupBy" in fields:
         sentence = (
             "external metrics describe no object, so this is empty and the query is summed to one value"

@@ -142,9 +142,9 @@ class PodQuery:
 
 def compile_query(template: Template, pod_label: str, namespace_label: str) -> PodQuery:
     """Compile the query of a rule. Raises UnscrapableError with the reason."""
-    if not template.is_plain():
+    if not template.is_plain:
         raise UnscrapableError("the template has actions other than a plain variable")
-    foreign = sorted(set(template.fields()) - _FIELDS)
+    foreign = sorted(set(template.fields) - _FIELDS)
     if foreign:
         raise UnscrapableError(f"the template uses .{foreign[0]}")
     try:

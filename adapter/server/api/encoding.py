@@ -22,6 +22,7 @@ from adapter.model.metrics import (
     ExternalAnswer,
     ExternalValue,
     MetricValue,
+    ObjectReference,
     ObjectUsage,
     ResourceAnswer,
     ResourceQuestion,
@@ -52,15 +53,8 @@ class _Selector(msgspec.Struct):
     matchExpressions: object = msgspec.UNSET
 
 
-class _Described(msgspec.Struct, gc=False):
-    kind: str
-    namespace: str | msgspec.UnsetType
-    name: str
-    apiVersion: str
-
-
 class _ItemV1beta1(msgspec.Struct, gc=False):
-    describedObject: _Described
+    describedObject: ObjectReference
     metricName: str
     timestamp: str
     value: str
@@ -73,7 +67,7 @@ class _Identifier(msgspec.Struct, gc=False):
 
 
 class _ItemV1beta2(msgspec.Struct, gc=False):
-    describedObject: _Described
+    describedObject: ObjectReference
     metric: _Identifier
     timestamp: str
     value: str
@@ -153,15 +147,12 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
         selector = _Selector(**form)
     stamp = functools.cache(format_time)  # the items of one answer mostly share theirs
 
-    def first(item: MetricValue) -> msgspec.Struct:
-        value = milli.format_milli(item.milli)
-        return _ItemV1beta1(_described(item), item.metric, stamp(item.time), value, selector)
+    def build(item: MetricValue) -> msgspec.Struct:
+        value, time = milli.format_milli(item.milli), stamp(item.time)
+        if version == "v1beta1":
+            return _ItemV1beta1(item.described, item.metric, time, value, selector)
+        return _ItemV1beta2(item.described, _Identifier(item.metric, selector), time, value)
 
-    def second(item: MetricValue) -> msgspec.Struct:
-        value = milli.format_milli(item.milli)
-        return _ItemV1beta2(_described(item), _Identifier(item.metric, selector), stamp(item.time), value)
-
-    build = first if version == "v1beta1" else second
     return encode_list("MetricValueList", f"custom.metrics.k8s.io/{version}", answer.items, build)
 
 
@@ -240,13 +231,6 @@ def encode_status(error: errors.StatusError) -> bytes:
 def format_time(seconds: float) -> str:
     """Return epoch seconds as RFC 3339 in UTC, cut to whole seconds."""
     return datetime.fromtimestamp(seconds // 1, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _described(item: MetricValue) -> _Described:
-    described = item.described
-    return _Described(
-        described.kind, described.namespace or msgspec.UNSET, described.name, described.api_version
-    )
 
 
 def _go_text(body: bytes) -> bytes:
