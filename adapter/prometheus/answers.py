@@ -115,7 +115,11 @@ class ObjectAnswer(NamedTuple):
     @property
     def size(self) -> int:
         """Estimated bytes."""
-        return weigh_groups(self.samples)
+        if not self.samples:
+            return 0
+        first = next(iter(self.samples.values()))
+        count = sum(map(len, self.samples.values()))
+        return OBJECT_BYTES * len(self.samples) + count * weigh_samples(first[:1])
 
 
 class SweepAnswer(NamedTuple):
@@ -143,20 +147,6 @@ def weigh_samples(samples: Sequence[Sample]) -> int:
     measured = samples if len(samples) <= _WEIGHED else (samples[0], samples[len(samples) // 2], samples[-1])
     text = sum(_LABEL_BYTES + len(value) for sample in measured for value in sample.labels.values())
     return len(samples) * (_SAMPLE_BYTES + text // len(measured))
-
-
-def weigh_groups(samples: Mapping[str, Sequence[Sample]]) -> int:
-    """Return the estimated bytes of samples that are grouped by object."""
-    if not samples:
-        return 0
-    first = next(iter(samples.values()))
-    return OBJECT_BYTES * len(samples) + sum(map(len, samples.values())) * weigh_samples(first[:1])
-
-
-def weigh_request(request: tuple[MetricQuery, Objects]) -> int:
-    """Return the estimated bytes of a request for objects."""
-    query, objects = request
-    return query.weight + objects.weight
 
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -248,7 +238,7 @@ class ObjectAnswers:
 
     def __init__(self, clock: Clock, monitoring: Monitoring) -> None:
         self.own: AnswerStore[tuple[MetricQuery, Objects], ObjectAnswer] = AnswerStore(
-            "objects", clock, monitoring, weigh_request
+            "objects", clock, monitoring, lambda request: request[0].weight + request[1].weight
         )
         self.sweeps: AnswerStore[MetricQuery, SweepAnswer] = AnswerStore(
             "sweeps", clock, monitoring, lambda query: query.weight, KEPT_SWEEPS_BYTES

@@ -27,8 +27,8 @@ import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from adapter.errors import PrometheusError
@@ -70,6 +70,9 @@ SWEEP_LIMIT = 20_000
 
 SWEEP_SAMPLES = 100_000
 """A sweep is aborted beyond so many samples, and the requested objects are queried by name."""
+
+STEP_SAMPLES = 1_000
+"""How many samples of an answer are processed in one step."""
 
 BATCH_BYTES = 32 * 1024 * 1024
 """Bound on the requests that one batch remembers: each may name thousands of objects."""
@@ -160,7 +163,11 @@ class Batch:
             self.weight += objects.weight
         self.recent[objects] = now
         self.recent.move_to_end(objects)
-        while self._has_too_many() or now - next(iter(self.recent.values())) > RECENT_SECONDS:
+        while (
+            len(self.recent) > RECENT_REQUESTS
+            or (self.weight > BATCH_BYTES and len(self.recent) > 1)
+            or now - next(iter(self.recent.values())) > RECENT_SECONDS
+        ):
             forgotten, _ = self.recent.popitem(last=False)
             self.recent_names -= len(forgotten.names)
             self.weight -= forgotten.weight
@@ -173,13 +180,17 @@ class Batch:
 
     async def run(self) -> None:
         """Execute the batch until no request is pending."""
-        sent = math.inf
+        clock, answers = self._shared.clock, self._shared.answers
         while self.pending:
             self.inflight, self.pending = self.pending, {}
-            self._resolve_from_cache(sent)
-            sent = self._shared.clock.monotonic()
-            if self.inflight:
-                await self.execute()
+            sent = clock.monotonic()
+            await self.execute()
+            now = clock.monotonic()
+            for objects, future in list(self.pending.items()):  # a sweep or prefetch may have answered them
+                hit = answers.find(self.query, objects, self.freshness, now)
+                if hit is not None and hit.answer.asked >= sent:
+                    future.set_result(hit.answer)
+                    del self.pending[objects]
         self.inflight, self.running = {}, False
 
     async def execute(self) -> None:
@@ -201,23 +212,21 @@ class Batch:
                 if busy:
                     requests += plan.prefetch(query, requests, self._due(sent))
                 planned = await _merge(query, requests)
-                results = await self._send_all(planned)
+                results = await self._send(planned)
             for result in results:
                 expect_vector(result)
         except PrometheusError as failure:
             await self._recover(planned, failure)
             return
-        samples, duplicates, size = await demux(query, planned, results)
+        answer, duplicates = await demux(query, planned, results, sent)
         if duplicates and _is_merged(planned):
             shared.stop_merging(query.rule)
             await self._execute_separately()
             return
-        partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
-        answer = SweepAnswer(samples, sent, size, partial)
         took = shared.clock.monotonic() - sent
-        if planned[0].kind is plan.QueryKind.SWEEP and partial is None:
+        if planned[0].kind is plan.QueryKind.SWEEP and answer.partial is None:
             shared.answers.keep_sweep(query, answer, self.freshness, took)
-            self.object_count = sum(map(len, samples.values()))
+            self.object_count = sum(map(len, answer.samples.values()))
         await self._resolve(requests, answer, took)
 
     async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
@@ -225,14 +234,15 @@ class Batch:
         sent = self._shared.clock.monotonic()
         planned = plan.ask_alone(self.query, objects)
         try:
-            result = await self._send(planned)
+            (result,) = await self._send([planned])
             samples = select_samples(self.query, objects, result)
         except PrometheusError as failure:
             fail(future, failure)
             return
         partial = find_warning([result], accepts_warnings=self.query.rule.accepts_warnings)
         answer = ObjectAnswer(samples, sent, partial=partial)
-        self._keep(objects, answer, self._shared.clock.monotonic() - sent)
+        took = self._shared.clock.monotonic() - sent
+        self._shared.answers.keep(self.query, objects, answer, self.freshness, took)
         future.set_result(answer)
 
     def abandon(self, failure: PrometheusError) -> None:
@@ -253,27 +263,25 @@ class Batch:
     async def _sweep(self, sweep: PlannedQuery) -> list[QueryResult] | None:
         """Return the answer to a sweep, None if it is too large: then the metric is not swept again."""
         try:
-            return [await self._send(sweep, SWEEP_SAMPLES)]
+            return await self._send([sweep], SWEEP_SAMPLES)
         except PrometheusError as error:
             if error.kind != "size":
                 raise
         self.object_count = SWEEP_LIMIT
         return None
 
-    async def _send_all(self, planned: Sequence[PlannedQuery]) -> list[QueryResult]:
-        if len(planned) == 1:  # nearly always; saves a task
-            return [await self._send(planned[0])]
+    async def _send(self, planned: Sequence[PlannedQuery], most: int | None = None) -> list[QueryResult]:
+        accepts = self.query.rule.accepts_warnings
+        sending = [self._shared.send(one.promql, one.kind, most, accepts_warnings=accepts) for one in planned]
+        if len(sending) == 1:  # nearly always; saves a task
+            return [await sending[0]]
         results: list[QueryResult] = []
         # every query ends before the first failure is raised, so that none is left running
-        for result in await asyncio.gather(*map(self._send, planned), return_exceptions=True):
+        for result in await asyncio.gather(*sending, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
             results.append(result)
         return results
-
-    async def _send(self, planned: PlannedQuery, most: int | None = None) -> QueryResult:
-        accepts_warnings = self.query.rule.accepts_warnings
-        return await self._shared.send(planned.promql, planned.kind, most, accepts_warnings=accepts_warnings)
 
     async def _execute_separately(self) -> None:
         await asyncio.gather(*(self.execute_one(*request) for request in self.inflight.items()))
@@ -296,19 +304,10 @@ class Batch:
                 names = 0
                 await asyncio.sleep(0)
             own = answer.select(objects)
-            self._keep(objects, own, took)
+            self._shared.answers.keep(self.query, objects, own, self.freshness, took)
             future = self.inflight.get(objects)
             if future is not None:
                 future.set_result(own)
-
-    def _resolve_from_cache(self, sent: float) -> None:
-        """Resolve requests that the last query, sent at `sent`, answered by its sweep or prefetch."""
-        now = self._shared.clock.monotonic()
-        for objects, future in list(self.inflight.items()):
-            hit = self._shared.answers.find(self.query, objects, self.freshness, now)
-            if hit is not None and hit.answer.asked >= sent:
-                future.set_result(hit.answer)
-                del self.inflight[objects]
 
     def _due(self, now: float) -> Iterator[Objects]:
         """Yield the recent requests without a fresh answer, oldest first."""
@@ -324,12 +323,6 @@ class Batch:
                     return
             elif objects not in self.inflight:
                 yield objects
-
-    def _keep(self, objects: Objects, answer: ObjectAnswer, took: float) -> None:
-        self._shared.answers.keep(self.query, objects, answer, self.freshness, took)
-
-    def _has_too_many(self) -> bool:
-        return len(self.recent) > RECENT_REQUESTS or (self.weight > BATCH_BYTES and len(self.recent) > 1)
 
 
 class Batches:
@@ -399,22 +392,13 @@ async def _merge(query: MetricQuery, requests: Sequence[Objects]) -> list[Planne
     return planned
 
 
-STEP_SAMPLES = 1_000
-"""How many samples of an answer are processed in one step."""
-
-
-class Demuxed(NamedTuple):
-    """Samples by namespace and name, whether an object has too many of them, and their estimated bytes."""
-
-    samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
-    duplicates: bool
-    size: int
-
-
 async def demux(
-    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult]
-) -> Demuxed:
-    """Return which sample belongs to which object, in steps between which other tasks may run."""
+    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult], sent: float
+) -> tuple[SweepAnswer, bool]:
+    """Return which sample belongs to which object, and whether an object has too many samples.
+
+    An answer may have a hundred thousand samples: other tasks may run between the steps.
+    """
     samples: dict[str, dict[str, tuple[Sample, ...]]] = {}
     duplicates = False
     size = 0
@@ -432,7 +416,8 @@ async def demux(
                 else:
                     duplicates = duplicates or query.doubles(sample, earlier)
                     names[name] = (*earlier, sample)
-    return Demuxed(samples, duplicates, size)
+    partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
+    return SweepAnswer(samples, sent, size, partial), duplicates
 
 
 def select_samples(

@@ -49,6 +49,7 @@ REFRESH_LIMIT = 10
 """With so many requests pending or in flight no refresh starts: waiting callers have half of the
 connections."""
 
+_CANCELLED = "the query was cancelled"
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
 _KeyT = TypeVar("_KeyT", bound=Hashable)
@@ -204,15 +205,12 @@ class QueryCache:
         return self._texts.inflight_bytes + self._answers.own.inflight_bytes
 
     def _check_room(self) -> None:
-        if self._is_full():
+        if self._inflight_bytes() >= INFLIGHT_BYTES:
             raise PrometheusError("busy", "too many requests are waiting for Prometheus")
-
-    def _is_full(self) -> bool:
-        return self._inflight_bytes() >= INFLIGHT_BYTES
 
     def _may_refresh(self) -> bool:
         inflight = len(self._texts.inflight) + len(self._answers.own.inflight)
-        return inflight < REFRESH_LIMIT and not self._is_full()
+        return inflight < REFRESH_LIMIT and self._inflight_bytes() < INFLIGHT_BYTES
 
     def _start_text(self, query: TextQuery, freshness: Freshness) -> asyncio.Future[TextAnswer]:
         future = self._texts.open(query)
@@ -251,20 +249,19 @@ class QueryCache:
         self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[PrometheusError], None]
     ) -> None:
         """Run `work` in a task of the cache, and call `abandon` if it does not complete."""
-        failure = PrometheusError("unreachable", "the query was cancelled")
         if self._closed:
             work.close()
-            abandon(failure)
+            abandon(PrometheusError("unreachable", _CANCELLED))
             return
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
 
         def finish(done: asyncio.Task[None]) -> None:
             self._tasks.discard(done)
-            if done.cancelled():
-                abandon(failure)
-            elif (defect := done.exception()) is not None:
+            if not done.cancelled():
+                if (defect := done.exception()) is None:
+                    return
                 _log.error("query task failed", exc_info=defect)
-                abandon(failure)
+            abandon(PrometheusError("unreachable", _CANCELLED))
 
         task.add_done_callback(finish)
