@@ -193,13 +193,15 @@ class AnswerStore(Generic[KeyT, AnswerT]):
             return None
 
     def keep(self, key: KeyT, answer: AnswerT, seconds: float, took: float = 0.0) -> None:
-        """Cache an answer until `seconds` after its query was sent.
+        """Cache a complete answer until `seconds` after its query was sent.
 
         It is cached for longer if the answer that it replaces would have expired later. A caller that accepts
         no old answer thereby shortens no other caller's fallback. An answer that exceeds the whole room is
         not cached. A key counts twice, because the cache remembers up to as many keys again of entries that
         were dropped or replaced.
         """
+        if answer.partial is not None:
+            return
         weight = _ANSWER_BYTES + answer.size + 2 * self._weigh(key)
         if weight <= self._kept.maxsize:
             _, end = self._kept.get(key) or (None, -math.inf)
@@ -258,16 +260,5 @@ class ObjectAnswers:
         if left <= 0:
             return None
         answer = swept.answer.select(objects)
-        self.keep(query, objects, answer, freshness, swept.took)
+        self.own.keep((query, objects), answer, max(freshness), swept.took)
         return Hit(answer, "sweep", left)
-
-    def keep(
-        self, query: MetricQuery, objects: Objects, answer: ObjectAnswer, freshness: Freshness, took: float
-    ) -> None:
-        """Cache an answer unless it is partial, which would replace the last complete one."""
-        if answer.partial is None:
-            self.own.keep((query, objects), answer, max(freshness), took)
-
-    def keep_sweep(self, query: MetricQuery, answer: SweepAnswer, freshness: Freshness, took: float) -> None:
-        self.sweeps.expire()
-        self.sweeps.keep(query, answer, freshness.lifetime(took), took)

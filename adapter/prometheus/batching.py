@@ -225,7 +225,8 @@ class Batch:
             return
         took = shared.clock.monotonic() - sent
         if planned[0].kind is plan.QueryKind.SWEEP and answer.partial is None:
-            shared.answers.keep_sweep(query, answer, self.freshness, took)
+            shared.answers.sweeps.expire()
+            shared.answers.sweeps.keep(query, answer, self.freshness.lifetime(took), took)
             self.object_count = sum(map(len, answer.samples.values()))
         await self._resolve(requests, answer, took)
 
@@ -242,7 +243,7 @@ class Batch:
         partial = find_warning([result], accepts_warnings=self.query.rule.accepts_warnings)
         answer = ObjectAnswer(samples, sent, partial=partial)
         took = self._shared.clock.monotonic() - sent
-        self._shared.answers.keep(self.query, objects, answer, self.freshness, took)
+        self._shared.answers.own.keep((self.query, objects), answer, max(self.freshness), took)
         future.set_result(answer)
 
     def abandon(self, failure: PrometheusError) -> None:
@@ -304,7 +305,7 @@ class Batch:
                 names = 0
                 await asyncio.sleep(0)
             own = answer.select(objects)
-            self._shared.answers.keep(self.query, objects, own, self.freshness, took)
+            self._shared.answers.own.keep((self.query, objects), own, max(self.freshness), took)
             future = self.inflight.get(objects)
             if future is not None:
                 future.set_result(own)

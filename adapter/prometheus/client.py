@@ -24,7 +24,6 @@ from adapter.prometheus import connection, endpoint
 from adapter.prometheus.connection import FollowedTLS, PrometheusConnection, PrometheusSettings
 from adapter.prometheus.response import (
     READABLE_STATUSES,
-    DecodedResponse,
     ResponseDecoder,
     shorten,
     too_large,
@@ -126,9 +125,7 @@ class PrometheusClient:
             raise
         finally:
             self._monitoring.query_duration.observe(self._clock.monotonic() - started)
-        if answer.warnings:
-            self._monitoring.query_warnings.inc(answer.warnings)
-        return answer.result
+        return answer
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
@@ -150,7 +147,7 @@ class PrometheusClient:
         finally:
             self._free.release()
 
-    async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> DecodedResponse:
+    async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> QueryResult:
         """Send the query once. Prometheus gets the timeout of `within` seconds as well, and then stops."""
         started = self._clock.monotonic()
         params = [
@@ -179,7 +176,7 @@ class PrometheusClient:
                 )
         return answer
 
-    async def _fetch(self, request: endpoint.EndpointRequest, most: int | None) -> DecodedResponse:
+    async def _fetch(self, request: endpoint.EndpointRequest, most: int | None) -> QueryResult:
         headers = await self.origin.request_headers()
         if request.body is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -202,7 +199,7 @@ class PrometheusClient:
                 raise PrometheusError("status", endpoint.explain_status(response.status))
             return await self._read(response, most)
 
-    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> DecodedResponse:
+    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> QueryResult:
         limit = self._settings.max_answer_bytes
         if (response.content_length or 0) > limit:
             raise too_large(limit)
@@ -220,11 +217,10 @@ class PrometheusClient:
                 while decoder.step():
                     held = self._hold(decoder, held)
                     await asyncio.sleep(0)
-            return decoder.finish()
+            answer = decoder.finish()
         except PrometheusError as error:
-            self._reading -= (
-                held  # before the samples are freed, so that no other answer is refused meanwhile
-            )
+            # before the samples are freed, so that no other answer is refused meanwhile
+            self._reading -= held
             held = 0
             while decoder.drop():  # noqa: ASYNC110 - lets other tasks run while a long answer is freed
                 await asyncio.sleep(0)
@@ -234,6 +230,10 @@ class PrometheusClient:
                 text = endpoint.explain_status(response.status, beginning)
                 raise PrometheusError("status", text) from error
             raise PrometheusError("decode", endpoint.explain_body(error.message, beginning)) from error
+        else:
+            if decoder.warnings:
+                self._monitoring.query_warnings.inc(decoder.warnings)
+            return answer
         finally:
             self._reading -= held
 
