@@ -231,8 +231,7 @@ class PrometheusClient:
                 raise PrometheusError("status", text) from error
             raise PrometheusError("decode", endpoint.explain_body(error.message, beginning)) from error
         else:
-            if decoder.warnings:
-                self._monitoring.query_warnings.inc(decoder.warnings)
+            self._monitoring.query_warnings.inc(decoder.warnings)
             return answer
         finally:
             self._reading -= held

@@ -52,6 +52,8 @@ class Route:
     error: errors.StatusError | None = None
     resource: str = ""
     question: Question | errors.StatusError | None = None
+    weight: int = 0
+    """Estimated bytes, once it is kept for the next request."""
 
     @functools.cached_property
     def parameters(self) -> Mapping[str, str]:
