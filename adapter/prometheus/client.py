@@ -85,11 +85,11 @@ class PrometheusClient:
 
     @classmethod
     async def open(
-        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: ProblemLog
+        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, problems: ProblemLog
     ) -> Self:
         """Return a client without connecting. Raises InputError for settings or files that cannot be used."""
-        origin = await connection.open_connection(settings, clock, faults)
-        tls = FollowedTLS(origin.tls, clock, faults)
+        origin = await connection.open_connection(settings, clock, problems)
+        tls = FollowedTLS(origin.tls, clock, problems)
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         session = aiohttp.ClientSession(

@@ -109,7 +109,7 @@ class FileAuthorization:
         render: Callable[[str], str],
         flag: str,
         clock: Clock,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         receiver: str = "Prometheus",
     ) -> None:
@@ -122,7 +122,7 @@ class FileAuthorization:
         self._render = render
         self._flag = flag
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._identity: _Identity | None = None
         self._value = ""
         self._next_check = 0.0
@@ -141,9 +141,9 @@ class FileAuthorization:
                 self._read()
             except (OSError, ValueError) as error:
                 message = f"credentials for {self._receiver} cannot be read again; the old ones stay"
-                self._faults.report("credentials", message, str(error), subject=self._flag)
+                self._problems.report("credentials", message, str(error), subject=self._flag)
             else:
-                self._faults.resolve("credentials", subject=self._flag)
+                self._problems.resolve("credentials", subject=self._flag)
         return self._value
 
     def refuse(self) -> None:
@@ -192,11 +192,11 @@ class FollowedTLS:
     once, and the files are checked every second until they can be used.
     """
 
-    def __init__(self, files: TLSFiles, clock: Clock, faults: ProblemLog) -> None:
+    def __init__(self, files: TLSFiles, clock: Clock, problems: ProblemLog) -> None:
         """Read the files. Raises InputError for files that cannot be used."""
         self._files = files
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._paths = tuple(Path(name) for name in (files.ca_file, files.cert_file, files.key_file) if name)
         self._next_check = clock.monotonic() + FILE_CHECK_SECONDS
         self._identity: _Identity | None = None
@@ -223,9 +223,9 @@ class FollowedTLS:
                 self._identity = identity
         except (OSError, InputError) as error:
             message = "TLS files for Prometheus cannot be read again; the old ones stay"
-            self._faults.report("credentials", message, str(error), subject=_TLS_SUBJECT)
+            self._problems.report("credentials", message, str(error), subject=_TLS_SUBJECT)
         else:
-            self._faults.resolve("credentials", subject=_TLS_SUBJECT)
+            self._problems.resolve("credentials", subject=_TLS_SUBJECT)
 
 
 def build_context(files: TLSFiles) -> ssl.SSLContext:
@@ -271,7 +271,7 @@ class PrometheusConnection:
 
 
 async def open_connection(
-    settings: PrometheusSettings, clock: Clock, faults: ProblemLog
+    settings: PrometheusSettings, clock: Clock, problems: ProblemLog
 ) -> PrometheusConnection:
     """Resolve the settings and read the files. Raises InputError with the flag that cannot be used."""
     split = _split_url(settings.url)
@@ -279,7 +279,7 @@ async def open_connection(
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[\r\n\0]", value):
             raise _refuse("--prometheus-header", name, "name=value, a header of HTTP without line ends")
     explicit = [value for name, value in settings.headers if name.lower() == "authorization"]
-    tls, cluster, cluster_proxy = await _resolve_tls(settings, clock, faults)
+    tls, cluster, cluster_proxy = await _resolve_tls(settings, clock, problems)
     authorization: Authorization
     if explicit:
         authorization = FixedAuthorization(explicit[-1])
@@ -289,13 +289,13 @@ async def open_connection(
         )
     elif settings.token_file:
         authorization = FileAuthorization(
-            settings.token_file, render_bearer, "--prometheus-token-file", clock, faults
+            settings.token_file, render_bearer, "--prometheus-token-file", clock, problems
         )
     elif cluster is not None:
         authorization = cluster
     elif settings.basic_auth_file:
         authorization = FileAuthorization(
-            settings.basic_auth_file, render_basic, "--prometheus-basic-auth-file", clock, faults
+            settings.basic_auth_file, render_basic, "--prometheus-basic-auth-file", clock, problems
         )
     else:
         authorization = FixedAuthorization()
@@ -312,7 +312,7 @@ async def open_connection(
 
 
 async def _resolve_tls(
-    settings: PrometheusSettings, clock: Clock, faults: ProblemLog
+    settings: PrometheusSettings, clock: Clock, problems: ProblemLog
 ) -> tuple[TLSFiles, Authorization | None, str]:
     """Return the TLS files, and the credentials of the cluster that apply with their proxy."""
     if settings.auth_incluster and settings.kubeconfig:
@@ -328,12 +328,12 @@ async def _resolve_tls(
         return own, None, ""
     if settings.auth_incluster:
         token = FileAuthorization(
-            f"{settings.service_account}/token", render_bearer, "--prometheus-auth-incluster", clock, faults
+            f"{settings.service_account}/token", render_bearer, "--prometheus-auth-incluster", clock, problems
         )
         return TLSFiles(f"{settings.service_account}/ca.crt", own.cert_file, own.key_file), token, ""
     if settings.kubeconfig:
         try:
-            found = await credentials.load_configuration(Path(settings.kubeconfig), clock, faults)
+            found = await credentials.load_configuration(Path(settings.kubeconfig), clock, problems)
         except InputError as error:
             named = [replace(fault, path="--prometheus-auth-config") for fault in error.faults]
             raise InputError(named) from error

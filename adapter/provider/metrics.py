@@ -71,16 +71,16 @@ class MetricProvider:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         freshness: Freshness,
         scraped: ScrapedValues | None = None,
     ) -> None:
-        self.resolver = Resolver(resources, objects, relister, faults)
-        self.sampler = Sampler(cache, clock, monitoring, faults, freshness=freshness, scraped=scraped)
+        self.resolver = Resolver(resources, objects, relister, problems)
+        self.sampler = Sampler(cache, clock, monitoring, problems, freshness=freshness, scraped=scraped)
         self._relister = relister
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._own: dict[str, OwnMetric] = {}
         self._own_listed: list[CustomMetricInfo] = []
         self.canonical_resource = self.resolver.canonical_resource
@@ -106,7 +106,7 @@ class MetricProvider:
 
     async def run(self) -> None:
         """End the reported problems that no request has met lately, until cancelled."""
-        await self._faults.run()
+        await self._problems.run()
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Return the values of one object or of all that match; StatusError as prometheus-adapter answers.
@@ -206,7 +206,7 @@ class MetricProvider:
             return
         query = matchers.shorten(promql)
         text = f"{text}, so their sum would be too small (onNaN: drop on the rule serves the rest)"
-        self._faults.report("value", "external metric refused", text, rule.config.path, query=query)
+        self._problems.report("value", "external metric refused", text, rule.config.path, query=query)
         raise InternalError(UNFETCHED)
 
 

@@ -58,7 +58,7 @@ class Relister:
         lister: Lister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         interval: float,
         max_age: float,
@@ -73,7 +73,7 @@ class Relister:
         self._lister = lister
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._interval = interval
         self._max_age = max_age
         self._reserved = reserved
@@ -220,9 +220,9 @@ class Relister:
         for rule, metric in found.items():
             if rule not in self._refused:
                 text = f"{rule} gives the name {metric}, which is Fastpath's own: its values are not served"
-                self._faults.report("metric-name", "metric left out", text, subject=rule)
+                self._problems.report("metric-name", "metric left out", text, subject=rule)
         for rule in self._refused - found.keys():
-            self._faults.resolve("metric-name", subject=rule)
+            self._problems.resolve("metric-name", subject=rule)
         self._refused = frozenset(found)
 
     def _report_unwritable(self, made: Registry) -> None:
@@ -233,9 +233,9 @@ class Relister:
                 number = trace.counted(each.names, "series name", "series names")
                 text = f"{rule} leaves out {number} that PromQL cannot write without quotes, such as "
                 text += trace.shown(each.example)
-                self._faults.report("series-name", "series left out", text, subject=rule)
+                self._problems.report("series-name", "series left out", text, subject=rule)
         for rule in self._unwritable - found.keys():
-            self._faults.resolve("series-name", subject=rule)
+            self._problems.resolve("series-name", subject=rule)
         self._unwritable = frozenset(found)
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
@@ -261,11 +261,11 @@ class Relister:
                 rule.config.path for rule in self._rules() if rule.config.series_query == selector
             )
             told = error.message
-            self._faults.report(
+            self._problems.report(
                 "discovery", "series list failed", str(error), subject=selector, public=told, rules=rules
             )
         for selector in self._failing - failed.keys():
-            self._faults.resolve("discovery", subject=selector)
+            self._problems.resolve("discovery", subject=selector)
         self._failing = frozenset(failed)
 
     def _rules(self) -> tuple[Rule, ...]:

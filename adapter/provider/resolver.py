@@ -45,12 +45,12 @@ class Resolver:
     """Finds the rules and objects of questions. Errors are prometheus-adapter's, word for word."""
 
     def __init__(
-        self, resources: Resources, objects: ObjectNames, relister: Relister, faults: SourceProblems
+        self, resources: Resources, objects: ObjectNames, relister: Relister, problems: SourceProblems
     ) -> None:
         self._resources = resources
         self._objects = objects
         self._relister = relister
-        self._faults = faults
+        self._problems = problems
 
     def canonical_resource(self, resource: str) -> str | None:
         """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
@@ -95,9 +95,9 @@ class Resolver:
         try:
             names = await self._objects.names(entry.resource, question.namespace, question.objects)
         except (KubernetesError, NotSyncedError) as error:
-            self._faults.report("list", "objects cannot be listed", str(error), kind)
+            self._problems.report("list", "objects cannot be listed", str(error), kind)
             raise InternalError(UNLISTED) from error
-        self._faults.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
+        self._problems.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
         if not names:
             raise unknown(question)
         return entry, names

@@ -140,7 +140,7 @@ class RuleSource:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         strict: bool,
         check: Callable[[RulesConfig], Fault | None] = lambda _: None,
@@ -160,7 +160,7 @@ class RuleSource:
         self._relister = relister
         self._clock = clock
         self._monitoring = monitoring
-        self._fault_log = faults
+        self._problems = problems
         self._strict = strict
         self._check = check
         self._adopted = adopted
@@ -211,7 +211,7 @@ class RuleSource:
             self._report("config-reload", "changed configuration refused, the old one stays", faults)
             return
         self.refused = ()
-        self._fault_log.resolve("config-reload")
+        self._problems.resolve("config-reload")
         self._monitoring.config_reloads.labels(outcome="applied").inc()
         self._parsed = parsed
         await self._adopt(parsed.config, ruleset, ())
@@ -233,7 +233,7 @@ class RuleSource:
         if faults:
             self._report("config", "rules left out", faults)
         else:
-            self._fault_log.resolve("config")
+            self._problems.resolve("config")
         metrics = self._monitoring
         metrics.config_faults.set(len(faults))
         metrics.config_success.set(self._clock.wall())
@@ -269,4 +269,4 @@ class RuleSource:
         )
 
     def _report(self, fault: str, message: str, found: Sequence[Fault]) -> None:
-        self._fault_log.report(fault, message, "; ".join(map(str, found)), faults=len(found))
+        self._problems.report(fault, message, "; ".join(map(str, found)), faults=len(found))

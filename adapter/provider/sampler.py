@@ -57,7 +57,7 @@ class Sampler:
         cache: QueryCache,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         freshness: Freshness,
         scraped: ScrapedValues | None = None,
@@ -65,7 +65,7 @@ class Sampler:
         self._cache = cache
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._freshness = freshness
         self._scraped = scraped
 
@@ -120,7 +120,7 @@ class Sampler:
             except PrometheusError as error:
                 if not scraped.values:
                     raise
-                self._faults.failed(error, entry.rule.path)
+                self._problems.failed(error, entry.rule.path)
         self._count_scraped(scraped, answer)
         samples = {name: (Sample({}, found.value, found.time),) for name, found in scraped.values.items()}
         overdue = {name for name, found in scraped.values.items() if found.overdue}
@@ -172,7 +172,7 @@ class Sampler:
             }
             self._drop("stale", len(answer.samples) - len(fresh))
             answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
-        self._faults.answered(rule.path, answer.asked, answer.failure)
+        self._problems.answered(rule.path, answer.asked, answer.failure)
         return answer if answer.failure is None else answer._replace(fallbacks=frozenset(answer.samples))
 
     async def read_series(
@@ -197,7 +197,7 @@ class Sampler:
             answer = answer._replace(
                 asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure
             )
-        self._faults.answered(rule.path, answer.asked, answer.failure)
+        self._problems.answered(rule.path, answer.asked, answer.failure)
         return answer, samples
 
     async def read_objects_with_times(
@@ -225,8 +225,8 @@ class Sampler:
     def failure(self, error: Exception, rule: Rule, unrendered: StatusError) -> StatusError:
         """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
         if isinstance(error, PrometheusError):
-            return self._faults.unfetched(error, rule.path)
-        self._faults.report("render", "query cannot be made", str(error), rule.config.path)
+            return self._problems.unfetched(error, rule.path)
+        self._problems.report("render", "query cannot be made", str(error), rule.config.path)
         return unrendered
 
     def milli(self, sample: Sample, rule: Rule, render: Callable[[], str]) -> int | None:
@@ -248,7 +248,7 @@ class Sampler:
 
     def _leave_out(self, message: str, reason: str, rule: Rule, render: Callable[[], str]) -> None:
         self._drop(reason, 1)
-        self._faults.report("value", message, reason, rule.config.path, query=matchers.shorten(render()))
+        self._problems.report("value", message, reason, rule.config.path, query=matchers.shorten(render()))
 
     def _drop(self, reason: str, count: int) -> None:
         if count:

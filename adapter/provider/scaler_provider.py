@@ -62,11 +62,11 @@ class SeriesSamples(NamedTuple):
 class ScalerProvider:
     """Answers the autoscaler from the resolver and the sampler of a `MetricProvider`."""
 
-    def __init__(self, resolver: Resolver, sampler: Sampler, clock: Clock, faults: SourceProblems) -> None:
+    def __init__(self, resolver: Resolver, sampler: Sampler, clock: Clock, problems: SourceProblems) -> None:
         self._resolver = resolver
         self._sampler = sampler
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
 
     async def knows_custom(self, question: CustomQuestion) -> bool:
         """Return whether a rule answers a metric; InternalError while that is not known."""
@@ -142,7 +142,7 @@ class ScalerProvider:
     def _check(self, rule: Rule, answer: TextAnswer | ObjectAnswer, ages: TextAnswer | ObjectAnswer) -> str:
         """Note an answer, and refuse one that stands in for another; return why it may lack a part, or ""."""
         failure, partial = answer.failure or ages.failure, answer.partial or ages.partial
-        self._faults.answered(rule.path, answer.asked, failure or partial)
+        self._problems.answered(rule.path, answer.asked, failure or partial)
         if failure is not None:
             raise InternalError(UNFETCHED)
         return PARTIAL if partial is not None else ""

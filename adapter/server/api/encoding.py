@@ -145,10 +145,9 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
     selector = None
     if answer.items and (form := label_selectors.selector_to_json(question.selector)) is not None:
         selector = _Selector(**form)
-    stamp = functools.cache(format_time)  # the items of one answer mostly share theirs
 
     def build(item: MetricValue) -> msgspec.Struct:
-        value, time = milli.format_milli(item.milli), stamp(item.time)
+        value, time = milli.format_milli(item.milli), format_time(item.time)
         if version == "v1beta1":
             return _ItemV1beta1(item.described, item.metric, time, value, selector)
         return _ItemV1beta2(item.described, _Identifier(item.metric, selector), time, value)
@@ -158,10 +157,9 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
 
 def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
     """Yield an ExternalMetricValueList in pieces; `metricLabels` is null only for values without labels."""
-    stamp = functools.cache(format_time)  # the series of one answer mostly share their time
 
     def build(item: ExternalValue) -> msgspec.Struct:
-        return _ExternalItem(item.metric, item.labels, stamp(item.time), milli.format_milli(item.milli))
+        return _ExternalItem(item.metric, item.labels, format_time(item.time), milli.format_milli(item.milli))
 
     return encode_list("ExternalMetricValueList", f"external.metrics.k8s.io/{version}", answer.items, build)
 
@@ -228,6 +226,7 @@ def encode_status(error: errors.StatusError) -> bytes:
     )
 
 
+@functools.lru_cache(maxsize=64)  # the items of one answer mostly share their time
 def format_time(seconds: float) -> str:
     """Return epoch seconds as RFC 3339 in UTC, cut to whole seconds."""
     return datetime.fromtimestamp(seconds // 1, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
