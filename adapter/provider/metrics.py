@@ -28,7 +28,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.provider import resolver
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import ObjectNames, Resolver, Resources
-from adapter.provider.sampler import QUERY_ERRORS, Sampler
+from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
 from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
@@ -120,11 +120,11 @@ class MetricProvider:
         freshness = self.sampler.freshness_of(entry.rule)
         try:
             query = metric_query(entry, question)
-            objects = Objects(question.namespace, names)
-            answer = await self.sampler.read_objects(entry, query, objects, freshness)
+            plan = Plan(entry, query, Objects(question.namespace, names), freshness)
+            answer = await self.sampler.read_objects(plan)
         except QUERY_ERRORS as error:
             raise self.sampler.failure(error, entry.rule, resolver.unknown(question)) from error
-        items = await self._values(question, entry, query, names, answer)
+        items = await self._values(question.metric, plan, answer)
         if question.name is not None and not items:
             raise NotFoundError(
                 f"the server could not find the metric {question.metric} "
@@ -173,16 +173,9 @@ class MetricProvider:
             values.append(ExternalValue(question.metric, labels, milli, sample.time))
         return ExternalAnswer(tuple(values), answer.asked + freshness.refresh_after)
 
-    async def _values(
-        self,
-        question: CustomQuestion,
-        entry: CustomEntry,
-        query: MetricQuery,
-        names: Sequence[str],
-        answer: ObjectAnswer,
-    ) -> tuple[MetricValue, ...]:
-        """Return a value for each name that has one, in the order of the names."""
-        resource = entry.resource
+    async def _values(self, metric: str, plan: Plan, answer: ObjectAnswer) -> tuple[MetricValue, ...]:
+        """Return a value for each object that has one, in the order of their names."""
+        rule, resource, (namespace, names) = plan.entry.rule, plan.entry.resource, plan.objects
         api_version = f"{resource.group}/{resource.version}"  # upstream writes "/v1" for core kinds
         values = []
         for number, name in enumerate(names, 1):
@@ -192,12 +185,10 @@ class MetricProvider:
             if samples is None:
                 continue
             sample = samples[-1]  # of several the later one counts, as upstream
-            milli = self.sampler.milli(
-                sample, entry.rule, functools.partial(query.render, question.namespace, (name,))
-            )
+            milli = self.sampler.milli(sample, rule, functools.partial(plan.query.render, namespace, (name,)))
             if milli is not None:
-                described = ObjectReference(resource.kind, question.namespace or "", name, api_version)
-                values.append(MetricValue(described, question.metric, milli, sample.time))
+                described = ObjectReference(resource.kind, namespace or "", name, api_version)
+                values.append(MetricValue(described, metric, milli, sample.time))
         return tuple(values)
 
     def _refuse_part(self, rule: Rule, text: str, promql: str) -> None:

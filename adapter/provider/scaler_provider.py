@@ -17,7 +17,7 @@ from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer
 from adapter.provider import metrics as providers
 from adapter.provider import resolver as resolving
 from adapter.provider.resolver import Resolver
-from adapter.provider.sampler import QUERY_ERRORS, Sampler
+from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
 from adapter.rules import lookback
 from adapter.rules.compile import Rule
 from adapter.rules.plan import Objects
@@ -88,10 +88,11 @@ class ScalerProvider:
             raise resolving.unknown(question)
         if not names:
             return ObjectSamples({}, {}, None, None, merges=None)
-        rule, objects, freshness = entry.rule, Objects(question.namespace, names), Freshness(ttl, ttl)
+        rule, objects = entry.rule, Objects(question.namespace, names)
         try:
             query = providers.metric_query(entry, question)
-            answer, ages = await self._sampler.read_objects_with_times(entry, query, objects, freshness)
+            plan = Plan(entry, query, objects, Freshness(ttl, ttl))
+            answer, ages = await self._sampler.read_objects_with_times(plan)
             rendered = query.render(question.namespace, names[:1])
         except QUERY_ERRORS as error:
             raise self._sampler.failure(error, rule, resolving.unknown(question)) from error
