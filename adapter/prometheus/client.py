@@ -32,8 +32,6 @@ from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
-__all__ = ["PrometheusClient", "PrometheusSettings", "Querier"]
-
 ENDPOINT = "/api/v1/query"
 
 _MAX_REDIRECTS = 10  # as Go's client

@@ -15,7 +15,8 @@ from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import client as prometheus
 from adapter.prometheus import connection, endpoint
 from adapter.prometheus import response as envelope
-from adapter.prometheus.client import PrometheusClient, PrometheusSettings
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import serialization
 
 from adapter.errors import InputError, PrometheusError
 from adapter.prometheus import connection
-from adapter.prometheus.client import PrometheusClient, PrometheusSettings
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
