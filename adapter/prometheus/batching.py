@@ -45,7 +45,7 @@ from adapter.prometheus.answers import (
 from adapter.prometheus.client import Querier
 from adapter.rules import plan
 from adapter.rules.plan import Objects, PlannedQuery
-from adapter.rules.query import MetricQuery, QueryRule, index_samples
+from adapter.rules.query import MetricQuery, QueryRule
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -213,12 +213,10 @@ class Batch:
                     requests += plan.prefetch(query, requests, self._due(sent))
                 planned = await _merge(query, requests)
                 results = await self._send(planned)
-            for result in results:
-                expect_vector(result)
+            answer, duplicates = await demux(query, planned, results, sent)
         except PrometheusError as failure:
             await self._recover(planned, failure)
             return
-        answer, duplicates = await demux(query, planned, results, sent)
         if duplicates and _is_merged(planned):
             shared.stop_merging(query.rule)
             await self._execute_separately()
@@ -233,18 +231,15 @@ class Batch:
     async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
         """Send one request in a query of its own, and resolve it."""
         sent = self._shared.clock.monotonic()
-        planned = plan.ask_alone(self.query, objects)
+        planned = [plan.ask_alone(self.query, objects)]
         try:
-            (result,) = await self._send([planned])
-            samples = select_samples(self.query, objects, result)
+            answer, _ = await demux(self.query, planned, await self._send(planned), sent)
         except PrometheusError as failure:
             fail(future, failure)
             return
-        partial = find_warning([result], accepts_warnings=self.query.rule.accepts_warnings)
-        answer = ObjectAnswer(samples, sent, partial=partial)
-        took = self._shared.clock.monotonic() - sent
-        self._shared.answers.own.keep((self.query, objects), answer, max(self.freshness), took)
-        future.set_result(answer)
+        own, took = answer.select(objects), self._shared.clock.monotonic() - sent
+        self._shared.answers.own.keep((self.query, objects), own, max(self.freshness), took)
+        future.set_result(own)
 
     def abandon(self, failure: PrometheusError) -> None:
         """Fail all requests after `run` was cancelled or failed; the next request starts another run."""
@@ -398,12 +393,15 @@ async def demux(
 ) -> tuple[SweepAnswer, bool]:
     """Return which sample belongs to which object, and whether an object has too many samples.
 
-    An answer may have a hundred thousand samples: other tasks may run between the steps.
+    An answer may have a hundred thousand samples: other tasks may run between the steps. Raises
+    PrometheusError for an answer without labels, which says nothing about objects.
     """
     samples: dict[str, dict[str, tuple[Sample, ...]]] = {}
     duplicates = False
     size = 0
     for one, result in zip(planned, results, strict=True):
+        if result.type != "vector":
+            raise PrometheusError("type", f"expected a vector, got a {result.type}")
         size += weigh_samples(result.samples) + OBJECT_BYTES * len(result.samples)
         for start in range(0, len(result.samples), STEP_SAMPLES):
             if start:
@@ -419,21 +417,6 @@ async def demux(
                     names[name] = (*earlier, sample)
     partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
     return SweepAnswer(samples, sent, size, partial), duplicates
-
-
-def select_samples(
-    query: MetricQuery, objects: Objects, result: QueryResult
-) -> dict[str, tuple[Sample, ...]]:
-    """Return the samples of the requested objects. Raises PrometheusError unless the answer is a vector."""
-    expect_vector(result)
-    samples = index_samples(result.samples, query.object_label)
-    return {name: samples[name] for name in objects.names if name in samples}
-
-
-def expect_vector(result: QueryResult) -> None:
-    """Raise PrometheusError for an answer without labels, which says nothing about objects."""
-    if result.type != "vector":
-        raise PrometheusError("type", f"expected a vector, got a {result.type}")
 
 
 def find_warning(results: Sequence[QueryResult], *, accepts_warnings: bool) -> PrometheusError | None:

@@ -32,7 +32,7 @@ from adapter.prometheus.answers import (
     TextAnswer,
     TextQuery,
 )
-from adapter.prometheus.batching import Batch, Batcher, Batches, fail, find_warning, select_samples
+from adapter.prometheus.batching import Batch, Batcher, Batches, demux, fail, find_warning
 from adapter.prometheus.client import Querier
 from adapter.rules import plan
 from adapter.rules.plan import Objects
@@ -159,10 +159,12 @@ class QueryCache:
         self, query: MetricQuery, objects: Objects, freshness: Freshness, *, takes_partial: bool
     ) -> ObjectAnswer:
         """Send a request that cannot be merged; equal texts still share a query."""
-        promql, accepts = plan.ask_alone(query, objects).promql, query.rule.accepts_warnings
-        answer = await self.ask(promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial)
-        samples = select_samples(query, objects, answer.result)
-        return ObjectAnswer(samples, answer.asked, answer.failure, partial=answer.partial)
+        planned, accepts = plan.ask_alone(query, objects), query.rule.accepts_warnings
+        text = await self.ask(
+            planned.promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial
+        )
+        answer, _ = await demux(query, [planned], [text.result], text.asked)
+        return answer.select(objects)._replace(failure=text.failure, partial=text.partial)
 
     async def _get(
         self,

@@ -136,22 +136,12 @@ class MetricQuery:
         return any(each.labels.get(self.part_label, "") == part for each in earlier)
 
 
-def index_samples(samples: Iterable[Sample], label: str) -> dict[str, tuple[Sample, ...]]:
-    """Return samples by the value of the object's label, in the order received.
-
-    A missing label counts as "".
-    """
-    found: dict[str, tuple[Sample, ...]] = {}
-    for sample in samples:
-        name = sample.labels.get(label, "")
-        earlier = found.get(name)
-        found[name] = (sample,) if earlier is None else (*earlier, sample)
-    return found
-
-
 def last_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
-    """Return the last sample of each object, which is the one that counts."""
-    return {name: group[-1] for name, group in index_samples(samples, label).items()}
+    """Return the last sample of each object, which is the one that counts.
+
+    Objects are named by the value of `label`; a missing one counts as "".
+    """
+    return {sample.labels.get(label, ""): sample for sample in samples}
 
 
 class Dropped(str):

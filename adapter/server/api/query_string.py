@@ -41,7 +41,8 @@ _CALL_OPTIONS = frozenset({"pretty", "timeout", "watch"})
 _SELECTORS = ("labelSelector", "metricLabelSelector", "fieldSelector")
 _MATCH = "resourceVersionMatch"
 _INITIAL = "sendInitialEvents"
-_LIST_OPTIONS = ("timeoutSeconds", "limit", "resourceVersion", _MATCH, "continue", _INITIAL)
+_NUMBERS = ("timeoutSeconds", "limit")
+_LIST_OPTIONS = (*_NUMBERS, "resourceVersion", _MATCH, "continue", _INITIAL)
 _PARAMETERS = frozenset({*_SELECTORS, *_LIST_OPTIONS, "includeObject", "watch"})
 
 
@@ -96,7 +97,9 @@ def build_question(request: MetricRequest, parameters: Mapping[str, str]) -> Que
         text = parameters.get(name, "")
         if len(text) > LONGEST_SELECTOR or sum(map(text.count, ",()!=<>")) > MOST_SYMBOLS:
             raise errors.BadRequestError(f"{name} is too large")
-    _check_numbers(parameters)
+    for name in _NUMBERS:
+        if name in parameters:
+            _check_number(parameters[name])
     return _BUILDERS[request.form](request, parameters)
 
 
@@ -113,13 +116,16 @@ def _build_external_question(request: MetricRequest, parameters: Mapping[str, st
 
 def _build_custom_question(request: MetricRequest, parameters: Mapping[str, str]) -> CustomQuestion:
     selector = label_selectors.parse_selector(parameters.get("labelSelector", ""))
-    fields = field_selectors.parse_selector(parameters.get("fieldSelector", ""))
-    field_selectors.check_fields(fields)
-    field_selectors.check_name(fields, request.name or WILDCARD)
-    try:
-        metric_selector = label_selectors.parse_selector(parameters.get("metricLabelSelector", ""))
-    except errors.BadRequestError as error:
-        raise errors.PlainError(error.message) from error
+    if text := parameters.get("fieldSelector"):
+        fields = field_selectors.parse_selector(text)
+        field_selectors.check_fields(fields)
+        field_selectors.check_name(fields, request.name or WILDCARD)
+    metric_selector = label_selectors.EVERYTHING
+    if text := parameters.get("metricLabelSelector"):
+        try:
+            metric_selector = label_selectors.parse_selector(text)
+        except errors.BadRequestError as error:
+            raise errors.PlainError(error.message) from error
     objects = selector if request.name is None else label_selectors.EVERYTHING
     resource, _, group = request.resource.partition(".")
     spelled = request.resource if group else resource  # errors do not repeat a dot without a group after it
@@ -175,16 +181,13 @@ def _is_true(text: str) -> bool:
     return text.lower() not in _FALSE_WORDS
 
 
-def _check_numbers(parameters: Mapping[str, str]) -> None:
+def _check_number(text: str) -> None:
     """Raise `errors.BadRequestError` for text that is not a number, or has more than 64 bits."""
-    for text in (parameters.get("timeoutSeconds"), parameters.get("limit")):
-        if text is None:
-            continue
-        if not _NUMBER.fullmatch(text):
-            raise errors.BadRequestError(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax")
-        digits = text.lstrip("+-").lstrip("0")
-        if len(digits) > 19 or not -(2**63) <= int(text) < 2**63:
-            raise errors.BadRequestError(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
+    if not _NUMBER.fullmatch(text):
+        raise errors.BadRequestError(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax")
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > 19 or not -(2**63) <= int(text) < 2**63:
+        raise errors.BadRequestError(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
 
 
 def _check_together(parameters: Mapping[str, str]) -> None:
