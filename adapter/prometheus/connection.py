@@ -20,7 +20,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from kubernetes_asyncio.client import Configuration
@@ -71,32 +71,21 @@ class PrometheusSettings:
     service_account: str = _SERVICE_ACCOUNT
 
 
-class Authorization(Protocol):
-    """A source of the Authorization header."""
-
-    async def header(self) -> str:
-        """Return the header's value now; "" for no header."""
-        ...
-
-    def refuse(self) -> None:
-        """Note that the server refused the last value with 401."""
-        ...
-
-
-class FixedAuthorization:
-    """A constant value."""
+class Authorization:
+    """The Authorization header of requests: a constant value, "" for no header."""
 
     def __init__(self, value: str = "") -> None:
         self._value = value
 
     async def header(self) -> str:
+        """Return the header's value now."""
         return self._value
 
     def refuse(self) -> None:
-        """Do nothing: there is no other value."""
+        """Note that the server refused the last value with 401."""
 
 
-class FileAuthorization:
+class FileAuthorization(Authorization):
     """A value rendered from a file.
 
     The file is checked for changes (time, size or inode: Kubernetes swaps links) once a second at most, and
@@ -117,6 +106,7 @@ class FileAuthorization:
 
         Raises InputError if the file cannot be read now.
         """
+        super().__init__()
         self._receiver = receiver
         self._path = Path(path)
         self._render = render
@@ -124,7 +114,6 @@ class FileAuthorization:
         self._clock = clock
         self._problems = problems
         self._identity: _Identity | None = None
-        self._value = ""
         self._next_check = 0.0
         try:
             self._read()
@@ -158,17 +147,15 @@ class FileAuthorization:
             self._identity = identity
 
 
-class KubeconfigAuthorization:
+class KubeconfigAuthorization(Authorization):
     """The token of a kubeconfig's user, which kubernetes-asyncio's own hook renews."""
 
     def __init__(self, configuration: Configuration) -> None:
+        super().__init__()
         self._configuration = configuration
 
     async def header(self) -> str:
         return await self._configuration.get_api_key_with_prefix("BearerToken") or ""
-
-    def refuse(self) -> None:
-        """Do nothing: the hook has its own period."""
 
 
 def render_bearer(text: str) -> str:
@@ -280,11 +267,10 @@ async def open_connection(
             raise _refuse("--prometheus-header", name, "name=value, a header of HTTP without line ends")
     explicit = [value for name, value in settings.headers if name.lower() == "authorization"]
     tls, cluster, cluster_proxy = await _resolve_tls(settings, clock, problems)
-    authorization: Authorization
     if explicit:
-        authorization = FixedAuthorization(explicit[-1])
+        authorization = Authorization(explicit[-1])
     elif split.username is not None:
-        authorization = FixedAuthorization(
+        authorization = Authorization(
             render_basic(f"{unquote(split.username)}:{unquote(split.password or '')}")
         )
     elif settings.token_file:
@@ -298,7 +284,7 @@ async def open_connection(
             settings.basic_auth_file, render_basic, "--prometheus-basic-auth-file", clock, problems
         )
     else:
-        authorization = FixedAuthorization()
+        authorization = Authorization()
     host = split.netloc.rpartition("@")[2]
     base = f"{split.scheme}://{host}{_clean(split.path)}"
     return PrometheusConnection(
