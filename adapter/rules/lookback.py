@@ -80,11 +80,14 @@ def _name_of(node: Any) -> str | None:
 
 
 def _parts(node: Any) -> list[Any]:
+    """Return what a part of a query consists of, nothing for a selector or a literal."""
     if isinstance(node, promql.Call):
         return list(node.args)
     if isinstance(node, promql.BinaryExpr):
         return [node.lhs, node.rhs]
-    if isinstance(node, promql.AggregateExpr | promql.ParenExpr | promql.UnaryExpr):
+    if isinstance(node, promql.MatrixSelector):
+        return [node.vector_selector]
+    if isinstance(node, promql.AggregateExpr | promql.ParenExpr | promql.UnaryExpr | promql.SubqueryExpr):
         return [node.expr]
     return []
 
@@ -189,21 +192,10 @@ def usage_age(query: Template) -> Template | None:
 
 def _selectors(node: Any) -> Iterator[Any]:
     """Yield the vector selectors of a query in the order in which they are written."""
-    match node:
-        case promql.VectorSelector():
-            yield node
-        case promql.MatrixSelector():
-            yield node.vector_selector
-        case promql.Call():
-            for argument in node.args:
-                yield from _selectors(argument)
-        case promql.BinaryExpr():
-            yield from _selectors(node.lhs)
-            yield from _selectors(node.rhs)
-        case promql.AggregateExpr() | promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
-            yield from _selectors(node.expr)
-        case _:
-            pass
+    if isinstance(node, promql.VectorSelector):
+        yield node
+    for part in _parts(node):
+        yield from _selectors(part)
 
 
 def _selector_text(node: Any) -> str:
