@@ -229,7 +229,7 @@ def swept(smallest: int, runs: int) -> Growth:
                 pass
         answer = decoder.finish()
         took = time.process_time() - begun
-        assert len(answer.result.samples) == count
+        assert len(answer.samples) == count
         return Cost(took)
 
     for size in growth.sizes:

@@ -16,13 +16,12 @@ from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
-from adapter.rules import matching
-from adapter.rules.plan import lookback
+from adapter.rules import lookback, matchers
 from adapter.rules.scrape import exposition, series
 from adapter.scrape import cache as scraped
 from adapter.scrape import http, schedule, targets
 from adapter.server import health
-from adapter.server.api import discovery, paths
+from adapter.server.api import discovery, query_string
 from adapter.server.auth import authentication, authorization, review_cache
 from adapter.server.http import access_log, budgets, connections, handler, listener, serving
 from adapter.server.http.handler import HandlerLimits
@@ -78,9 +77,9 @@ NUMBERS = {
     "has not taken its answer for 2 s": budgets.TAKING_SECONDS,
     "Answers up to 32 KiB are never": budgets.SMALL_ANSWER // 1024,
     "not sent within 2 s": budgets.TAKING_SECONDS,
-    "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
+    "32 KiB, 4,000 commas": (query_string.LONGEST_SELECTOR // 1024, query_string.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (
-        paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024,
+        query_string.LONG_QUERY // 1024, query_string.ANONYMOUS_QUERY // 1024,
     ),
     "400; a question counts": HandlerLimits().in_flight,
     "| 64 MiB | the last answer": query_cache.INFLIGHT_BYTES // MIB,
@@ -145,7 +144,7 @@ NUMBERS = {
         targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),
     "takes 5,000 series": scraped.READ_WORK,
-    "compiled matchers of metric selectors | 4 MiB": matching.TESTS_BYTES // MIB,
+    "compiled matchers of metric selectors | 4 MiB": matchers.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
         decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
         scale_codec.TEXTS_BYTES // MIB,

@@ -2,7 +2,7 @@
 
 Each source keeps the registry up to date while it runs, and puts all of its autoscalers when a term begins.
 What cannot be read stays as it was, and is reported. Files are polled rather than watched, for the reasons in
-`provider.rules_files`: a file with an error keeps its last valid autoscalers; only a deleted file removes
+`provider.rule_source`: a file with an error keeps its last valid autoscalers; only a deleted file removes
 them.
 """
 
@@ -22,7 +22,7 @@ from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.autoscaling import documents as autoscalerdocuments
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.provider import rules_files
+from adapter.provider import rule_source
 from adapter.telemetry.logs import facts
 from adapter.telemetry.problems import ProblemLog
 
@@ -75,18 +75,18 @@ class AutoscalerFiles:
         try:
             entries = list(self._folder.iterdir())
         except OSError as error:
-            reason = rules_files.reason_of(error)
+            reason = rule_source.reason_of(error)
             faults.append(Fault(_FLAG, str(self._folder), f"expected a readable folder: {reason}"))
             return None
         return sorted(
             entry
             for entry in entries
-            if entry.suffix in rules_files.SUFFIXES and not entry.name.startswith(".")
+            if entry.suffix in rule_source.SUFFIXES and not entry.name.startswith(".")
         )
 
     def _signature(self) -> object:
         files = self._files([])
-        return None if files is None else tuple((str(path), rules_files.stamp_of(path)) for path in files)
+        return None if files is None else tuple((str(path), rule_source.stamp_of(path)) for path in files)
 
     def _parse(self, path: Path) -> Iterator[FastPathAutoscaler]:
         """Yield the autoscalers of a file, and raise InputError with all of its faults at the end."""
@@ -94,7 +94,7 @@ class AutoscalerFiles:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            reason = rules_files.reason_of(error)
+            reason = rule_source.reason_of(error)
             raise InputError([Fault(_FLAG, source, f"expected a readable file: {reason}")]) from error
         faults: list[Fault] = []
         count = 0

@@ -24,10 +24,10 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.clock import Clock
-from adapter.provider.custom import Provider
+from adapter.provider.metrics import MetricProvider
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.rules import RuleSource
-from adapter.provider.scaler import ScalerProvider
+from adapter.provider.rule_source import RuleSource
+from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules.resource import NODES, PODS
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
@@ -187,7 +187,7 @@ async def run_scaler(
 _Work = Coroutine[Any, Any, None]
 
 
-def _common_work(runtime: Runtime, provider: Provider, rules: RuleSource) -> dict[str, _Work]:
+def _common_work(runtime: Runtime, provider: MetricProvider, rules: RuleSource) -> dict[str, _Work]:
     """Return, by name, the tasks that adapter and scaler have in common."""
     return {
         "API discovery": runtime.resources.run(),
@@ -253,7 +253,7 @@ def _sole(failure: BaseException) -> BaseException:
 def _open_scaler(
     options: Options,
     runtime: Runtime,
-    provider: Provider,
+    provider: MetricProvider,
     usages_of: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
 ) -> Scaler:
@@ -282,7 +282,7 @@ async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) 
 async def _open_scaler_metrics(
     options: Options,
     runtime: Runtime,
-    provider: Provider,
+    provider: MetricProvider,
     health: Health,
     scaler: Scaler,
     shutdown: Shutdown,

@@ -30,11 +30,10 @@ from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
-from adapter.provider.custom import Provider
+from adapter.provider.metrics import MetricProvider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import DescribedObjects, ResourceProvider
-from adapter.provider.rules import RuleSource
-from adapter.provider.rules_files import RulesFiles
+from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
@@ -67,7 +66,7 @@ class Providers:
 
     objects: ObjectLister
     running: ObjectLister | None
-    provider: Provider
+    provider: MetricProvider
     resource_provider: ResourceProvider
 
 
@@ -147,8 +146,8 @@ def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     return Providers(objects, running, provider, open_usages(runtime, running, objects))
 
 
-def open_provider(runtime: Runtime, objects: ObjectLister) -> Provider:
-    return Provider(
+def open_provider(runtime: Runtime, objects: ObjectLister) -> MetricProvider:
+    return MetricProvider(
         runtime.resources,
         objects,
         runtime.cache,

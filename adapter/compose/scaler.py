@@ -49,7 +49,7 @@ from adapter.model.autoscaling import shards
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler import ScalerProvider
+from adapter.provider.scaler_provider import ScalerProvider
 
 _DRAIN_TIMEOUT = 0.5
 """Seconds to write the statuses and events still queued when a term ends in order; the next leader waits."""

@@ -24,13 +24,16 @@ class GroupResource(NamedTuple):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
-class ObjectReference(msgspec.Struct, frozen=True, gc=False):
-    """The object that a value describes. `namespace` is "" for cluster-scoped objects."""
+class ObjectReference(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The object that a value describes. `namespace` is "" for cluster-scoped objects.
 
-    kind: str
-    namespace: str
-    name: str
-    api_version: str
+    Fields and their names in JSON are those of the Go type, which leaves out empty ones.
+    """
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    api_version: str = ""
 
 
 HISTOGRAM: Final = float("nan")
@@ -192,7 +195,7 @@ class ResourceAnswer(NamedTuple):
 
 
 class CustomMetricInfo(msgspec.Struct, frozen=True, order=True, gc=False):
-    """An entry of the discovery document of custom metrics."""
+    """How a custom metric is requested and listed: kind, whether under a namespace, name."""
 
     resource: GroupResource
     namespaced: bool

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.caching import ExpiringCache
 from adapter.telemetry.metrics import Monitoring
@@ -115,7 +115,11 @@ class ObjectAnswer(NamedTuple):
     @property
     def size(self) -> int:
         """Estimated bytes."""
-        return weigh_groups(self.samples)
+        if not self.samples:
+            return 0
+        first = next(iter(self.samples.values()))
+        count = sum(map(len, self.samples.values()))
+        return OBJECT_BYTES * len(self.samples) + count * weigh_samples(first[:1])
 
 
 class SweepAnswer(NamedTuple):
@@ -143,20 +147,6 @@ def weigh_samples(samples: Sequence[Sample]) -> int:
     measured = samples if len(samples) <= _WEIGHED else (samples[0], samples[len(samples) // 2], samples[-1])
     text = sum(_LABEL_BYTES + len(value) for sample in measured for value in sample.labels.values())
     return len(samples) * (_SAMPLE_BYTES + text // len(measured))
-
-
-def weigh_groups(samples: Mapping[str, Sequence[Sample]]) -> int:
-    """Return the estimated bytes of samples that are grouped by object."""
-    if not samples:
-        return 0
-    first = next(iter(samples.values()))
-    return OBJECT_BYTES * len(samples) + sum(map(len, samples.values())) * weigh_samples(first[:1])
-
-
-def weigh_request(request: tuple[MetricQuery, Objects]) -> int:
-    """Return the estimated bytes of a request for objects."""
-    query, objects = request
-    return query.weight + objects.weight
 
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -203,13 +193,15 @@ class AnswerStore(Generic[KeyT, AnswerT]):
             return None
 
     def keep(self, key: KeyT, answer: AnswerT, seconds: float, took: float = 0.0) -> None:
-        """Cache an answer until `seconds` after its query was sent.
+        """Cache a complete answer until `seconds` after its query was sent.
 
         It is cached for longer if the answer that it replaces would have expired later. A caller that accepts
         no old answer thereby shortens no other caller's fallback. An answer that exceeds the whole room is
         not cached. A key counts twice, because the cache remembers up to as many keys again of entries that
         were dropped or replaced.
         """
+        if answer.partial is not None:
+            return
         weight = _ANSWER_BYTES + answer.size + 2 * self._weigh(key)
         if weight <= self._kept.maxsize:
             _, end = self._kept.get(key) or (None, -math.inf)
@@ -248,7 +240,7 @@ class ObjectAnswers:
 
     def __init__(self, clock: Clock, monitoring: Monitoring) -> None:
         self.own: AnswerStore[tuple[MetricQuery, Objects], ObjectAnswer] = AnswerStore(
-            "objects", clock, monitoring, weigh_request
+            "objects", clock, monitoring, lambda request: request[0].weight + request[1].weight
         )
         self.sweeps: AnswerStore[MetricQuery, SweepAnswer] = AnswerStore(
             "sweeps", clock, monitoring, lambda query: query.weight, KEPT_SWEEPS_BYTES
@@ -268,16 +260,5 @@ class ObjectAnswers:
         if left <= 0:
             return None
         answer = swept.answer.select(objects)
-        self.keep(query, objects, answer, freshness, swept.took)
+        self.own.keep((query, objects), answer, max(freshness), swept.took)
         return Hit(answer, "sweep", left)
-
-    def keep(
-        self, query: MetricQuery, objects: Objects, answer: ObjectAnswer, freshness: Freshness, took: float
-    ) -> None:
-        """Cache an answer unless it is partial, which would replace the last complete one."""
-        if answer.partial is None:
-            self.own.keep((query, objects), answer, max(freshness), took)
-
-    def keep_sweep(self, query: MetricQuery, answer: SweepAnswer, freshness: Freshness, took: float) -> None:
-        self.sweeps.expire()
-        self.sweeps.keep(query, answer, freshness.lifetime(took), took)

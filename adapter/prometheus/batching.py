@@ -5,7 +5,7 @@ request at once. While that query is in flight, further requests are pending; wh
 together. There are no timers, so batching delays no request by more than the query before it, and the number
 of queries follows from how long Prometheus takes: the slower it is, the more requests share a query.
 
-The planner (`rules.plan.plan`) decides what may share a query and splits one that would be too long. A batch
+The planner (`rules.plan`) decides what may share a query and splits one that would be too long. A batch
 that was used within the last TTL is busy, and HorizontalPodAutoscalers repeat their requests every 15
 seconds. The next query of a busy batch therefore has the room it leaves filled with requests that will be
 repeated soon (prefetch). Where the recent requests name over half of the objects of the metric, one query
@@ -33,12 +33,18 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
-from adapter.model.metrics import QueryResult
-from adapter.prometheus.answers import Freshness, ObjectAnswer, ObjectAnswers, SweepAnswer
+from adapter.model.metrics import QueryResult, Sample
+from adapter.prometheus.answers import (
+    OBJECT_BYTES,
+    Freshness,
+    ObjectAnswer,
+    ObjectAnswers,
+    SweepAnswer,
+    weigh_samples,
+)
 from adapter.prometheus.client import Querier
-from adapter.prometheus.demux import STEP_SAMPLES, demux, expect_vector, find_warning, select_samples
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects, PlannedQuery
+from adapter.rules import plan
+from adapter.rules.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery, QueryRule
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -64,6 +70,9 @@ SWEEP_LIMIT = 20_000
 
 SWEEP_SAMPLES = 100_000
 """A sweep is aborted beyond so many samples, and the requested objects are queried by name."""
+
+STEP_SAMPLES = 1_000
+"""How many samples of an answer are processed in one step."""
 
 BATCH_BYTES = 32 * 1024 * 1024
 """Bound on the requests that one batch remembers: each may name thousands of objects."""
@@ -154,7 +163,11 @@ class Batch:
             self.weight += objects.weight
         self.recent[objects] = now
         self.recent.move_to_end(objects)
-        while self._has_too_many() or now - next(iter(self.recent.values())) > RECENT_SECONDS:
+        while (
+            len(self.recent) > RECENT_REQUESTS
+            or (self.weight > BATCH_BYTES and len(self.recent) > 1)
+            or now - next(iter(self.recent.values())) > RECENT_SECONDS
+        ):
             forgotten, _ = self.recent.popitem(last=False)
             self.recent_names -= len(forgotten.names)
             self.weight -= forgotten.weight
@@ -167,13 +180,17 @@ class Batch:
 
     async def run(self) -> None:
         """Execute the batch until no request is pending."""
-        sent = math.inf
+        clock, answers = self._shared.clock, self._shared.answers
         while self.pending:
             self.inflight, self.pending = self.pending, {}
-            self._resolve_from_cache(sent)
-            sent = self._shared.clock.monotonic()
-            if self.inflight:
-                await self.execute()
+            sent = clock.monotonic()
+            await self.execute()
+            now = clock.monotonic()
+            for objects, future in list(self.pending.items()):  # a sweep or prefetch may have answered them
+                hit = answers.find(self.query, objects, self.freshness, now)
+                if hit is not None and hit.answer.asked >= sent:
+                    future.set_result(hit.answer)
+                    del self.pending[objects]
         self.inflight, self.running = {}, False
 
     async def execute(self) -> None:
@@ -195,39 +212,34 @@ class Batch:
                 if busy:
                     requests += plan.prefetch(query, requests, self._due(sent))
                 planned = await _merge(query, requests)
-                results = await self._send_all(planned)
-            for result in results:
-                expect_vector(result)
+                results = await self._send(planned)
+            answer, duplicates = await demux(query, planned, results, sent)
         except PrometheusError as failure:
             await self._recover(planned, failure)
             return
-        samples, duplicates, size = await demux(query, planned, results)
         if duplicates and _is_merged(planned):
             shared.stop_merging(query.rule)
             await self._execute_separately()
             return
-        partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
-        answer = SweepAnswer(samples, sent, size, partial)
         took = shared.clock.monotonic() - sent
-        if planned[0].kind is plan.QueryKind.SWEEP and partial is None:
-            shared.answers.keep_sweep(query, answer, self.freshness, took)
-            self.object_count = sum(map(len, samples.values()))
+        if planned[0].kind is plan.QueryKind.SWEEP and answer.partial is None:
+            shared.answers.sweeps.expire()
+            shared.answers.sweeps.keep(query, answer, self.freshness.lifetime(took), took)
+            self.object_count = sum(map(len, answer.samples.values()))
         await self._resolve(requests, answer, took)
 
     async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
         """Send one request in a query of its own, and resolve it."""
         sent = self._shared.clock.monotonic()
-        planned = plan.ask_alone(self.query, objects)
+        planned = [plan.ask_alone(self.query, objects)]
         try:
-            result = await self._send(planned)
-            samples = select_samples(self.query, objects, result)
+            answer, _ = await demux(self.query, planned, await self._send(planned), sent)
         except PrometheusError as failure:
             fail(future, failure)
             return
-        partial = find_warning([result], accepts_warnings=self.query.rule.accepts_warnings)
-        answer = ObjectAnswer(samples, sent, partial=partial)
-        self._keep(objects, answer, self._shared.clock.monotonic() - sent)
-        future.set_result(answer)
+        own, took = answer.select(objects), self._shared.clock.monotonic() - sent
+        self._shared.answers.own.keep((self.query, objects), own, max(self.freshness), took)
+        future.set_result(own)
 
     def abandon(self, failure: PrometheusError) -> None:
         """Fail all requests after `run` was cancelled or failed; the next request starts another run."""
@@ -240,34 +252,32 @@ class Batch:
 
         A name counts once for each request: telling names apart would cost more than a sweep too early.
         """
-        if not 0 < self.object_count < SWEEP_LIMIT or not plan.may_sweep(self.query):
+        if not 0 < self.object_count < SWEEP_LIMIT or not self.query.sweepable:
             return False
         return self.recent_names * 2 > self.object_count
 
     async def _sweep(self, sweep: PlannedQuery) -> list[QueryResult] | None:
         """Return the answer to a sweep, None if it is too large: then the metric is not swept again."""
         try:
-            return [await self._send(sweep, SWEEP_SAMPLES)]
+            return await self._send([sweep], SWEEP_SAMPLES)
         except PrometheusError as error:
             if error.kind != "size":
                 raise
         self.object_count = SWEEP_LIMIT
         return None
 
-    async def _send_all(self, planned: Sequence[PlannedQuery]) -> list[QueryResult]:
-        if len(planned) == 1:  # nearly always; saves a task
-            return [await self._send(planned[0])]
+    async def _send(self, planned: Sequence[PlannedQuery], most: int | None = None) -> list[QueryResult]:
+        accepts = self.query.rule.accepts_warnings
+        sending = [self._shared.send(one.promql, one.kind, most, accepts_warnings=accepts) for one in planned]
+        if len(sending) == 1:  # nearly always; saves a task
+            return [await sending[0]]
         results: list[QueryResult] = []
         # every query ends before the first failure is raised, so that none is left running
-        for result in await asyncio.gather(*map(self._send, planned), return_exceptions=True):
+        for result in await asyncio.gather(*sending, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
             results.append(result)
         return results
-
-    async def _send(self, planned: PlannedQuery, most: int | None = None) -> QueryResult:
-        accepts_warnings = self.query.rule.accepts_warnings
-        return await self._shared.send(planned.promql, planned.kind, most, accepts_warnings=accepts_warnings)
 
     async def _execute_separately(self) -> None:
         await asyncio.gather(*(self.execute_one(*request) for request in self.inflight.items()))
@@ -290,19 +300,10 @@ class Batch:
                 names = 0
                 await asyncio.sleep(0)
             own = answer.select(objects)
-            self._keep(objects, own, took)
+            self._shared.answers.own.keep((self.query, objects), own, max(self.freshness), took)
             future = self.inflight.get(objects)
             if future is not None:
                 future.set_result(own)
-
-    def _resolve_from_cache(self, sent: float) -> None:
-        """Resolve requests that the last query, sent at `sent`, answered by its sweep or prefetch."""
-        now = self._shared.clock.monotonic()
-        for objects, future in list(self.inflight.items()):
-            hit = self._shared.answers.find(self.query, objects, self.freshness, now)
-            if hit is not None and hit.answer.asked >= sent:
-                future.set_result(hit.answer)
-                del self.inflight[objects]
 
     def _due(self, now: float) -> Iterator[Objects]:
         """Yield the recent requests without a fresh answer, oldest first."""
@@ -318,12 +319,6 @@ class Batch:
                     return
             elif objects not in self.inflight:
                 yield objects
-
-    def _keep(self, objects: Objects, answer: ObjectAnswer, took: float) -> None:
-        self._shared.answers.keep(self.query, objects, answer, self.freshness, took)
-
-    def _has_too_many(self) -> bool:
-        return len(self.recent) > RECENT_REQUESTS or (self.weight > BATCH_BYTES and len(self.recent) > 1)
 
 
 class Batches:
@@ -348,7 +343,7 @@ class Batches:
     def note(self, query: MetricQuery, objects: Objects, object_count: int, now: float) -> Batch:
         """Return the batch of a request, and remember the request there."""
         # where namespaces cannot share a query, each has its own batch
-        key = (query, None if plan.may_sweep(query) else objects.namespace)
+        key = (query, None if query.sweepable else objects.namespace)
         batch = self._batches.get(key)
         if batch is None:
             self._drop_unused(now)
@@ -391,3 +386,45 @@ async def _merge(query: MetricQuery, requests: Sequence[Objects]) -> list[Planne
             await asyncio.sleep(0)
         planned.append(one)
     return planned
+
+
+async def demux(
+    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult], sent: float
+) -> tuple[SweepAnswer, bool]:
+    """Return which sample belongs to which object, and whether an object has too many samples.
+
+    An answer may have a hundred thousand samples: other tasks may run between the steps. Raises
+    PrometheusError for an answer without labels, which says nothing about objects.
+    """
+    samples: dict[str, dict[str, tuple[Sample, ...]]] = {}
+    duplicates = False
+    size = 0
+    for one, result in zip(planned, results, strict=True):
+        if result.type != "vector":
+            raise PrometheusError("type", f"expected a vector, got a {result.type}")
+        size += weigh_samples(result.samples) + OBJECT_BYTES * len(result.samples)
+        for start in range(0, len(result.samples), STEP_SAMPLES):
+            if start:
+                await asyncio.sleep(0)
+            step = result.samples[start : start + STEP_SAMPLES]
+            for (namespace, name), sample in plan.place_samples(query, one, step):
+                names = samples.setdefault(namespace, {})
+                earlier = names.get(name)
+                if earlier is None:
+                    names[name] = (sample,)
+                else:
+                    duplicates = duplicates or query.doubles(sample, earlier)
+                    names[name] = (*earlier, sample)
+    partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
+    return SweepAnswer(samples, sent, size, partial), duplicates
+
+
+def find_warning(results: Sequence[QueryResult], *, accepts_warnings: bool) -> PrometheusError | None:
+    """Return why an answer may lack data: its first warning; None for a complete answer."""
+    if accepts_warnings:
+        return None
+    warnings = [text for result in results for text in result.warnings]
+    if not warnings:
+        return None
+    text = f"the answer has a warning, so it may lack data: {warnings[0]!r}"
+    return PrometheusError("partial", f"{text} (onWarnings: accept on the rule takes such answers)")

@@ -21,11 +21,9 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.prometheus import connection, endpoint
-from adapter.prometheus.client_tls import FollowedTLS
-from adapter.prometheus.connection import PrometheusConnection, PrometheusSettings
+from adapter.prometheus.connection import FollowedTLS, PrometheusConnection, PrometheusSettings
 from adapter.prometheus.response import (
     READABLE_STATUSES,
-    DecodedResponse,
     ResponseDecoder,
     shorten,
     too_large,
@@ -33,8 +31,6 @@ from adapter.prometheus.response import (
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-
-__all__ = ["PrometheusClient", "PrometheusSettings", "Querier"]
 
 ENDPOINT = "/api/v1/query"
 
@@ -87,11 +83,11 @@ class PrometheusClient:
 
     @classmethod
     async def open(
-        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: ProblemLog
+        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, problems: ProblemLog
     ) -> Self:
         """Return a client without connecting. Raises InputError for settings or files that cannot be used."""
-        origin = await connection.open_connection(settings, clock, faults)
-        tls = FollowedTLS(origin.tls, clock, faults)
+        origin = await connection.open_connection(settings, clock, problems)
+        tls = FollowedTLS(origin.tls, clock, problems)
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         session = aiohttp.ClientSession(
@@ -127,9 +123,7 @@ class PrometheusClient:
             raise
         finally:
             self._monitoring.query_duration.observe(self._clock.monotonic() - started)
-        if answer.warnings:
-            self._monitoring.query_warnings.inc(answer.warnings)
-        return answer.result
+        return answer
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
@@ -151,7 +145,7 @@ class PrometheusClient:
         finally:
             self._free.release()
 
-    async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> DecodedResponse:
+    async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> QueryResult:
         """Send the query once. Prometheus gets the timeout of `within` seconds as well, and then stops."""
         started = self._clock.monotonic()
         params = [
@@ -180,7 +174,7 @@ class PrometheusClient:
                 )
         return answer
 
-    async def _fetch(self, request: endpoint.EndpointRequest, most: int | None) -> DecodedResponse:
+    async def _fetch(self, request: endpoint.EndpointRequest, most: int | None) -> QueryResult:
         headers = await self.origin.request_headers()
         if request.body is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -203,7 +197,7 @@ class PrometheusClient:
                 raise PrometheusError("status", endpoint.explain_status(response.status))
             return await self._read(response, most)
 
-    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> DecodedResponse:
+    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> QueryResult:
         limit = self._settings.max_answer_bytes
         if (response.content_length or 0) > limit:
             raise too_large(limit)
@@ -221,11 +215,10 @@ class PrometheusClient:
                 while decoder.step():
                     held = self._hold(decoder, held)
                     await asyncio.sleep(0)
-            return decoder.finish()
+            answer = decoder.finish()
         except PrometheusError as error:
-            self._reading -= (
-                held  # before the samples are freed, so that no other answer is refused meanwhile
-            )
+            # before the samples are freed, so that no other answer is refused meanwhile
+            self._reading -= held
             held = 0
             while decoder.drop():  # noqa: ASYNC110 - lets other tasks run while a long answer is freed
                 await asyncio.sleep(0)
@@ -235,6 +228,9 @@ class PrometheusClient:
                 text = endpoint.explain_status(response.status, beginning)
                 raise PrometheusError("status", text) from error
             raise PrometheusError("decode", endpoint.explain_body(error.message, beginning)) from error
+        else:
+            self._monitoring.query_warnings.inc(decoder.warnings)
+            return answer
         finally:
             self._reading -= held
 

@@ -32,11 +32,10 @@ from adapter.prometheus.answers import (
     TextAnswer,
     TextQuery,
 )
-from adapter.prometheus.batching import Batch, Batcher, Batches, fail
+from adapter.prometheus.batching import Batch, Batcher, Batches, demux, fail, find_warning
 from adapter.prometheus.client import Querier
-from adapter.prometheus.demux import find_warning, select_samples
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects
+from adapter.rules import plan
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.metrics import Monitoring
 
@@ -50,6 +49,7 @@ REFRESH_LIMIT = 10
 """With so many requests pending or in flight no refresh starts: waiting callers have half of the
 connections."""
 
+_CANCELLED = "the query was cancelled"
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
 _KeyT = TypeVar("_KeyT", bound=Hashable)
@@ -159,10 +159,12 @@ class QueryCache:
         self, query: MetricQuery, objects: Objects, freshness: Freshness, *, takes_partial: bool
     ) -> ObjectAnswer:
         """Send a request that cannot be merged; equal texts still share a query."""
-        promql, accepts = plan.ask_alone(query, objects).promql, query.rule.accepts_warnings
-        answer = await self.ask(promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial)
-        samples = select_samples(query, objects, answer.result)
-        return ObjectAnswer(samples, answer.asked, answer.failure, partial=answer.partial)
+        planned, accepts = plan.ask_alone(query, objects), query.rule.accepts_warnings
+        text = await self.ask(
+            planned.promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial
+        )
+        answer, _ = await demux(query, [planned], [text.result], text.asked)
+        return answer.select(objects)._replace(failure=text.failure, partial=text.partial)
 
     async def _get(
         self,
@@ -205,15 +207,12 @@ class QueryCache:
         return self._texts.inflight_bytes + self._answers.own.inflight_bytes
 
     def _check_room(self) -> None:
-        if self._is_full():
+        if self._inflight_bytes() >= INFLIGHT_BYTES:
             raise PrometheusError("busy", "too many requests are waiting for Prometheus")
-
-    def _is_full(self) -> bool:
-        return self._inflight_bytes() >= INFLIGHT_BYTES
 
     def _may_refresh(self) -> bool:
         inflight = len(self._texts.inflight) + len(self._answers.own.inflight)
-        return inflight < REFRESH_LIMIT and not self._is_full()
+        return inflight < REFRESH_LIMIT and self._inflight_bytes() < INFLIGHT_BYTES
 
     def _start_text(self, query: TextQuery, freshness: Freshness) -> asyncio.Future[TextAnswer]:
         future = self._texts.open(query)
@@ -244,28 +243,26 @@ class QueryCache:
             return
         partial = find_warning([result], accepts_warnings=query.accepts_warnings)
         answer = TextAnswer(result, sent, partial=partial)
-        if partial is None:
-            self._texts.keep(query, answer, max(freshness), self._clock.monotonic() - sent)
+        self._texts.keep(query, answer, max(freshness), self._clock.monotonic() - sent)
         future.set_result(answer)
 
     def _spawn(
         self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[PrometheusError], None]
     ) -> None:
         """Run `work` in a task of the cache, and call `abandon` if it does not complete."""
-        failure = PrometheusError("unreachable", "the query was cancelled")
         if self._closed:
             work.close()
-            abandon(failure)
+            abandon(PrometheusError("unreachable", _CANCELLED))
             return
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
 
         def finish(done: asyncio.Task[None]) -> None:
             self._tasks.discard(done)
-            if done.cancelled():
-                abandon(failure)
-            elif (defect := done.exception()) is not None:
+            if not done.cancelled():
+                if (defect := done.exception()) is None:
+                    return
                 _log.error("query task failed", exc_info=defect)
-                abandon(failure)
+            abandon(PrometheusError("unreachable", _CANCELLED))
 
         task.add_done_callback(finish)

@@ -164,13 +164,6 @@ class Splitter:
         return -1
 
 
-class DecodedResponse(NamedTuple):
-    """A decoded answer, and the number of warnings that came with it."""
-
-    result: QueryResult
-    warnings: int = 0
-
-
 class ResponseDecoder:
     """Decodes one answer: `feed` a chunk, `step` until it returns False, and at last `finish`.
 
@@ -187,6 +180,8 @@ class ResponseDecoder:
         self._splitter = Splitter(VECTOR, PIECE_BYTES)
         self._samples: list[Sample] = []
         self._decoded = 0
+        self.warnings = 0
+        """How many warnings came with the whole answer."""
 
     @property
     def weight(self) -> int:
@@ -205,7 +200,7 @@ class ResponseDecoder:
         self._add(_decode(_ELEMENTS, piece), len(piece))
         return True
 
-    def finish(self) -> DecodedResponse:
+    def finish(self) -> QueryResult:
         """Return the decoded answer; an error that Prometheus reports is raised."""
         rest = self._splitter.finish()
         if len(rest) > 4 * PIECE_BYTES:  # a text that could not be split
@@ -216,14 +211,15 @@ class ResponseDecoder:
             raise PrometheusError("decode", "the answer holds no data")
         result = _decode(_RESULT, envelope.data)
         every = [*([_PARTIAL] if envelope.is_partial else ()), *(envelope.warnings or ())]
+        self.warnings = len(every)
         warnings = tuple(shorten(text) for text in every[:WARNINGS_KEPT])
         if result.result_type == "vector":
             self._add(_decode(_ELEMENTS, result.result), len(rest))
-            return DecodedResponse(QueryResult("vector", self._samples, warnings), len(every))
+            return QueryResult("vector", self._samples, warnings)
         if result.result_type == "scalar":
             point = _decode(_POINT, result.result)
             sample = Sample({}, _parse_value(point.text), point.time)
-            return DecodedResponse(QueryResult("scalar", [sample], warnings), len(every))
+            return QueryResult("scalar", [sample], warnings)
         kind = shorten(result.result_type)
         raise PrometheusError("type", f"the result is a {kind}, neither vector nor scalar", kind)
 

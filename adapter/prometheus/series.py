@@ -93,14 +93,14 @@ class SeriesLister:
         self,
         origin: "PrometheusConnection",
         monitoring: "Monitoring",
-        faults: "ProblemLog",
+        problems: "ProblemLog",
         *,
         max_bytes: int = MAX_BYTES,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._origin = origin
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._max_bytes = max_bytes
         self._timeout = timeout
 
@@ -167,12 +167,12 @@ class SeriesLister:
         if not in_time:
             return PrometheusError("timeout", f"no series list in {self._timeout:g} s")
         if process.returncode == 0 and not output:
-            self._faults.resolve("discovery-worker")
+            self._problems.resolve("discovery-worker")
             return PrometheusError("worker", "the discovery worker gave no answer")
         return self._report(f"the discovery worker ended with {_status(process.returncode)}", output)
 
     def _report(self, text: str, output: str) -> PrometheusError:
-        self._faults.report("discovery-worker", "the discovery worker failed", text, output=output)
+        self._problems.report("discovery-worker", "the discovery worker failed", text, output=output)
         return PrometheusError("worker", text)
 
 

@@ -59,7 +59,7 @@ class Relister:
         lister: Lister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         interval: float,
         max_age: float,
@@ -74,7 +74,7 @@ class Relister:
         self._lister = lister
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._interval = interval
         self._max_age = max_age
         self._reserved = reserved
@@ -90,8 +90,7 @@ class Relister:
         self._looked_up = float("-inf")
         self._asked, self._limited = map(monitoring.lookups.labels, ("asked", "limited"))
         self._failing: frozenset[str] = frozenset()
-        self._refused: frozenset[str] = frozenset()
-        self._unwritable: frozenset[str] = frozenset()
+        self._reported: dict[str, frozenset[str]] = {}  # rules by fault
         self._counts: dict[str, int] = {}
         self.registry: Registry = registry.EMPTY
         self.attempted = asyncio.Event()
@@ -199,45 +198,37 @@ class Relister:
     async def _rebuild(self) -> None:
         """Build the next snapshot; the last of several calls builds from what is then in force."""
         async with self._building:
-            await self._build()
+            old = self.registry
+            made = await _in_steps(
+                registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved)
+            )
+            reserved = {
+                rule: f"{rule} gives the name {metric}, which is Fastpath's own: its values are not served"
+                for rule, metric in made.refused
+            }
+            unwritable = {
+                rule: f"{rule} leaves out {counted(names, 'series name', 'series names')} that "
+                f"PromQL cannot write without quotes, such as {shown_series(example)}"
+                for rule, names, example in made.unwritable
+            }
+            self._report_rules("metric-name", "metric left out", reserved)
+            self._report_rules("series-name", "series left out", unwritable)
+            if old.generation and await _in_steps(registry.same(made, old)):
+                return
+            for collision in made.collisions:
+                if collision not in old.collisions:
+                    _log.warning("two sources for one metric", extra=facts(metric=collision))
+            self.registry = made
 
-    async def _build(self) -> None:
-        old = self.registry
-        made = await _in_steps(
-            registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved)
-        )
-        self._report_refused(made)
-        self._report_unwritable(made)
-        if old.generation and await _in_steps(registry.same(made, old)):
-            return
-        for collision in made.collisions:
-            if collision not in old.collisions:
-                _log.warning("two sources for one metric", extra=facts(metric=collision))
-        self.registry = made
-
-    def _report_refused(self, made: Registry) -> None:
-        """Report once which rules give a metric a reserved name."""
-        found = {refused.rule: refused.metric for refused in made.refused}
-        for rule, metric in found.items():
-            if rule not in self._refused:
-                text = f"{rule} gives the name {metric}, which is Fastpath's own: its values are not served"
-                self._faults.report("metric-name", "metric left out", text, subject=rule)
-        for rule in self._refused - found.keys():
-            self._faults.resolve("metric-name", subject=rule)
-        self._refused = frozenset(found)
-
-    def _report_unwritable(self, made: Registry) -> None:
-        """Report once which rules leave out series because of their names, and show one of the names."""
-        found = {each.rule: each for each in made.unwritable}
-        for rule, each in found.items():
-            if rule not in self._unwritable:
-                number = counted(each.names, "series name", "series names")
-                text = f"{rule} leaves out {number} that PromQL cannot write without quotes, such as "
-                text += shown_series(each.example)
-                self._faults.report("series-name", "series left out", text, subject=rule)
-        for rule in self._unwritable - found.keys():
-            self._faults.resolve("series-name", subject=rule)
-        self._unwritable = frozenset(found)
+    def _report_rules(self, fault: str, message: str, texts: Mapping[str, str]) -> None:
+        """Report a problem of rules, with a text for each, once when it begins; end it for all others."""
+        known = self._reported.get(fault, frozenset())
+        for rule, text in texts.items():
+            if rule not in known:
+                self._problems.report(fault, message, text, subject=rule)
+        for rule in known - texts.keys():
+            self._problems.resolve(fault, subject=rule)
+        self._reported[fault] = frozenset(texts)
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
         """Count the series of a relist and report once which selectors fail."""
@@ -262,11 +253,11 @@ class Relister:
                 rule.config.path for rule in self._rules() if rule.config.series_query == selector
             )
             told = error.message
-            self._faults.report(
+            self._problems.report(
                 "discovery", "series list failed", str(error), subject=selector, public=told, rules=rules
             )
         for selector in self._failing - failed.keys():
-            self._faults.resolve("discovery", subject=selector)
+            self._problems.resolve("discovery", subject=selector)
         self._failing = frozenset(failed)
 
     def _rules(self) -> tuple[Rule, ...]:

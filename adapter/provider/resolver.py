@@ -11,11 +11,11 @@ from typing import Protocol
 
 from adapter.errors import InternalError, KubernetesError, NotFoundError, NotSyncedError
 from adapter.model.label_selectors import LabelSelector
-from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion
 from adapter.model.resources import APIResource, Catalogue
 from adapter.provider.relist import Relister
 from adapter.rules.compile import Rule
-from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
+from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.telemetry.problems import UNFETCHED, UNLISTED, SourceProblems
 
 
@@ -45,12 +45,12 @@ class Resolver:
     """Finds the rules and objects of questions. Errors are prometheus-adapter's, word for word."""
 
     def __init__(
-        self, resources: Resources, objects: ObjectNames, relister: Relister, faults: SourceProblems
+        self, resources: Resources, objects: ObjectNames, relister: Relister, problems: SourceProblems
     ) -> None:
         self._resources = resources
         self._objects = objects
         self._relister = relister
-        self._faults = faults
+        self._problems = problems
 
     def canonical_resource(self, resource: str) -> str | None:
         """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
@@ -80,14 +80,24 @@ class Resolver:
         the metric: a kind that no metric describes is not worth a watch.
         """
         resource = await self._resource(question)
-        if question.name is None and (resource is None or not _can_be_listed(resource, question.namespace)):
+        if question.name is None and (
+            resource is None
+            or "list" not in resource.verbs
+            or (question.namespace is not None and not resource.namespaced)
+        ):  # the API server has no such list: cluster-scoped objects have none in a namespace
             raise InternalError(UNLISTED)
         entry = None if resource is None else await self._entry(resource, question)
         if entry is None:
             raise unknown(question)
         if question.name is not None:
             return entry, (question.name,)
-        names = await self._list(entry.resource, question)
+        kind = str(entry.resource.group_resource)
+        try:
+            names = await self._objects.names(entry.resource, question.namespace, question.objects)
+        except (KubernetesError, NotSyncedError) as error:
+            self._problems.report("list", "objects cannot be listed", str(error), kind)
+            raise InternalError(UNLISTED) from error
+        self._problems.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
         if not names:
             raise unknown(question)
         return entry, names
@@ -118,7 +128,7 @@ class Resolver:
             raise InternalError(UNLISTED if question.name is None else UNFETCHED) from error
 
     async def _entry(self, resource: APIResource, question: CustomQuestion) -> CustomEntry | None:
-        key = CustomKey(resource.group_resource, question.namespace is not None, question.metric)
+        key = CustomMetricInfo(resource.group_resource, question.namespace is not None, question.metric)
         entry = self._relister.registry.custom.get(key)
         if entry is None and await self._look_up(question.metric, self._relister.ruleset.custom):
             entry = self._relister.registry.custom.get(key)
@@ -132,22 +142,7 @@ class Resolver:
             raise InternalError(UNFETCHED)
         return False
 
-    async def _list(self, resource: APIResource, question: CustomQuestion) -> tuple[str, ...]:
-        kind = str(resource.group_resource)
-        try:
-            names = await self._objects.names(resource, question.namespace, question.objects)
-        except (KubernetesError, NotSyncedError) as error:
-            self._faults.report("list", "objects cannot be listed", str(error), kind)
-            raise InternalError(UNLISTED) from error
-        self._faults.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
-        return names
-
 
 def unknown(question: CustomQuestion) -> NotFoundError:
     """Return the answer to a question about a metric that does not exist."""
     return NotFoundError(f"the server could not find the metric {question.metric} for {question.resource}")
-
-
-def _can_be_listed(resource: APIResource, namespace: str | None) -> bool:
-    """Return whether the API server has such a list: cluster-scoped objects have none in a namespace."""
-    return "list" in resource.verbs and (resource.namespaced or namespace is None)

@@ -32,7 +32,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import Resources
 from adapter.rules import resource as usages
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.resource import (
     KINDS,
     PODS,
@@ -95,7 +95,7 @@ class ResourceProvider:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         freshness: Freshness,
     ) -> None:
@@ -106,7 +106,7 @@ class ResourceProvider:
         self._relister = relister
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._freshness = freshness
 
     @property
@@ -179,9 +179,9 @@ class ResourceProvider:
                 one = await objects.find(resource, question.namespace or "", question.name)
                 chosen = () if one is None else (one,)
         except (KubernetesError, NotSyncedError) as error:
-            self._faults.report("list", "objects cannot be listed", str(error), kind)
+            self._problems.report("list", "objects cannot be listed", str(error), kind)
             raise InternalError(UNLISTED) from error
-        self._faults.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
+        self._problems.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
         if question.name is not None and not chosen:
             details: dict[str, object] = {"name": question.name, "kind": question.resource}
             raise NotFoundError(f'{question.resource} "{question.name}" not found', details)
@@ -246,20 +246,20 @@ class ResourceProvider:
                 query.metric_query(kind), objects, self._freshness, expected, takes_partial=sampled
             )
         except (NamingError, TemplateError) as error:
-            self._faults.report("render", "query cannot be made", str(error), query.path)
+            self._problems.report("render", "query cannot be made", str(error), query.path)
             return None
         except PrometheusError as error:
             if error.kind == "busy":
-                raise self._faults.unfetched(error, query.path) from error
-            self._faults.failed(error, query.path)
+                raise self._problems.unfetched(error, query.path) from error
+            self._problems.failed(error, query.path)
             return None
-        self._faults.answered(query.path, answer.asked, answer.failure or answer.partial)
+        self._problems.answered(query.path, answer.asked, answer.failure or answer.partial)
         return answer
 
     def _leave_out(self, absent: Absent, described: LabeledObject, rules: ResourceRules) -> None:
         self._monitoring.dropped.labels(reason=absent.reason).inc()
         place = f"{described.namespace}/{described.name}" if described.namespace else described.name
-        self._faults.report("value", "usage left out", absent.text, rules.config.path, object=place)
+        self._problems.report("value", "usage left out", absent.text, rules.config.path, object=place)
 
 
 def _usage_of(

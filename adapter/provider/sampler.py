@@ -9,7 +9,7 @@ for zero.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from adapter.config.rules_file import OnNaN
 from adapter.errors import (
@@ -26,8 +26,8 @@ from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refr
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
-from adapter.rules.plan.lookback import AgeQuery
-from adapter.rules.plan.plan import Objects
+from adapter.rules.lookback import AgeQuery
+from adapter.rules.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry
 from adapter.rules.resource import PODS
@@ -45,6 +45,22 @@ _PATIENCE = 0.25
 _Answer = TypeVar("_Answer", TextAnswer, ObjectAnswer)
 
 
+class Plan(NamedTuple):
+    """How a question about objects is answered: its metric and query, its objects, how old answers may be."""
+
+    entry: CustomEntry
+    query: MetricQuery
+    objects: Objects
+    freshness: Freshness
+
+    def age_query(self) -> MetricQuery:
+        """Return the query for the times of the oldest samples behind `query`."""
+        query = self.query
+        return MetricQuery(
+            self.entry.rule.age, query.series, query.selector, query.namespace_label, query.object_label
+        )
+
+
 class Sampler:
     """Reads the samples of rules.
 
@@ -57,7 +73,7 @@ class Sampler:
         cache: QueryCache,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         freshness: Freshness,
         scraped: ScrapedValues | None = None,
@@ -65,7 +81,7 @@ class Sampler:
         self._cache = cache
         self._clock = clock
         self._monitoring = monitoring
-        self._faults = faults
+        self._problems = problems
         self._freshness = freshness
         self._scraped = scraped
 
@@ -77,50 +93,43 @@ class Sampler:
         ttl = default.ttl if config.ttl is None else config.ttl
         return refresh_ahead(ttl, default.max_age if config.max_age is None else config.max_age)
 
-    async def read_objects(
-        self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness
-    ) -> ObjectAnswer:
+    async def read_objects(self, plan: Plan) -> ObjectAnswer:
         """Return the samples of objects, from scrapes for scraped pods and from Prometheus for all others.
 
         A request whose pods have values from scrapes waits for Prometheus only briefly, and its failure takes
         nothing away. Samples older than the rule allows are left out. Raises the members of `QUERY_ERRORS`.
         """
+        entry, (namespace, names), selector = plan.entry, plan.objects, plan.query.selector
         if (
             self._scraped is None
-            or objects.namespace is None
+            or namespace is None
             or entry.rule.pod_query is None
             or entry.resource.group_resource != PODS
         ):
-            return await self._query(entry, query, objects, freshness)
-        await self._scraped.prepare(entry, objects.namespace, objects.names, query.selector)
-        scraped = self._scraped.read(entry, objects.namespace, objects.names, query.selector)
+            return await self._query(plan)
+        await self._scraped.prepare(entry, namespace, names, selector)
+        scraped = self._scraped.read(entry, namespace, names, selector)
         if not scraped.values and not scraped.absent:
-            return await self._query(entry, query, objects, freshness)
-        return await self._read_scraped(entry, query, objects, freshness, scraped)
+            return await self._query(plan)
+        return await self._read_scraped(plan, scraped)
 
-    async def _read_scraped(
-        self,
-        entry: CustomEntry,
-        query: MetricQuery,
-        objects: Objects,
-        freshness: Freshness,
-        scraped: ScrapedAnswer,
-    ) -> ObjectAnswer:
+    async def _read_scraped(self, plan: Plan, scraped: ScrapedAnswer) -> ObjectAnswer:
         asked = self._clock.monotonic()
-        rest = tuple(name for name in objects.names if name not in scraped.values)
+        namespace, names = plan.objects
+        rest = tuple(name for name in names if name not in scraped.values)
         answer = ObjectAnswer({}, asked)
         if rest:
             try:
                 async with asyncio.timeout(_PATIENCE if scraped.values else None):
                     answer = await self._query(
-                        entry, query, Objects(objects.namespace, rest), freshness, scraped.absent
+                        plan._replace(objects=Objects(namespace, rest)), scraped.absent
                     )
             except TimeoutError:
                 pass  # the query goes on, and its answer is there for the next request
             except PrometheusError as error:
                 if not scraped.values:
                     raise
-                self._faults.failed(error, entry.rule.path)
+                self._problems.failed(error, plan.entry.rule.path)
         self._count_scraped(scraped, answer)
         samples = {name: (Sample({}, found.value, found.time),) for name, found in scraped.values.items()}
         overdue = {name for name, found in scraped.values.items() if found.overdue}
@@ -139,28 +148,19 @@ class Sampler:
         for source, count in counts.items():
             self._monitoring.scraped_values.labels(source).inc(count)
 
-    async def _query(
-        self,
-        entry: CustomEntry,
-        query: MetricQuery,
-        objects: Objects,
-        freshness: Freshness,
-        later: Mapping[str, float] | None = None,
-    ) -> ObjectAnswer:
+    async def _query(self, plan: Plan, later: Mapping[str, float] | None = None) -> ObjectAnswer:
         """Return Prometheus' samples of the objects, without those that are too old.
 
         Too old is what the rule's `maxSampleAge` says and, by name, what is not younger than `later` (epoch
         seconds).
         """
-        rule, later = entry.rule, later or {}
-        oldest = rule.config.max_sample_age
+        (entry, query, objects, freshness), later = plan, later or {}
+        oldest = entry.rule.config.max_sample_age
         asked = self._cache.ask_objects(query, objects, freshness, entry.series_count)
         if oldest is None and not any(time > -math.inf for time in later.values()):
             answer = await asked
         else:
-            asked_ages = self._cache.ask_objects(
-                age_query(rule, query), objects, freshness, entry.series_count
-            )
+            asked_ages = self._cache.ask_objects(plan.age_query(), objects, freshness, entry.series_count)
             answer, ages = await with_ages(asked, asked_ages, freshness)
             limit = -math.inf if oldest is None else self._clock.wall() - oldest
             fresh = {
@@ -172,7 +172,7 @@ class Sampler:
             }
             self._drop("stale", len(answer.samples) - len(fresh))
             answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
-        self._faults.answered(rule.path, answer.asked, answer.failure)
+        self._problems.answered(entry.rule.path, answer.asked, answer.failure)
         return answer if answer.failure is None else answer._replace(fallbacks=frozenset(answer.samples))
 
     async def read_series(
@@ -197,17 +197,17 @@ class Sampler:
             answer = answer._replace(
                 asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure
             )
-        self._faults.answered(rule.path, answer.asked, answer.failure)
+        self._problems.answered(rule.path, answer.asked, answer.failure)
         return answer, samples
 
-    async def read_objects_with_times(
-        self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness
-    ) -> tuple[ObjectAnswer, ObjectAnswer]:
+    async def read_objects_with_times(self, plan: Plan) -> tuple[ObjectAnswer, ObjectAnswer]:
         """Return samples of objects and their times; either may be partial. Errors as `read_objects`."""
         return await both(
             *(
-                self._cache.ask_objects(asked, objects, freshness, entry.series_count, takes_partial=True)
-                for asked in (query, age_query(entry.rule, query))
+                self._cache.ask_objects(
+                    query, plan.objects, plan.freshness, plan.entry.series_count, takes_partial=True
+                )
+                for query in (plan.query, plan.age_query())
             )
         )
 
@@ -225,8 +225,8 @@ class Sampler:
     def failure(self, error: Exception, rule: Rule, unrendered: StatusError) -> StatusError:
         """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
         if isinstance(error, PrometheusError):
-            return self._faults.unfetched(error, rule.path)
-        self._faults.report("render", "query cannot be made", str(error), rule.config.path)
+            return self._problems.unfetched(error, rule.path)
+        self._problems.report("render", "query cannot be made", str(error), rule.config.path)
         return unrendered
 
     def milli(self, sample: Sample, rule: Rule, render: Callable[[], str]) -> int | None:
@@ -248,16 +248,11 @@ class Sampler:
 
     def _leave_out(self, message: str, reason: str, rule: Rule, render: Callable[[], str]) -> None:
         self._drop(reason, 1)
-        self._faults.report("value", message, reason, rule.config.path, query=matchers.shorten(render()))
+        self._problems.report("value", message, reason, rule.config.path, query=matchers.shorten(render()))
 
     def _drop(self, reason: str, count: int) -> None:
         if count:
             self._monitoring.dropped.labels(reason=reason).inc(count)
-
-
-def age_query(rule: Rule, query: MetricQuery) -> MetricQuery:
-    """Return the query for the times of the oldest samples behind another query of a rule."""
-    return MetricQuery(rule.age, query.series, query.selector, query.namespace_label, query.object_label)
 
 
 async def both(first: Awaitable[_Answer], second: Awaitable[_Answer]) -> tuple[_Answer, _Answer]:

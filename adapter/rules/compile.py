@@ -6,7 +6,7 @@ resources. A rule with a fault is left out; the others are used.
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from adapter.config.rules_file import (
@@ -19,11 +19,9 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, matching, naming
+from adapter.rules import lookback, matchers, naming
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
-from adapter.rules.plan import lookback
-from adapter.rules.plan.mergeable import Separability
-from adapter.rules.query import QueryRule, SeparabilityKey
+from adapter.rules.query import QueryRule
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
 from adapter.rules.scrape import pod_query as scrape
 from adapter.rules.scrape.pod_query import PodQuery
@@ -37,34 +35,9 @@ _AGE = template.parse("min(timestamp(<<.Series>>{<<.LabelMatchers>>})) by (<<.Gr
 Report = Callable[[str, str, str], None]
 
 
-class _SeriesRule(QueryRule):
-    """A rule about series, which stands in the rules file."""
-
-    __slots__ = ()
-
-    config: RuleConfig
-
-    @property
-    def path(self) -> str:
-        return self.config.path
-
-    @property
-    def accepts_warnings(self) -> bool:
-        return self.config.on_warnings is OnWarnings.ACCEPT
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class AgeRule(_SeriesRule):
-    """Asks for the time of the oldest sample of each object that another rule has values of."""
-
-    config: RuleConfig
-    query: Template = _AGE
-    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Rule(_SeriesRule):
-    """One compiled rule. Rules are compared by identity: a reload makes new ones.
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule(QueryRule):
+    """One compiled rule of a rules file.
 
     `age` queries the time of the oldest sample of each object. Each rule has its own: queries merge by rule.
     `pod_query` is the query for one scraped pod, None without `scrape`.
@@ -73,10 +46,8 @@ class Rule(_SeriesRule):
     config: RuleConfig
     namer: MetricNamer
     converter: ResourceConverter
-    query: Template
-    age: AgeRule
+    age: QueryRule
     pod_query: PodQuery | None = None
-    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +125,9 @@ def _compile_rule(
         pod_query = _compile_pod_query(config, converter, query, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
-    return Rule(config, namer, converter, query, AgeRule(config), pod_query)
+    accepts = config.on_warnings is OnWarnings.ACCEPT
+    age = QueryRule(config.path, _AGE, accepts)
+    return Rule(config.path, query, accepts, config, namer, converter, age, pod_query)
 
 
 def _compile_pod_query(
@@ -224,7 +197,7 @@ def _compile_converter(
 
 
 def _label_pattern(label_template: LabelTemplate) -> Any:
-    pattern = matching.compile_expression(label_template.pattern())
+    pattern = matchers.compile_expression(label_template.pattern())
     if "resource" not in pattern.groupindex:
         raise TemplateError(template.label_without_resource(label_template.text))
     return pattern
@@ -266,10 +239,9 @@ def _compile_resource_rule(
     accepts = whole.on_warnings is OnWarnings.ACCEPT
 
     def made(key: str, query: Template, label: str | None) -> ResourceQuery:
+        path = f"{place}.{key}"
         times = lookback.usage_age(query)
-        companion = (
-            None if times is None else ResourceQuery(f"{place}.{key}", converter, times, label, accepts)
-        )
-        return ResourceQuery(f"{place}.{key}", converter, query, label, accepts, companion)
+        age = None if times is None else ResourceQuery(path, times, accepts, converter, label)
+        return ResourceQuery(path, query, accepts, converter, label, age)
 
     return made("containerQuery", containers, config.container_label), made("nodeQuery", nodes, None)

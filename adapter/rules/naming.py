@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from adapter.errors import NamingError
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, matching
+from adapter.rules import matchers
 from adapter.rules.template.template import LabelTemplate
 
 NAMESPACES = GroupResource("", "namespaces")
@@ -205,7 +205,7 @@ def compile_namer(
     compiled = []
     for number, (text, wanted) in enumerate(filters):
         try:
-            compiled.append((matching.compile_expression(text), wanted))
+            compiled.append((matchers.compile_expression(text), wanted))
         except ValueError as error:
             good = False
             fault(
@@ -214,7 +214,7 @@ def compile_namer(
                 f"expected a Go regular expression (RE2): {error}",
             )
     try:
-        expression = matching.compile_expression(matches or ".*")
+        expression = matchers.compile_expression(matches or ".*")
     except ValueError as error:
         fault("name.matches", matches, f"expected a Go regular expression (RE2): {error}")
         return None

@@ -1,24 +1,22 @@
 """Rules that query Prometheus: from a request to PromQL, and from samples back to objects.
 
 Queries and values are byte for byte those of prometheus-adapter. A `QueryRule` renders its template; a
-`MetricQuery` is everything in a request but its objects, and `rules.plan.plan` decides which requests share a
+`MetricQuery` is everything in a request but its objects, and `rules.plan` decides which requests share a
 query.
 """
 
-import abc
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from adapter.errors import TemplateError
 from adapter.model import metrics, quantity
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers
+from adapter.rules import matchers, mergeable
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import mergeable
-from adapter.rules.plan.mergeable import Separability
+from adapter.rules.mergeable import Separability
 from adapter.rules.template import template
 from adapter.rules.template.template import Template
 
@@ -28,23 +26,18 @@ _QUERY_BYTES = 250
 SeparabilityKey: TypeAlias = tuple[str, str, str | None]
 
 
-class QueryRule(abc.ABC):
-    """What every rule has that queries Prometheus; subclasses have the two attributes as fields."""
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class QueryRule:
+    """What every rule has that queries Prometheus. Compared by identity: a reload makes new rules.
 
-    __slots__ = ()
+    `path` is the place of the rule in the file, such as ``rules[3]``, for faults and logs. With
+    `accepts_warnings` an answer with a warning counts as complete.
+    """
 
+    path: str
     query: Template
-    _separability: dict[SeparabilityKey, Separability]
-
-    @property
-    @abc.abstractmethod
-    def path(self) -> str:
-        """The place of the rule in the file, such as ``rules[3]``, for faults and logs."""
-
-    @property
-    @abc.abstractmethod
-    def accepts_warnings(self) -> bool:
-        """Whether an answer with a warning counts as complete."""
+    accepts_warnings: bool
+    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict, init=False)
 
     def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
         """Return the query. Raises TemplateError if the template fails or renders to nothing.
@@ -53,8 +46,8 @@ class QueryRule(abc.ABC):
         values of `parts` come from requests. `.LabelMatchers` quotes them; a template that uses them in
         another way gets only values that cannot change the query around them.
         """
-        if self._inserts_values():
-            _check_inert(parts)
+        if not self.query.is_plain or "LabelValuesByName" in self.query.fields:
+            _check_inert(parts)  # values may stand outside of `.LabelMatchers`
         grouping = [matchers.write_label(label) for label in group_by]
         text = self.query.render(
             {
@@ -68,10 +61,6 @@ class QueryRule(abc.ABC):
         if not text:
             raise TemplateError(template.empty_query(self.query.text))
         return text
-
-    def _inserts_values(self) -> bool:
-        """Whether the template may write values of matchers outside of `.LabelMatchers`."""
-        return not self.query.is_plain() or "LabelValuesByName" in self.query.fields()
 
     def separability(
         self, object_label: str, namespace_label: str, part_label: str | None = None
@@ -101,16 +90,19 @@ class MetricQuery:
     namespace_label: str
     object_label: str
     part_label: str | None = None
+    separability: Separability = field(init=False, compare=False)
+    """Whether requests with this query may be merged; computed once per rule and label."""
+    sweepable: bool = field(init=False, compare=False)
+    """Whether one query can answer for all objects of all namespaces."""
+    weight: int = field(init=False, compare=False)
+    """Estimated bytes without the rule: a selector may be much larger than what it selects."""
 
-    @property
-    def separability(self) -> Separability:
-        """Whether requests with this query may be merged; computed once per rule and label."""
-        return self.rule.separability(self.object_label, self.namespace_label, self.part_label)
-
-    @property
-    def weight(self) -> int:
-        """Estimated bytes without the rule: a selector may be much larger than what it selects."""
-        return _QUERY_BYTES + matchers.weigh(self.selector)
+    def __post_init__(self) -> None:
+        separability = self.rule.separability(self.object_label, self.namespace_label, self.part_label)
+        sweepable = separability.separable and (not self.namespace_label or bool(separability.joined))
+        object.__setattr__(self, "separability", separability)
+        object.__setattr__(self, "sweepable", sweepable)
+        object.__setattr__(self, "weight", _QUERY_BYTES + matchers.weigh(self.selector))
 
     def render(self, namespace: str | None, names: Sequence[str]) -> str:
         """Return the query for objects of one namespace as upstream sends it. Raises TemplateError.
@@ -144,22 +136,12 @@ class MetricQuery:
         return any(each.labels.get(self.part_label, "") == part for each in earlier)
 
 
-def index_samples(samples: Iterable[Sample], label: str) -> dict[str, tuple[Sample, ...]]:
-    """Return samples by the value of the object's label, in the order received.
-
-    A missing label counts as "".
-    """
-    found: dict[str, tuple[Sample, ...]] = {}
-    for sample in samples:
-        name = sample.labels.get(label, "")
-        earlier = found.get(name)
-        found[name] = (sample,) if earlier is None else (*earlier, sample)
-    return found
-
-
 def last_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
-    """Return the last sample of each object, which is the one that counts."""
-    return {name: group[-1] for name, group in index_samples(samples, label).items()}
+    """Return the last sample of each object, which is the one that counts.
+
+    Objects are named by the value of `label`; a missing one counts as "".
+    """
+    return {sample.labels.get(label, ""): sample for sample in samples}
 
 
 class Dropped(str):

@@ -58,14 +58,6 @@ class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
     rule: Rule
 
 
-class CustomKey(msgspec.Struct, frozen=True, gc=False):
-    """How a custom metric is requested: kind, whether under a namespace, name."""
-
-    resource: GroupResource
-    namespaced: bool
-    metric: str
-
-
 class Refused(NamedTuple):
     """A rule, by its path, whose metric has a reserved name."""
 
@@ -89,7 +81,7 @@ class Registry:
     """
 
     generation: int
-    custom: Mapping[CustomKey, CustomEntry]
+    custom: Mapping[CustomMetricInfo, CustomEntry]
     external: Mapping[str, ExternalEntry]
     listed: tuple[CustomMetricInfo, ...]
     collisions: tuple[str, ...] = ()
@@ -199,7 +191,7 @@ def building(
     collisions: dict[str, None] = {}
     refused: dict[Refused, None] = {}
     unwritable: dict[str, Unwritable] = {}
-    custom: dict[CustomKey, CustomEntry] = {}
+    custom: dict[CustomMetricInfo, CustomEntry] = {}
     listed: dict[tuple[GroupResource, bool], dict[str, None]] = {}
     for count, (rule, series, metric) in enumerate(
         _named(ruleset.custom, memory, reserved, refused, unwritable), 1
@@ -211,10 +203,10 @@ def building(
         for resource in rule.converter.resources_for(series.labels):
             entry = CustomEntry(resource, series.name, rule, series.count)
             for namespaced in _scopes(resource):
-                key = CustomKey(resource.group_resource, namespaced, metric)
+                key = CustomMetricInfo(resource.group_resource, namespaced, metric)
                 _note_collision(collisions, f"{resource.group_resource}/{metric}", custom.get(key), entry)
                 custom[key] = entry
-                listed.setdefault((key.resource, _listed_scope(key, entry)), {})[metric] = None
+                listed.setdefault((key.resource, resource.namespaced and namespaced), {})[metric] = None
     external: dict[str, ExternalEntry] = {}
     for count, (rule, series, metric) in enumerate(
         _named(ruleset.external, memory, reserved, refused, unwritable), 1
@@ -312,10 +304,6 @@ def _scopes(resource: APIResource) -> tuple[bool, ...]:
     if resource.group_resource in ROOT_SCOPED:
         return (False,)
     return (True,) if resource.namespaced else (True, False)
-
-
-def _listed_scope(key: CustomKey, entry: CustomEntry) -> bool:
-    return entry.resource.namespaced and key.namespaced
 
 
 def _note_collision(

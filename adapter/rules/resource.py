@@ -8,16 +8,14 @@ is absent too.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.config.rules_file import ResourceRulesConfig
 from adapter.model import metrics, quantity
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
 from adapter.rules.naming import NAMESPACES, ResourceConverter
-from adapter.rules.plan.mergeable import Separability
-from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery, QueryRule, SeparabilityKey
-from adapter.rules.template.template import Template
+from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery, QueryRule
 
 PODS = GroupResource("", "pods")
 NODES = GroupResource("", "nodes")
@@ -28,26 +26,17 @@ OVERFLOW = Dropped("overflow")
 INCOMPLETE = Dropped("incomplete")
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ResourceQuery(QueryRule):
-    """One of the four templates: the cpu or memory of containers or nodes. Compared by identity.
+    """One of the four templates, such as ``resourceRules.cpu.containerQuery``.
 
     `part_label` has the names of containers; it is None for nodes. `age` queries the times of the oldest
     samples; it is None if the query does not show which samples those are.
     """
 
-    place: str
     converter: ResourceConverter
-    query: Template
     part_label: str | None = None
-    accepts_warnings: bool = False
     age: "ResourceQuery | None" = None
-    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
-
-    @property
-    def path(self) -> str:
-        """The place of the template, such as ``resourceRules.cpu.containerQuery``."""
-        return self.place
 
     def metric_query(self, resource: GroupResource) -> MetricQuery:
         """Return the query for all requests for pods, or for nodes. Raises NamingError or TemplateError."""

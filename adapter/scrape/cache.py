@@ -15,8 +15,9 @@ from typing import NamedTuple, Protocol
 from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
+from adapter.model.metrics import CustomMetricInfo
 from adapter.rules.matchers import Matcher
-from adapter.rules.registry import CustomEntry, CustomKey, Registry
+from adapter.rules.registry import CustomEntry, Registry
 from adapter.rules.resource import PODS
 from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
 from adapter.scrape.schedule import ScrapeSchedule
@@ -120,7 +121,7 @@ class ScrapedValues:
 
     def entry_of(self, metric: str) -> CustomEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
-        entry = self._registry().custom.get(CustomKey(PODS, namespaced=True, metric=metric))
+        entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
         return entry if entry is not None and entry.rule.pod_query is not None else None
 
     def window_of(self, metric: str) -> float | None:

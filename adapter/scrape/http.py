@@ -28,7 +28,7 @@ from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
 from adapter.model.pod_networks import PodNetworks
-from adapter.prometheus import authorization, client
+from adapter.prometheus import client, connection
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
 from adapter.telemetry.metrics import Monitoring
@@ -163,7 +163,7 @@ class Scraper:
         self._monitoring = monitoring
         self._problems = problems
         self._service_account = Path(service_account)
-        self._tokens: dict[str, authorization.FileAuthorization] = {}
+        self._tokens: dict[str, connection.FileAuthorization] = {}
         self._bundles: dict[EndpointTLS, _CABundle] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -230,7 +230,7 @@ class Scraper:
             content = await _read(response, access, buffer)
             return ScrapedBody(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
 
-    def _token(self, endpoint: ScrapeEndpoint) -> authorization.FileAuthorization | None:
+    def _token(self, endpoint: ScrapeEndpoint) -> connection.FileAuthorization | None:
         """Return the rule's token, None for a pod that must not get it."""
         credentials = endpoint.access.credentials
         if credentials is None or endpoint.namespace not in credentials.namespaces:
@@ -243,7 +243,7 @@ class Scraper:
                     "credentials", f"{path} is our own service account token, which is never sent to pods"
                 )
             try:
-                token = self._tokens[path] = authorization.FileAuthorization(
+                token = self._tokens[path] = connection.FileAuthorization(
                     path,
                     self._render,
                     "scrape.credentials.tokenFile",
@@ -265,7 +265,7 @@ class Scraper:
 
         Raises ValueError for a text that is not a token, or that is our own token.
         """
-        header = authorization.render_bearer(text)
+        header = connection.render_bearer(text)
         try:
             own = (self._service_account / "token").read_text(encoding="utf-8").strip()
         except OSError:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, cast
 
-from adapter.server.api import paths
+from adapter.server.api import query_string
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Health:
         return None
 
     def _answer_all(self, endpoint: str, query: str) -> HealthAnswer:
-        excluded = set(paths.query_values(query, "exclude")) - {""}
+        excluded = set(query_string.query_values(query, "exclude")) - {""}
         partial = bool(excluded)
         lines: list[str] = []
         failed: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Health:
             self._say(endpoint, failed)
         if failed:
             return HealthAnswer(500, f"{''.join(lines)}{endpoint} check failed\n")
-        if "verbose" in paths.parameter_names(query):
+        if "verbose" in query_string.parameter_names(query):
             return HealthAnswer(200, f"{''.join(lines)}{endpoint} check passed\n")
         return HealthAnswer(200, "ok")
 

@@ -38,8 +38,8 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
-from adapter.provider import scaler
-from adapter.provider.scaler import ObjectSamples, SeriesSamples
+from adapter.provider import scaler_provider
+from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from adapter.telemetry.metrics import Monitoring
 from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
@@ -207,7 +207,7 @@ class World:
 
     @property
     def overdue(self) -> str:
-        return scaler.PARTIAL if self.fault == "partial answers" else ""
+        return scaler_provider.PARTIAL if self.fault == "partial answers" else ""
 
     @property
     def answers(self) -> bool:

@@ -13,9 +13,10 @@ from yarl import URL
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import client as prometheus
-from adapter.prometheus import client_tls, endpoint
+from adapter.prometheus import connection, endpoint
 from adapter.prometheus import response as envelope
-from adapter.prometheus.client import PrometheusClient, PrometheusSettings
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
@@ -735,7 +736,7 @@ async def test_a_client_certificate_is_shown(
 
 async def test_tls_older_than_1_2_is_refused(open_client: Open, authority: Authority) -> None:
     client = await open_client("https://127.0.0.1", ca_file=str(authority.file))
-    assert client_tls.build(client.origin.tls).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert connection.build_context(client.origin.tls).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_a_proxy_from_the_environment_is_asked(

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from adapter.errors import InputError
-from adapter.prometheus import client_tls, connection
+from adapter.prometheus import connection
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.problems import ProblemLog
@@ -201,7 +201,7 @@ async def test_files_of_trust_that_are_refused(
     async def refused(**files: str) -> str:
         origin = await connection.open_connection(PrometheusSettings("https://p", **files), clock, faults)  # type: ignore[arg-type]  # a table of settings
         with pytest.raises(InputError) as caught:
-            client_tls.build(origin.tls)
+            connection.build_context(origin.tls)
         return caught.value.faults[0].path
 
     assert await refused(ca_file=str(broken)) == "--prometheus-ca-file"
@@ -271,7 +271,7 @@ async def test_what_else_a_kubeconfig_says_of_the_connection(
     origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
     assert origin.proxy == "http://proxy:1"
     assert (await origin.request_headers())["Authorization"] == basic("me:secret")
-    assert client_tls.build(origin.tls).verify_mode == ssl.CERT_NONE
+    assert connection.build_context(origin.tls).verify_mode == ssl.CERT_NONE
 
 
 async def test_a_ca_file_wins_over_the_clusters_credentials_silently(

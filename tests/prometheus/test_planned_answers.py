@@ -26,9 +26,8 @@ from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
-from adapter.rules import matchers
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects, PlannedQuery
+from adapter.rules import matchers, plan
+from adapter.rules.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -396,7 +395,7 @@ class Bench:
             plans["split"] = list(plan.merge(query, [objects for objects, _ in asked], limit=1))
             fitting = len(plans["merged"][0].promql) - 1  # not quite all
             plans["packed"] = list(plan.merge(query, [objects for objects, _ in asked], limit=fitting))
-        if plan.may_sweep(query):
+        if query.sweepable:
             plans["swept"] = [plan.sweep(query)]
         for how, planned in plans.items():
             results = [await send(self.client, one.promql) for one in planned]

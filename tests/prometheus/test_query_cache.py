@@ -21,12 +21,11 @@ from adapter.prometheus.answers import (
     ObjectAnswer,
     TextAnswer,
     refresh_ahead,
-    weigh_request,
 )
 from adapter.prometheus.batching import Batches
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
@@ -1380,7 +1379,13 @@ async def test_requests_of_disconnected_callers_are_bounded(
 async def test_endless_distinct_questions_are_answered_and_forgotten(story: Story) -> None:
     """Thousands of selectors and names, within the TTL in which all of them would be kept."""
     story.prometheus.reply = named_objects
-    story.cache._answers.own = AnswerStore("objects", story.clock, story.monitoring, weigh_request, 200_000)
+    story.cache._answers.own = AnswerStore(
+        "objects",
+        story.clock,
+        story.monitoring,
+        lambda request: request[0].weight + request[1].weight,
+        200_000,
+    )
     story.cache._batches = Batches(story.cache._batcher, story.monitoring, room=600_000)
     plain = metric_query()
     for number in range(1000):

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import response
-from adapter.prometheus.response import DecodedResponse, ResponseDecoder
+from adapter.prometheus.response import ResponseDecoder
 
 
-def decode(body: bytes, chunk: int = 1 << 20) -> DecodedResponse:
-    decoder = ResponseDecoder()
+def decode(body: bytes, chunk: int = 1 << 20, decoder: ResponseDecoder | None = None) -> QueryResult:
+    decoder = decoder or ResponseDecoder()
     for start in range(0, len(body), chunk):
         decoder.feed(body[start : start + chunk])
         while decoder.step():
@@ -32,23 +32,21 @@ def test_vector() -> None:
             {"metric": {}, "value": [1700000000, "-2.5e-3"]},
         ],
     )
-    assert decode(body) == DecodedResponse(
-        QueryResult(
-            "vector",
-            [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)],
-        )
+    assert decode(body) == QueryResult(
+        "vector",
+        [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)],
     )
 
 
 def test_scalar_is_one_sample_without_labels() -> None:
-    assert decode(answer("scalar", [1700000000, "9"])).result == QueryResult(
+    assert decode(answer("scalar", [1700000000, "9"])) == QueryResult(
         "scalar", [Sample({}, 9.0, 1700000000.0)]
     )
 
 
 @pytest.mark.parametrize("result", [[], None], ids=["empty", "null"])
 def test_an_empty_vector_is_an_answer(result: object) -> None:
-    assert decode(answer("vector", result)).result == QueryResult("vector", [])
+    assert decode(answer("vector", result)) == QueryResult("vector", [])
 
 
 @pytest.mark.parametrize(
@@ -65,13 +63,13 @@ def test_an_empty_vector_is_an_answer(result: object) -> None:
     ],
 )
 def test_values_are_texts(text: str, value: float) -> None:
-    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, text]}])).result.samples
+    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, text]}])).samples
     assert sample.value == value
     assert math.copysign(1, sample.value) == math.copysign(1, value)
 
 
 def test_nan_stays_nan() -> None:
-    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, "NaN"]}])).result.samples
+    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, "NaN"]}])).samples
     assert math.isnan(sample.value)
 
 
@@ -84,7 +82,7 @@ def test_a_histogram_is_a_sample_without_a_number() -> None:
             {"metric": {"pod": "b"}, "histogram": [2.5, histogram]},
         ],
     )
-    first, second = decode(body).result.samples
+    first, second = decode(body).samples
     assert first == Sample({"pod": "a"}, 7.0, 1.0)
     assert (second.labels, second.time) == ({"pod": "b"}, 2.5)
     assert second.value is HISTOGRAM
@@ -111,8 +109,9 @@ def test_warnings_are_carried_and_infos_are_not(
     kind: str, more: dict[str, object], kept: tuple[str, ...], count: int
 ) -> None:
     result = [] if kind == "vector" else [1, "9"]
-    found = decode(answer(kind, result, **more))
-    assert (found.result.warnings, found.warnings) == (kept, count)
+    decoder = ResponseDecoder()
+    found = decode(answer(kind, result, **more), decoder=decoder)
+    assert (found.warnings, decoder.warnings) == (kept, count)
 
 
 def test_a_partial_answer_of_a_victoriametrics_cluster_in_pieces() -> None:
@@ -122,8 +121,8 @@ def test_a_partial_answer_of_a_victoriametrics_cluster_in_pieces() -> None:
         .replace(b',"warnings":["w"]', b"")
     )
     found = decode(body, 65_536)
-    assert len(found.result.samples) == 10_000
-    assert found.result.warnings == ("isPartial: some storage nodes did not answer",)
+    assert len(found.samples) == 10_000
+    assert found.warnings == ("isPartial: some storage nodes did not answer",)
 
 
 def error_of(kind: str, text: str) -> dict[str, object]:
@@ -191,7 +190,7 @@ def test_other_types_are_refused_by_name(kind: str) -> None:
 
 
 def test_upstream_reads_any_status_but_error_as_success() -> None:
-    assert decode(b'{"data":{"resultType":"vector","result":[]}}').result.samples == []
+    assert decode(b'{"data":{"resultType":"vector","result":[]}}').samples == []
 
 
 @pytest.mark.parametrize(
@@ -227,9 +226,9 @@ def test_a_long_vector_is_decoded_in_steps_in_its_order(chunk: int) -> None:
         decoder.feed(body[start : start + chunk])
         while decoder.step():
             steps += 1
-    result, warnings = decoder.finish()
+    result = decoder.finish()
     assert [sample.value for sample in result.samples] == list(range(10_000))
-    assert (result.warnings, warnings) == (("w",), 1)
+    assert (result.warnings, decoder.warnings) == (("w",), 1)
     assert steps > len(body) // (3 * response.PIECE_BYTES)
 
 
@@ -285,7 +284,7 @@ def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:
     fits.feed(body)
     while fits.step():
         pass
-    assert len(fits.finish().result.samples) == 12_000
+    assert len(fits.finish().samples) == 12_000
     late = ResponseDecoder(most=11_999)
     late.feed(body)
     while late.step():
@@ -342,7 +341,7 @@ def test_an_answer_is_bounded_by_the_memory_that_it_takes(name: str) -> None:
 def test_a_text_that_cannot_be_cut_is_not_decoded_where_that_might_take_too_much() -> None:
     elements = ", ".join('{"value":[1,"1"],"metric":{}}' for _ in range(20_000))
     body = f'{{"data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
-    assert len(decode(body).result.samples) == 20_000
+    assert len(decode(body).samples) == 20_000
     decoder = ResponseDecoder(room=8_000_000)
     decoder.feed(body)
     assert not decoder.step()

@@ -16,7 +16,7 @@ from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import HISTOGRAM, ContainerUsage, ObjectUsage, QueryResult, ResourceAnswer, Usage
 from adapter.model.resources import Catalogue
 from adapter.prometheus import query_cache
-from adapter.server.api import encoding_resource
+from adapter.server.api import encoding
 from tests.support.waiting import other_work, until
 from tests.support.world import (
     FakeResources,
@@ -67,7 +67,7 @@ def nodes(*names: str, **labels: str) -> list[LabeledObject]:
 
 def read(request: str, answer: ResourceAnswer) -> Any:
     """Return the JSON of an answer."""
-    return json.loads(b"".join(encoding_resource.encode("v1beta1", resource_question(request), answer, None)))
+    return json.loads(b"".join(encoding.encode_resource("v1beta1", resource_question(request), answer, None)))
 
 
 async def ask(here: World, request: str) -> Any:
@@ -168,7 +168,7 @@ async def test_a_pod() -> None:
         here.clock.set_wall(NOON + 5)
         request = "/namespaces/somens/pods/pod1"
         answer = await here.resource_provider.resource(resource_question(request))
-        body = b"".join(encoding_resource.encode("v1beta1", resource_question(request), answer, None))
+        body = b"".join(encoding.encode_resource("v1beta1", resource_question(request), answer, None))
         assert body.decode() == (
             '{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/'
             'v1beta1","metadata":{"name":"pod1","namespace":"somens",'

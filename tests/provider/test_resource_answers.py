@@ -30,7 +30,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.rules.resource import KINDS, PODS, CpuAndMemory, ResourceQuery
-from adapter.server.api import encoding_resource
+from adapter.server.api import encoding
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
@@ -266,7 +266,7 @@ class Bench:
         assert [place(each) for each in answer.items] == sorted(map(place, answer.items)), (
             "by namespace, then name"
         )
-        document = json.loads(b"".join(encoding_resource.encode("v1beta1", question, answer, None)))
+        document = json.loads(b"".join(encoding.encode_resource("v1beta1", question, answer, None)))
         assert {each["window"] for each in document.get("items", [document])} <= {"3m0s"}
         return {place(each): each for each in answer.items}
 

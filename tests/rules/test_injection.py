@@ -16,10 +16,9 @@ from adapter.errors import BadRequestError, NamingError, TemplateError, Unsuppor
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.rules import matchers, registry
+from adapter.rules import lookback, matchers, plan, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import lookback, plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import Registry
 from tests.support.world import compile_rule, compile_text
@@ -236,7 +235,7 @@ def test_a_selector_adds_its_matchers_and_nothing_else(
     own = [*parts, Matcher("namespace", "=", "a"), Matcher("pod", "=", "web-0")]
     ((name, found),) = selectors_of(text)
     assert name == "x"
-    if rule.query.is_plain() and "LabelValuesByName" not in rule.query.fields():
+    if rule.query.is_plain and "LabelValuesByName" not in rule.query.fields:
         assert found == shown(own)
         assert list(selectors_of(lookback.age_query(text, "x", own).promql)) == [("x", shown(own))]
     else:

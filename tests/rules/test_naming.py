@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from adapter.errors import NamingError, TemplateError
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN
-from adapter.rules import matching, naming
+from adapter.rules import matchers, naming
 from adapter.rules.naming import MetricNamer, ResourceConverter
 from adapter.rules.template.template import LabelTemplate
 
@@ -160,10 +160,10 @@ LIKE_GO = {
 @pytest.mark.parametrize(("expression", "reason"), LIKE_GO.values(), ids=LIKE_GO)
 def test_what_go_takes_and_re2_does_not_and_the_other_way_round(expression: str, reason: str | None) -> None:
     if reason is None:
-        assert matching.compile_expression(expression).pattern == expression
+        assert matchers.compile_expression(expression).pattern == expression
     else:
         with pytest.raises(ValueError, match=re.escape(reason)):
-            matching.compile_expression(expression)
+            matchers.compile_expression(expression)
 
 
 def test_two_groups_with_a_replacement() -> None:
@@ -172,7 +172,7 @@ def test_two_groups_with_a_replacement() -> None:
 
 def test_the_reason_of_a_bad_expression_is_said() -> None:
     with pytest.raises(ValueError, match=r"missing \)"):
-        matching.compile_expression("(a")
+        matchers.compile_expression("(a")
 
 
 MAY_GIVE = {
@@ -206,7 +206,7 @@ def go_expand(template: str, groups: list[str | None], names: Mapping[str, int])
 @pytest.mark.timeout(60)
 @given(template=st.text(st.sampled_from("$${}01239_abx-"), max_size=12))
 def test_expansion_is_that_of_go(template: str) -> None:
-    expression = matching.compile_expression("^(?P<a>a)?(?P<b>b*)(c)(?P<a1>d)$")
+    expression = matchers.compile_expression("^(?P<a>a)?(?P<b>b*)(c)(?P<a1>d)$")
     match = expression.search("bbcd")
     pieces = naming.parse_expansion(template, expression.groups, expression.groupindex)
     expanded = "".join(
@@ -230,7 +230,7 @@ def converter(template: str = "", **overrides: str) -> ResourceConverter:
         assert resource is not None
         by_label[label] = resource
     label_template = LabelTemplate(template) if template else None
-    pattern = matching.compile_expression(label_template.pattern()) if label_template else None
+    pattern = matchers.compile_expression(label_template.pattern()) if label_template else None
     return ResourceConverter(by_label, label_template, pattern, BUILTIN)
 
 

@@ -9,7 +9,7 @@ from adapter.errors import TemplateError
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
-from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery, index_samples, last_samples, milli_of
+from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery, last_samples, milli_of
 from tests.support.world import compile_rule
 
 QUERY = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
@@ -89,11 +89,6 @@ def test_joined_has_the_namespace_in_its_grouping() -> None:
     parts = [matchers.for_any_of("ns", ["a", "b"]), matchers.for_any_of("pod", ["p.1"])]
     assert query.separability.separable
     assert query.render_joined(parts) == 'sum by (pod, ns) (hits{ns=~"a|b",pod="p.1"})'
-
-
-def test_samples_stay_in_order_and_a_missing_label_is_empty() -> None:
-    first, second, other = Sample({"pod": "a"}, 1, 0), Sample({"pod": "a", "q": "y"}, 2, 0), Sample({}, 3, 0)
-    assert index_samples([first, other, second], "pod") == {"a": (first, second), "": (other,)}
 
 
 def test_the_last_sample_of_an_object_counts() -> None:

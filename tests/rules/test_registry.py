@@ -1,9 +1,9 @@
 import pytest
 
-from adapter.model.metrics import GroupResource, SeriesInfo
+from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
-from adapter.rules.registry import CustomKey, Registry, SeriesMemory
+from adapter.rules.registry import Registry, SeriesMemory
 from tests.support.world import compile_rule, compile_text
 
 PODS = GroupResource("", "pods")
@@ -95,7 +95,7 @@ def test_of_several_series_names_the_last_wins() -> None:
         f"rules: [{rule}]\nexternalRules: [{rule}]", s=[info("b", "pod"), info("a", "pod", count=7)]
     )
     assert answers(built) == {"pods/fixed": ("a", "rules[0]")}
-    assert built.custom[CustomKey(PODS, namespaced=True, metric="fixed")].series_count == 7
+    assert built.custom[CustomMetricInfo(PODS, namespaced=True, metric="fixed")].series_count == 7
     assert built.external["fixed"].series == "a"
     assert built.collisions == (
         "pods/fixed: rules[0] makes it from several series names and answers with the last, such as a",

@@ -23,7 +23,7 @@ import pytest
 from aiohttp import web
 
 from adapter.prometheus import endpoint
-from adapter.provider.rules_files import RulesFiles
+from adapter.provider.rule_source import RulesFiles
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.sandbox.prometheus.series import Series, SeriesSet
@@ -507,7 +507,7 @@ async def test_discovery_fails_and_nothing_known_is_lost(
     prometheus: FaultyPrometheus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
+    monkeypatch.setattr("adapter.provider.rule_source._PERIOD", 0.05)
     monkeypatch.setattr("adapter.provider.relist._RETRY", 0.1)
     async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
         await _healthy(adapter)
@@ -614,7 +614,7 @@ async def test_the_rules_file_is_swapped_and_broken(
     tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change as kubelet makes it takes effect; an unusable one is reported and changes no rule."""
-    monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
+    monkeypatch.setattr("adapter.provider.rule_source._PERIOD", 0.05)
     mount = Mount(tmp_path / "mounted")
     mount.put(rules_yaml=RULES.encode())
     (tmp_path / "rules.yaml").symlink_to("mounted/rules.yaml")
@@ -657,7 +657,7 @@ async def test_new_kinds_do_not_hide_that_the_file_is_refused(
     prometheus: FaultyPrometheus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
+    monkeypatch.setattr("adapter.provider.rule_source._PERIOD", 0.05)
     clock = ShiftedClock()
     async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
         _rewrite(rules, "rules: [")

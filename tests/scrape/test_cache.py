@@ -11,8 +11,7 @@ import pytest
 
 from adapter.errors import PrometheusError, ScrapeError
 from adapter.model.label_selectors import EVERYTHING, parse_selector
-from adapter.model.metrics import CustomAnswer, SeriesInfo
-from adapter.rules.registry import CustomKey
+from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
 from adapter.rules.resource import PODS
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from tests.support.clock import WALL
@@ -130,7 +129,7 @@ async def test_the_window_that_a_value_speaks_for() -> None:
         assert here.scraped.is_scraped("hits")
         assert (
             here.scraped.entry_of("hits")
-            == here.relister.registry.custom[CustomKey(PODS, namespaced=True, metric="hits")]
+            == here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="hits")]
         )
         assert (here.scraped.window_of("depth"), here.scraped.window_of("hits")) == (0, 5)
 
@@ -606,7 +605,7 @@ async def test_it_runs_and_ends() -> None:
 
 async def test_a_rule_without_scraping_has_no_values() -> None:
     async with scraping() as here:
-        entry = here.relister.registry.custom[CustomKey(PODS, namespaced=True, metric="depth")]
+        entry = here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="depth")]
         bare = msgspec.structs.replace(entry, rule=replace(entry.rule, pod_query=None))
 
         assert here.scraped.read(bare, "shop", ["a"], ()) == ({}, {}, set())

@@ -31,9 +31,9 @@ TRACED = (
     "tests/cli/check",
     "tests/cli/test_convert.py",
     "tests/cli/test_explain.py",
-    "tests/provider/test_custom.py",
+    "tests/provider/test_metrics.py",
     "tests/provider/test_resource.py",
-    "tests/provider/test_scaler.py",
+    "tests/provider/test_scaler_provider.py",
     "tests/provider/test_scraped_parity.py",
 )
 """The folders and modules of its tests."""

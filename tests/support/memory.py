@@ -22,8 +22,7 @@ from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.prometheus.connection import PrometheusSettings
-from adapter.rules import matching
-from adapter.rules.plan import lookback
+from adapter.rules import lookback, matchers
 from adapter.scrape import http, targets
 from adapter.server import health
 from adapter.server.auth import authentication, review_cache
@@ -131,7 +130,7 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("series of scraped pods", ESTIMATED * targets.KEPT_BYTES)
         read = 2 * scale_codec.TEXTS_BYTES + pod_codec.REQUESTS_BYTES + decision.SELECTORS_BYTES
         yield Bound("selectors and requests that are read", ESTIMATED * read)
-        yield Bound("queries that are read", ESTIMATED * (matching.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
+        yield Bound("queries that are read", ESTIMATED * (matchers.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
         yield Bound("events that wait", events.QUEUED * EVENT_BYTES)

@@ -27,7 +27,8 @@ from adapter.model.metrics import (
 )
 from adapter.server import tls
 from adapter.server.api.documents import Documents
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, Question
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+from adapter.server.api.query_string import Question
 from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer

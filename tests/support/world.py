@@ -22,17 +22,17 @@ from adapter.model.metrics import (
 from adapter.model.resources import APIResource, Catalogue
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
-from adapter.provider.custom import Provider
+from adapter.provider.metrics import MetricProvider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scaler import ScalerProvider
+from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
 from adapter.scrape.targets import ScrapedAnswer
-from adapter.server.api import paths
-from adapter.server.api.paths import Question
+from adapter.server.api import paths, query_string
+from adapter.server.api.query_string import Question
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
@@ -245,7 +245,7 @@ class World:
             per_second=2000,
             random=lambda: 0.0,
         )
-        self.provider = Provider(
+        self.provider = MetricProvider(
             resources,
             names,
             self.cache,
@@ -354,7 +354,7 @@ def question(kind: str, request: str) -> Question:
     }[kind]
     path, query = paths.split_target(request)
     parsed = paths.parse_metric_path(group, "v1beta1", paths.decode_segments(path))
-    return paths.build_question(parsed, paths.parse_parameters(query))
+    return query_string.build_question(parsed, query_string.parse_parameters(query))
 
 
 def custom_question(request: str) -> CustomQuestion:

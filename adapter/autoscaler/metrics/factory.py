@@ -44,7 +44,7 @@ from adapter.model.metrics import (
 from adapter.model.quantity import from_milli
 from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant, span_of
-from adapter.provider.scaler import PARTIAL, ObjectSamples, ScalerProvider
+from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scrape.cache import ScrapedValues
 from adapter.telemetry.problems import UNFETCHED
 

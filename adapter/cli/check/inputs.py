@@ -9,7 +9,7 @@ from adapter.config import helm_values, rules_file
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.provider.rules_files import EMPTY, RulesFiles
+from adapter.provider.rule_source import EMPTY, RulesFiles
 from adapter.rules import compile as compiler
 
 _NOT_BUILT_IN = (

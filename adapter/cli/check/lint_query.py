@@ -75,7 +75,7 @@ def _check_selector(made: RulePreview) -> Iterator[Finding]:
 
 
 def _check_template(made: RulePreview) -> Iterator[Finding]:
-    fields = made.rule.query.fields()
+    fields = made.rule.query.fields
     if made.external and "GroupBy" in fields:
         sentence = (
             "external metrics describe no object, so this is empty and the query is summed to one value"
@@ -221,7 +221,7 @@ def _resource_findings(made: ResourcePreview) -> Iterator[tuple[str, str]]:
 # --- label flow: whether the result of a query can have a label, without which its values match no objects
 #
 # Only PromQL's operators are followed, because the labels of the series are not known. If they do not decide,
-# the label may exist. `rules.plan.mergeable` decides a related question: whether a query keeps objects apart.
+# the label may exist. `rules.mergeable` decides a related question: whether a query keeps objects apart.
 
 # These return the label sets of their series, regardless of the grouping.
 _PICKING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})

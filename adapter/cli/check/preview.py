@@ -14,11 +14,11 @@ from adapter.config.rules_file import ResourceRulesConfig, RuleConfig
 from adapter.errors import NamingError, PrometheusError, TemplateError
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
-from adapter.rules import matchers, matching
+from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import Matcher
+from adapter.rules.mergeable import Separability
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import ROOT_SCOPED
 from adapter.rules.resource import NODES, PODS, ResourceQuery, ResourceRules
@@ -167,7 +167,7 @@ def _passes(matcher: promql.Matcher, text: str) -> bool:
     if matcher.op == promql.MatchOp.NotEqual:
         return bool(matcher.value != text)
     try:
-        expression = matching.compile_expression(f"^(?:{matcher.value})$")
+        expression = matchers.compile_expression(f"^(?:{matcher.value})$")
     except ValueError:  # the parser's regular expressions are not quite Go's: undecided
         return True
     return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.errors import Fault, InputError, NamingError, TemplateError
+from adapter.model.metrics import CustomMetricInfo
 from adapter.model.resources import APIResource, Catalogue
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery
-from adapter.rules.registry import CustomEntry, CustomKey, Registry
+from adapter.rules.registry import CustomEntry, Registry
 from adapter.rules.wording import listed
 
 ALL = "*"
@@ -78,7 +79,7 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
         raise InputError(
             [Fault("--object", str(wanted), f"expected a kind of object, not {wanted.kind}: {advice}")]
         )
-    key = CustomKey(resource.group_resource, wanted.namespace is not None, metric)
+    key = CustomMetricInfo(resource.group_resource, wanted.namespace is not None, metric)
     entry = known.custom.get(key)
     if entry is not None:
         return entry

@@ -28,11 +28,10 @@ from adapter.model.clock import Clock
 from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import compile as compiler
-from adapter.rules import matchers, registry
+from adapter.rules import lookback, matchers, registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import lookback
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import pod_query as scrape

@@ -18,15 +18,14 @@ from typing import Any, NamedTuple, TypeVar
 import promql_parser as promql
 
 from adapter.errors import TemplateError, UnscrapableError
-from adapter.rules import matchers, matching
+from adapter.rules import matchers, mergeable
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import mergeable
 from adapter.rules.scrape import arithmetic
 from adapter.rules.scrape.series import PodSeries, Selections, Track
 from adapter.rules.template.template import Template
 
 # A value with the exposed labels of its series; the labels of the pod are in the scope.
-_Element = tuple[matching.HasLabels, float]
+_Element = tuple[matchers.HasLabels, float]
 _Elements = Generator[None, None, list[_Element]]
 """An evaluation in steps, which returns the elements."""
 
@@ -137,9 +136,9 @@ class PodQuery:
 
 def compile_query(template: Template, pod_label: str, namespace_label: str) -> PodQuery:
     """Compile the query of a rule. Raises UnscrapableError with the reason."""
-    if not template.is_plain():
+    if not template.is_plain:
         raise UnscrapableError("the template has actions other than a plain variable")
-    foreign = sorted(set(template.fields()) - _FIELDS)
+    foreign = sorted(set(template.fields) - _FIELDS)
     if foreign:
         raise UnscrapableError(f"the template uses .{foreign[0]}")
     try:
@@ -305,9 +304,9 @@ class _Compiler:
             selector = [*own, *scope.selector]
             about_pod = [matcher for matcher in selector if matcher.label in scope.identity]
             about_series = [matcher for matcher in selector if matcher.label not in scope.identity]
-            if not all(matching.build_test(matcher)(scope.identity) for matcher in about_pod):
+            if not all(matchers.build_test(matcher)(scope.identity) for matcher in about_pod):
                 return elements
-            tests = [matching.build_test(matcher) for matcher in about_series]
+            tests = [matchers.build_test(matcher) for matcher in about_series]
             work = 0
             for track in scope.pod.tracks(shown.replace(mergeable.SERIES_SLOT, scope.series)):
                 if not tests or all(test(track) for test in tests):

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from adapter.errors import ExposureLimitError
-from adapter.rules import matchers, matching
+from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import exposition
 from adapter.rules.scrape.exposition import Exposed
@@ -314,7 +314,7 @@ class _New:
             return True
         track = Track(flat)
         return any(
-            all(matching.build_test(each)(track) for each in group) for group in selections.get(name, ())
+            all(matchers.build_test(each)(track) for each in group) for group in selections.get(name, ())
         )
 
     def _grow(self, size: int) -> None:

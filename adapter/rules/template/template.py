@@ -22,27 +22,18 @@ class Template:
     def __init__(self, text: str, body: Body) -> None:
         self.text = text
         self._body = body
-        self._fields = tuple(dict.fromkeys(_root_fields(body, dot=True)))
+        self.fields = tuple(dict.fromkeys(_root_fields(body, dot=True)))
+        """The variables that are used, in order of first use."""
         self._pieces = [(node, _bare_variable(node)) for node in body]
-        self._plain = all(name or isinstance(node, str) for node, name in self._pieces)
+        self.is_plain = all(name or isinstance(node, str) for node, name in self._pieces)
+        """Whether the template is only text and bare ``<<.Variable>>``."""
 
     def render(self, variables: Mapping[str, Value]) -> str:
         """Return the text, which may be empty. Raise `errors.TemplateError` for what cannot be evaluated."""
-        if self._plain and all(map(variables.__contains__, self._fields)):
+        if self.is_plain and all(map(variables.__contains__, self.fields)):
             show = functions.show
             return "".join([show(variables[name]) if name else str(node) for node, name in self._pieces])
         return _Evaluator(self.text).render(self._body, TemplateStruct(variables))
-
-    def fields(self) -> tuple[str, ...]:
-        """Return the variables of the template that are used, in order of first use."""
-        return self._fields
-
-    def is_plain(self) -> bool:
-        """Return whether the template is only text and bare ``<<.Variable>>``."""
-        return self._plain
-
-    def __repr__(self) -> str:
-        return f"Template({self.text!r})"
 
 
 def parse(text: str) -> Template:

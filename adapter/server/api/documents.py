@@ -13,10 +13,13 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import resources
 from typing import NamedTuple
 
+import msgspec
+
 from adapter.model.metrics import MetricsProvider
-from adapter.server.api import discovery, encoding, openapi
+from adapter.server.api import discovery, encoding
 from adapter.server.api.discovery import ListedMetrics
 from adapter.server.api.paths import VERSIONS
 from adapter.server.http import negotiation
@@ -125,12 +128,12 @@ class Documents:
         groups, version = self.served_groups, self._version
         versions = [(group, each) for group in groups for each in VERSIONS[group]]
         specifications = {
-            f"apis/{group}/{each}": _encoded(functools.partial(openapi.build_v3, group, each, version))
+            f"apis/{group}/{each}": _encoded(functools.partial(build_v3, group, each, version))
             for group, each in versions
         }
 
         def root() -> Mapping[str, object]:
-            return openapi.build_root({path: _digest(encode()) for path, encode in specifications.items()})
+            return build_root({path: _digest(encode()) for path, encode in specifications.items()})
 
         table: dict[tuple[str, bool], _DocumentBuilder] = {
             ("/", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
@@ -140,7 +143,7 @@ class Documents:
                 functools.partial(discovery.aggregated, groups), negotiation.AGGREGATED, with_etag=True
             ),
             ("/openapi/v2", False): _static(
-                _encoded(functools.partial(openapi.build_v2, groups, version)), with_etag=True
+                _encoded(functools.partial(build_v2, groups, version)), with_etag=True
             ),
             ("/openapi/v3", False): _static(_encoded(root), with_etag=True),
             ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(version))),
@@ -214,3 +217,58 @@ def _version_document(version: str) -> dict[str, object]:
         "compiler": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": f"{sys.platform}/{platform.machine()}",
     }
+
+
+JSON = dict[str, object]
+
+
+class _Specification(msgspec.Struct):
+    """Paths and schemas by group and version of the API, for either version of OpenAPI."""
+
+    v2: dict[str, dict[str, JSON]]
+    v3: dict[str, dict[str, JSON]]
+
+
+@functools.cache
+def _load() -> _Specification:
+    text = resources.files(__package__).joinpath("openapi.json").read_bytes()
+    return msgspec.json.decode(text, type=_Specification)
+
+
+def build_v2(groups: Iterable[str], version: str) -> JSON:
+    """Return the Swagger 2.0 document of all groups; `version` is the program's."""
+    paths: JSON = {}
+    definitions: JSON = {}
+    for group in groups:
+        for api_version in VERSIONS[group]:
+            part = _load().v2[f"{group}/{api_version}"]
+            paths |= part["paths"]
+            definitions |= part["definitions"]
+    return {"swagger": "2.0", "info": _info(version), "paths": paths, "definitions": definitions}
+
+
+def build_v3(group: str, api_version: str, version: str) -> JSON:
+    """Return the OpenAPI 3.0 document of one group-version."""
+    part = _load().v3[f"{group}/{api_version}"]
+    return {
+        "openapi": "3.0.0",
+        "info": _info(version),
+        "paths": part["paths"],
+        "components": {"schemas": part["schemas"]},
+    }
+
+
+def build_root(hashes: Mapping[str, str]) -> JSON:
+    """Return the document that says where the specifications are.
+
+    `hashes` by path without a slash in front.
+    """
+    return {
+        "paths": {
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)
+        }
+    }
+
+
+def _info(version: str) -> JSON:
+    return {"title": "fastpath-adapter", "version": version}

@@ -10,13 +10,25 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from adapter import errors
-from adapter.model import label_selectors, quantity
-from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
+from adapter.model import label_selectors, quantity, timestamps
+from adapter.model.metrics import (
+    CustomAnswer,
+    CustomQuestion,
+    ExternalAnswer,
+    ExternalValue,
+    MetricValue,
+    ObjectReference,
+    ObjectUsage,
+    ResourceAnswer,
+    ResourceQuestion,
+    Usage,
+)
+from adapter.server.api.paths import RESOURCE_GROUP
 from adapter.server.http.budgets import SMALL_ANSWER, Charge
 
 PIECE_BYTES = 16_384
@@ -40,15 +52,8 @@ class _Selector(msgspec.Struct):
     matchExpressions: object = msgspec.UNSET
 
 
-class _Described(msgspec.Struct, gc=False):
-    kind: str
-    namespace: str | msgspec.UnsetType
-    name: str
-    apiVersion: str
-
-
 class _ItemV1beta1(msgspec.Struct, gc=False):
-    describedObject: _Described
+    describedObject: ObjectReference
     metricName: str
     timestamp: str
     value: str
@@ -61,7 +66,7 @@ class _Identifier(msgspec.Struct, gc=False):
 
 
 class _ItemV1beta2(msgspec.Struct, gc=False):
-    describedObject: _Described
+    describedObject: ObjectReference
     metric: _Identifier
     timestamp: str
     value: str
@@ -139,26 +144,23 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
     selector = None
     if answer.items and (form := label_selectors.selector_to_json(question.selector)) is not None:
         selector = _Selector(**form)
-    stamp = functools.cache(format_time)  # the items of one answer mostly share theirs
 
-    def first(item: MetricValue) -> msgspec.Struct:
-        value = quantity.format_milli(item.milli)
-        return _ItemV1beta1(_described(item), item.metric, stamp(item.time), value, selector)
+    def build(item: MetricValue) -> msgspec.Struct:
+        value, time = quantity.format_milli(item.milli), format_time(item.time)
+        if version == "v1beta1":
+            return _ItemV1beta1(item.described, item.metric, time, value, selector)
+        return _ItemV1beta2(item.described, _Identifier(item.metric, selector), time, value)
 
-    def second(item: MetricValue) -> msgspec.Struct:
-        value = quantity.format_milli(item.milli)
-        return _ItemV1beta2(_described(item), _Identifier(item.metric, selector), stamp(item.time), value)
-
-    build = first if version == "v1beta1" else second
     return encode_list("MetricValueList", f"custom.metrics.k8s.io/{version}", answer.items, build)
 
 
 def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
     """Yield an ExternalMetricValueList in pieces; `metricLabels` is null only for values without labels."""
-    stamp = functools.cache(format_time)  # the series of one answer mostly share their time
 
     def build(item: ExternalValue) -> msgspec.Struct:
-        return _ExternalItem(item.metric, item.labels, stamp(item.time), quantity.format_milli(item.milli))
+        return _ExternalItem(
+            item.metric, item.labels, format_time(item.time), quantity.format_milli(item.milli)
+        )
 
     return encode_list("ExternalMetricValueList", f"external.metrics.k8s.io/{version}", answer.items, build)
 
@@ -225,16 +227,10 @@ def encode_status(error: errors.StatusError) -> bytes:
     )
 
 
+@functools.lru_cache(maxsize=64)  # the items of one answer mostly share their time
 def format_time(seconds: float) -> str:
     """Return epoch seconds as RFC 3339 in UTC, cut to whole seconds."""
     return datetime.fromtimestamp(seconds // 1, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _described(item: MetricValue) -> _Described:
-    described = item.described
-    return _Described(
-        described.kind, described.namespace or msgspec.UNSET, described.name, described.api_version
-    )
 
 
 def _go_text(body: bytes) -> bytes:
@@ -246,3 +242,137 @@ def _go_escaped(body: bytes) -> bytes:
         if character in body:  # only ever inside a string
             body = body.replace(character, escape)
     return body
+
+
+_KINDS = {"pods": "PodMetrics", "nodes": "NodeMetrics"}
+
+
+class _ObjectMeta(msgspec.Struct, gc=False):
+    name: str
+    namespace: str | msgspec.UnsetType
+    creationTimestamp: str
+    labels: Mapping[str, str] | msgspec.UnsetType
+
+
+class _Usage(msgspec.Struct, gc=False):
+    cpu: str
+    memory: str
+
+
+class _ContainerMetrics(msgspec.Struct, gc=False):
+    name: str
+    usage: _Usage
+
+
+class _PodMetrics(msgspec.Struct, gc=False):
+    metadata: _ObjectMeta
+    timestamp: str
+    window: str
+    containers: list[_ContainerMetrics]
+
+
+class _NodeMetrics(msgspec.Struct, gc=False):
+    metadata: _ObjectMeta
+    timestamp: str
+    window: str
+    usage: _Usage
+
+
+class _PartialObject(msgspec.Struct, gc=False):
+    kind: str
+    apiVersion: str
+    metadata: _ObjectMeta
+
+
+class _Row(msgspec.Struct, gc=False):
+    cells: list[str]
+    object: _PartialObject | msgspec.Raw | None
+
+
+class _Column(msgspec.Struct):
+    """A TableColumnDefinition of the API, in the order of the Go type."""
+
+    name: str
+    type: str
+    format: str
+    description: str = ""
+    priority: int = 0
+
+
+_COLUMNS = encode_fragment(
+    [
+        _Column("Name", "string", "name", "Name of the resource"),
+        _Column("cpu", "string", "quantity"),
+        _Column("memory", "string", "quantity"),
+        _Column("Window", "string", "duration"),
+    ]
+)
+
+
+class _Stamp(NamedTuple):
+    """The texts that all objects of one answer share."""
+
+    made: str
+    window: str
+
+
+class TableOptions(NamedTuple):
+    """The Table that a caller wants: its `version`, and the part of each object (``includeObject``)."""
+
+    version: str
+    include: str = ""
+
+
+def encode_resource(
+    version: str, question: ResourceQuestion, answer: ResourceAnswer, table: TableOptions | None
+) -> Iterator[bytes]:
+    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces.
+
+    With `table` their Table.
+
+    `version` is that of ``metrics.k8s.io``.
+    """
+    stamp = _Stamp(format_time(answer.made), timestamps.format_go_duration(answer.window))
+    head = f'"kind":"{_KINDS[question.resource]}","apiVersion":"{RESOURCE_GROUP}/{version}",'.encode()
+    if table is not None:
+        start = b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":{},"columnDefinitions":%s,"rows":['
+        yield start % (table.version.encode(), _COLUMNS)
+        yield from members(answer.items, lambda item: _row(item, stamp, table, head))
+        yield b"]}\n"
+    elif question.name is not None:
+        (one,) = answer.items
+        yield b"{" + head + encode_fragment(_object(one, stamp))[1:] + b"\n"
+    else:
+        kind = f"{_KINDS[question.resource]}List"
+        yield from encode_list(
+            kind, f"{RESOURCE_GROUP}/{version}", answer.items, lambda item: _object(item, stamp)
+        )
+
+
+def _row(item: ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> _Row:
+    """Return the cells of metrics-server: name, the sum of each resource, window."""
+    usage = _usage(item.usage)
+    shown: _PartialObject | msgspec.Raw | None = None
+    if table.include == "Object":
+        shown = msgspec.Raw(b"{" + head + encode_fragment(_object(item, stamp))[1:])
+    elif table.include != "None":
+        shown = _PartialObject(
+            "PartialObjectMetadata", f"meta.k8s.io/{table.version}", _metadata(item, stamp)
+        )
+    return _Row([item.name, usage.cpu, usage.memory, stamp.window], shown)
+
+
+def _object(item: ObjectUsage, stamp: _Stamp) -> _PodMetrics | _NodeMetrics:
+    metadata, time = _metadata(item, stamp), format_time(item.time)
+    if not item.containers:
+        return _NodeMetrics(metadata, time, stamp.window, _usage(item.usage))
+    containers = [_ContainerMetrics(container.name, _usage(container.usage)) for container in item.containers]
+    return _PodMetrics(metadata, time, stamp.window, containers)
+
+
+def _metadata(item: ObjectUsage, stamp: _Stamp) -> _ObjectMeta:
+    return _ObjectMeta(item.name, item.namespace or msgspec.UNSET, stamp.made, item.labels or msgspec.UNSET)
+
+
+def _usage(usage: Usage) -> _Usage:
+    return _Usage(quantity.format_milli(usage.cpu), quantity.format_binary(usage.memory))

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from adapter import errors
-from adapter.server.api import paths
-from adapter.server.api.paths import RESOURCE_GROUP, CallOptions, MetricRequest, Question
+from adapter.server.api import paths, query_string
+from adapter.server.api.paths import RESOURCE_GROUP, MetricRequest
+from adapter.server.api.query_string import NO_OPTIONS, CallOptions, Question
 from adapter.server.auth import authorization
 from adapter.server.auth.authorization import Attributes
 
 HEALTH_ENDPOINTS = ("healthz", "livez", "readyz")
-
-_NO_OPTIONS = CallOptions()
 
 
 class RequestLabels(NamedTuple):
@@ -49,20 +48,22 @@ class Route:
     query: str = ""
     document: str = ""
     request: MetricRequest | None = None
-    options: CallOptions = _NO_OPTIONS
+    options: CallOptions = NO_OPTIONS
     error: errors.StatusError | None = None
     resource: str = ""
     question: Question | errors.StatusError | None = None
+    weight: int = 0
+    """Estimated bytes, once it is kept for the next request."""
 
     @functools.cached_property
     def parameters(self) -> Mapping[str, str]:
         """The query parameters that a question is made of: of each, the first value."""
-        return paths.parse_parameters(self.query)
+        return query_string.parse_parameters(self.query)
 
     @property
     def is_parsed(self) -> bool:
         """Whether `parse_query` takes no time worth mentioning."""
-        return self.question is not None or len(self.query) <= paths.LONG_QUERY
+        return self.question is not None or len(self.query) <= query_string.LONG_QUERY
 
     @property
     def is_settled(self) -> bool:
@@ -85,7 +86,7 @@ class Route:
         if self.question is None:
             assert self.request is not None
             try:
-                self.question = paths.build_question(self.request, self.parameters)
+                self.question = query_string.build_question(self.request, self.parameters)
             except errors.StatusError as error:
                 self.question = error
         return self.question
@@ -161,9 +162,9 @@ def _metrics_route(
     group: str, version: str, rest: Sequence[str], query: str, canonical: Callable[[str], str | None]
 ) -> Route:
     labels = RequestLabels("LIST", group, version, "*", "*", "cluster")
-    options = _NO_OPTIONS
+    options = NO_OPTIONS
     try:
-        options = paths.read_call_options(query)
+        options = query_string.read_call_options(query)
         request = paths.parse_metric_path(group, version, rest)
     except errors.StatusError as error:
         return Route("metrics", labels, query=query, options=options, error=error)
@@ -186,7 +187,7 @@ def _resource_labels(request: MetricRequest) -> RequestLabels:
 
 def _document_route(document: str, labels: RequestLabels, query: str) -> Route:
     try:
-        options = paths.read_call_options(query)
+        options = query_string.read_call_options(query)
     except errors.BadRequestError as error:
         return Route("document", labels, query=query, document=document, error=error)
     return Route("document", labels, query=query, document=document, options=options)

@@ -18,8 +18,8 @@ from aiohttp import web
 
 from adapter import errors
 from adapter.model.identity import ANONYMOUS, User
-from adapter.server.api import paths
-from adapter.server.api.paths import Question
+from adapter.server.api import query_string
+from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
 from adapter.server.auth.authentication import Authenticator, RequestCredentials
 from adapter.server.auth.authorization import Attributes, Authorizer
@@ -124,8 +124,8 @@ def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | 
 
 
 def _check_length(user: User, route: Route) -> User:
-    if user is ANONYMOUS and len(route.query) > paths.ANONYMOUS_QUERY:
-        limit = f"limit without credentials is {paths.ANONYMOUS_QUERY} bytes"
+    if user is ANONYMOUS and len(route.query) > query_string.ANONYMOUS_QUERY:
+        limit = f"limit without credentials is {query_string.ANONYMOUS_QUERY} bytes"
         raise errors.BadRequestError(f"the query is too long: {limit}")
     return user
 

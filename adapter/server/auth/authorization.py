@@ -23,7 +23,8 @@ from adapter.model.go_text import quote
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
 from adapter.model.label_selectors import LabelSelector, Operator
 from adapter.model.metrics import ExternalQuestion, ResourceQuestion
-from adapter.server.api.paths import WILDCARD, MetricRequest, Question
+from adapter.server.api.paths import WILDCARD, MetricRequest
+from adapter.server.api.query_string import Question
 from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit
 from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring

@@ -22,7 +22,7 @@ from aiohttp.payload import Payload
 from adapter import errors
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS
-from adapter.server.api import paths
+from adapter.server.api import paths, query_string
 from adapter.server.api.routing import Route
 from adapter.server.auth.admission import CALLER
 from adapter.telemetry.logs import format_time
@@ -167,7 +167,9 @@ def _build_line(
     except errors.BadRequestError:
         path = ""
     # A query that is too long for its caller was not parsed, and is not parsed for the log either.
-    is_shown = user is not None and (user is not ANONYMOUS or len(route.query) <= paths.ANONYMOUS_QUERY)
+    is_shown = user is not None and (
+        user is not ANONYMOUS or len(route.query) <= query_string.ANONYMOUS_QUERY
+    )
     parameters = route.parameters if is_shown else {}
     body = response.body if request.method != "HEAD" else None
     return _LogEntry(

@@ -21,9 +21,9 @@ from adapter.model.metrics import (
     ResourceAnswer,
     ResourceQuestion,
 )
-from adapter.server.api import encoding, encoding_resource
+from adapter.server.api import encoding
 from adapter.server.api.documents import Documents
-from adapter.server.api.paths import Question
+from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
 from adapter.server.health import Health
 from adapter.server.http import negotiation, response_cache
@@ -144,8 +144,8 @@ class MetricsEndpoint:
         assert self._resource_provider is not None  # the group is served
         usages = await self._resource_provider.resource(question)
         included = route.parameters.get("includeObject", "")
-        wanted = encoding_resource.TableOptions(table, included) if table else None
-        return usages, encoding_resource.encode(version, question, usages, wanted)
+        wanted = encoding.TableOptions(table, included) if table else None
+        return usages, encoding.encode_resource(version, question, usages, wanted)
 
     async def _note_freshness(self, group: str, times: Collection[float]) -> None:
         """Observe the age of an answer's values, once for each distinct time."""

@@ -13,7 +13,6 @@ import logging
 import uuid
 from collections import Counter as Counts
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -72,11 +71,6 @@ class HandlerLimits:
     """Memory for bodies that are made or sent, beside a small share of each; further callers get a 429."""
 
 
-class _CachedRoute(NamedTuple):
-    route: Route
-    weight: int
-
-
 class Handler:
     """Answers requests.
 
@@ -106,8 +100,8 @@ class Handler:
         self.own_metrics = own_metrics
         self._clock = clock
         self._limits = limits
-        self._routes: BoundedCache[str, _CachedRoute] = BoundedCache(
-            "routes", own_metrics, _ROUTES_WEIGHT, lambda cached: cached.weight
+        self._routes: BoundedCache[str, Route] = BoundedCache(
+            "routes", own_metrics, _ROUTES_WEIGHT, lambda route: route.weight
         )
         self._routed = documents.served_groups
         self._cache = ResponseCache(lambda: provider.generation, clock, own_metrics, limits.kept_bytes)
@@ -139,10 +133,7 @@ class Handler:
             self._routed = served
             self._routes.clear()
         cached = self._routes.get(target)
-        if cached is not None:
-            route = cached.route
-        else:
-            route = routing.find_route(target, served, self._provider.canonical_resource)
+        route = cached or routing.find_route(target, served, self._provider.canonical_resource)
         charge: Charge | None = None
         try:
             admitted = self._admission.admit_now(request, route)
@@ -219,7 +210,8 @@ class Handler:
         """
         is_kept = route.is_settled and user is not ANONYMOUS
         if is_kept and len(target) <= LONGEST_KEY:
-            self._routes[target] = _CachedRoute(route, routing.weigh(target))
+            route.weight = routing.weigh(target)
+            self._routes[target] = route
 
     def _count(self, labels: RequestLabels, status: int, seconds: float) -> None:
         """Note a request. Children of metrics are looked up once: finding them costs more than counting."""

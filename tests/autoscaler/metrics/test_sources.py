@@ -30,8 +30,8 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
-from adapter.provider import scaler
-from adapter.provider.scaler import ObjectSamples, SeriesSamples
+from adapter.provider import scaler_provider
+from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
@@ -579,7 +579,7 @@ async def test_cpu_by_rules_of_ours_with_a_warning_is_overdue() -> None:
     async with bench() as here:
         here.provided.usages = used("a", times=None, partial=True)
         reading = await here.answered(here.open(cpu_metric()))
-        assert (reading.values, reading.overdue) == ({"a": 300}, scaler.PARTIAL)
+        assert (reading.values, reading.overdue) == ({"a": 300}, scaler_provider.PARTIAL)
 
 
 async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:

@@ -33,7 +33,7 @@ VARIABLES: dict[str, template.Value] = {
 )
 def test_plain_templates(text: str, output: str) -> None:
     parsed = template.parse(text)
-    assert parsed.is_plain()
+    assert parsed.is_plain
     assert parsed.text == text
     assert parsed.render(VARIABLES) == output
 
@@ -52,7 +52,7 @@ def test_plain_templates(text: str, output: str) -> None:
     ],
 )
 def test_everything_else_is_not_plain(text: str) -> None:
-    assert not template.parse(text).is_plain()
+    assert not template.parse(text).is_plain
 
 
 @given(
@@ -65,9 +65,9 @@ def test_everything_else_is_not_plain(text: str) -> None:
 def test_the_plain_path_renders_what_the_evaluator_does(parts: list[str]) -> None:
     text = "".join(f"<<.{part}>>" if part in VARIABLES else part for part in parts)
     plain = template.parse(text)
-    assert plain.is_plain()
+    assert plain.is_plain
     evaluated = template.parse(f"{text}<<if false>><<end>>")
-    assert not evaluated.is_plain()
+    assert not evaluated.is_plain
     assert plain.render(VARIABLES) == evaluated.render(VARIABLES)
 
 
@@ -102,11 +102,7 @@ def test_an_unknown_variable_fails_when_rendered() -> None:
     ],
 )
 def test_fields(text: str, fields: tuple[str, ...]) -> None:
-    assert template.parse(text).fields() == fields
-
-
-def test_repr_shows_the_text() -> None:
-    assert repr(template.parse("<<.Series>>")) == "Template('<<.Series>>')"
+    assert template.parse(text).fields == fields
 
 
 # --- label templates ------------------------------------------------------------------------------

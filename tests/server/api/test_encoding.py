@@ -236,14 +236,8 @@ def test_no_piece_is_longer_than_the_limit_and_one_member(lengths: list[int]) ->
     assert [len(item["metricLabels"]["queue"]) for item in listed] == lengths
 
 
-def test_the_time_of_an_answer_is_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    formatted: list[float] = []
-
-    def counting(seconds: float) -> str:
-        formatted.append(seconds)
-        return "now"
-
-    monkeypatch.setattr(encoding, "format_time", counting)
+def test_the_time_of_an_answer_is_formatted_once() -> None:
+    encoding.format_time.cache_clear()
     values = tuple(ExternalValue("m", {"queue": str(number)}, 1, TIME + number % 2) for number in range(100))
     b"".join(encoding.encode_external("v1beta1", ExternalAnswer(values, 0.0)))
-    assert formatted == [TIME, TIME + 1]
+    assert encoding.format_time.cache_info().misses == 2

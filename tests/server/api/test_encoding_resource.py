@@ -9,8 +9,8 @@ import pytest
 from adapter.model.field_selectors import EVERYTHING as EVERY_FIELD
 from adapter.model.label_selectors import EVERYTHING
 from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceAnswer, ResourceQuestion, Usage
-from adapter.server.api import encoding_resource
-from adapter.server.api.encoding_resource import TableOptions
+from adapter.server.api import encoding
+from adapter.server.api.encoding import TableOptions
 
 TIME = 1_743_508_800.0  # 2025-04-01T12:00:00Z
 MADE = TIME + 5.9
@@ -34,7 +34,7 @@ def text(
 ) -> str:
     question = ResourceQuestion(kind, None, name, EVERYTHING, EVERY_FIELD)
     answer = ResourceAnswer(items, 90.5, MADE, 0.0)
-    return b"".join(encoding_resource.encode("v1beta1", question, answer, table)).decode()
+    return b"".join(encoding.encode_resource("v1beta1", question, answer, table)).decode()
 
 
 WEB_METADATA = (
@@ -135,7 +135,7 @@ def test_a_table_of_nodes() -> None:
 def test_a_long_list_comes_in_pieces() -> None:
     items = tuple(msgspec.structs.replace(BARE, name=f"web-{number}") for number in range(1_250))
     question = ResourceQuestion("pods", None, None, EVERYTHING, EVERY_FIELD)
-    pieces = list(encoding_resource.encode("v1beta1", question, ResourceAnswer(items, 0.0, MADE, 0.0), None))
+    pieces = list(encoding.encode_resource("v1beta1", question, ResourceAnswer(items, 0.0, MADE, 0.0), None))
     assert max(map(len, pieces)) < 100 * 300
     assert [item["metadata"]["name"] for item in json.loads(b"".join(pieces))["items"]] == [
         item.name for item in items

@@ -21,7 +21,7 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
-from adapter.server.api import encoding, encoding_resource, openapi
+from adapter.server.api import documents, encoding
 from adapter.server.api import paths as api
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
 from tests.support import openapi as specification
@@ -39,7 +39,7 @@ def test_the_shipped_file_is_as_generated() -> None:
 
 
 def v2() -> Any:
-    return plain(openapi.build_v2(VERSIONS, "1.2.3"))
+    return plain(documents.build_v2(VERSIONS, "1.2.3"))
 
 
 def references(node: Any) -> list[str]:
@@ -71,7 +71,7 @@ def test_v2() -> None:
 
 @pytest.mark.parametrize(("group", "version"), GROUP_VERSIONS)
 def test_v3(group: str, version: str) -> None:
-    document = plain(openapi.build_v3(group, version, "1.2.3"))
+    document = plain(documents.build_v3(group, version, "1.2.3"))
     assert document["openapi"].startswith("3.0")
     check_paths(document["paths"], {group})
     assert all(path.startswith(f"/apis/{group}/{version}/") for path in document["paths"])
@@ -82,7 +82,7 @@ def test_v3(group: str, version: str) -> None:
 def test_both_versions_say_the_same() -> None:
     whole = v2()
     for group, version in GROUP_VERSIONS:
-        part = plain(openapi.build_v3(group, version, "1.2.3"))
+        part = plain(documents.build_v3(group, version, "1.2.3"))
         for path, item in part["paths"].items():
             for key in ("operationId", "x-kubernetes-action", "x-kubernetes-group-version-kind"):
                 assert item["get"][key] == whole["paths"][path]["get"][key]
@@ -93,7 +93,7 @@ def test_both_versions_say_the_same() -> None:
 
 
 def test_only_what_is_served() -> None:
-    document = plain(openapi.build_v2([EXTERNAL_GROUP], "1.2.3"))
+    document = plain(documents.build_v2([EXTERNAL_GROUP], "1.2.3"))
     check_paths(document["paths"], {EXTERNAL_GROUP})
     assert len(document["definitions"]) == 2
 
@@ -157,7 +157,7 @@ def _custom(version: str) -> bytes:
 def _resource(kind: Any, name: str | None) -> bytes:
     question = ResourceQuestion(kind, None, name, EVERYTHING, field_selectors.EVERYTHING)
     answer = ResourceAnswer((POD if kind == "pods" else NODE,), 60.0, 0.0, 0.0)
-    return b"".join(encoding_resource.encode("v1beta1", question, answer, None))
+    return b"".join(encoding.encode_resource("v1beta1", question, answer, None))
 
 
 ANSWERS = {

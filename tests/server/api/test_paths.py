@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.model import field_selectors, label_selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
-from adapter.server.api import list_options, paths
+from adapter.server.api import paths, query_string
 from adapter.server.api.paths import (
     CUSTOM_GROUP,
     EXTERNAL_GROUP,
     RESOURCE_GROUP,
-    CallOptions,
     MetricRequest,
 )
+from adapter.server.api.query_string import CallOptions
 
 EVERYTHING = label_selectors.EVERYTHING
 WEB = label_selectors.parse_selector("app=web")
@@ -222,7 +222,9 @@ def test_resource_path_not_found(rest: str) -> None:
 
 
 def resource_question(rest: str, query: str = "") -> object:
-    return paths.build_question(parse(rest, RESOURCE_GROUP, "v1beta1"), paths.parse_parameters(query))
+    return query_string.build_question(
+        parse(rest, RESOURCE_GROUP, "v1beta1"), query_string.parse_parameters(query)
+    )
 
 
 def test_resource_question() -> None:
@@ -312,7 +314,7 @@ def test_split_target_refused(target: str) -> None:
     ],
 )
 def test_parameters(query: str, expected: dict[str, str]) -> None:
-    assert paths.parse_parameters(query) == expected
+    assert query_string.parse_parameters(query) == expected
 
 
 @pytest.mark.parametrize(
@@ -345,7 +347,7 @@ def test_parameters(query: str, expected: dict[str, str]) -> None:
     ],
 )
 def test_call_options(query: str, expected: CallOptions) -> None:
-    assert paths.read_call_options(query) == expected
+    assert query_string.read_call_options(query) == expected
 
 
 @given(
@@ -358,11 +360,11 @@ def test_call_options(query: str, expected: CallOptions) -> None:
 )
 def test_options_and_parameters_are_read_from_the_same_pairs(pairs: list[tuple[str, str]]) -> None:
     query = "&".join(f"{key}={value}" for key, value in pairs)
-    decoded = dict(reversed(list(paths._pairs(query))))
-    parameters = paths.parse_parameters(query)
+    decoded = dict(reversed(list(query_string._pairs(query))))
+    parameters = query_string.parse_parameters(query)
     assert parameters.get("labelSelector") == decoded.get("labelSelector")
-    is_watch = list_options.is_watch(parameters)
-    assert is_watch == paths.read_call_options(query).watch
+    is_watch = query_string.is_watch(parameters)
+    assert is_watch == query_string.read_call_options(query).watch
     assert is_watch == ("watch" in decoded and decoded["watch"].lower() not in {"0", "false"})
 
 
@@ -376,13 +378,13 @@ def test_options_and_parameters_are_read_from_the_same_pairs(pairs: list[tuple[s
 )
 def test_bad_timeout(text: str, sentence: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
-        paths.read_call_options(f"timeout={text}")
+        query_string.read_call_options(f"timeout={text}")
     assert caught.value.message == f"invalid timeout specified in the request URL - {sentence}"
 
 
 def test_long_timeout() -> None:
     with pytest.raises(errors.BadRequestError, match="it is too long"):
-        paths.read_call_options(f"timeout={'1h' * 60}")
+        query_string.read_call_options(f"timeout={'1h' * 60}")
 
 
 def test_more_parameters_than_anyone_needs() -> None:
@@ -425,16 +427,16 @@ LARGE = [
 )
 def test_a_selector_that_is_too_large(group: str, version: str, rest: str, parameter: str, text: str) -> None:
     path = paths.parse_metric_path(group, version, rest.split("/"))
-    parameters = paths.parse_parameters(f"{parameter}={quote(text)}")
+    parameters = query_string.parse_parameters(f"{parameter}={quote(text)}")
     with pytest.raises(errors.BadRequestError) as caught:
-        paths.build_question(path, parameters)
+        query_string.build_question(path, parameters)
     assert caught.value.message == f"{parameter} is too large"
 
 
 def test_a_large_selector_is_read() -> None:
     text = "app in (" + ",".join(f"web-{number}" for number in range(3000)) + ")"
     path = paths.parse_metric_path(CUSTOM_GROUP, "v1beta2", ["namespaces", "n", "pods", "*", "m"])
-    question = paths.build_question(path, {"labelSelector": text})
+    question = query_string.build_question(path, {"labelSelector": text})
     assert isinstance(question, CustomQuestion)
     assert len(question.objects.requirements[0].values) == 3000
 
@@ -493,12 +495,12 @@ def test_a_large_selector_is_read() -> None:
     ],
 )
 def test_custom_question(rest: str, parameters: dict[str, str], expected: CustomQuestion) -> None:
-    assert paths.build_question(parse(rest), parameters) == expected
+    assert query_string.build_question(parse(rest), parameters) == expected
 
 
 def test_external_question() -> None:
     path = parse("namespaces/ns/Depth", EXTERNAL_GROUP, "v1beta1")
-    assert paths.build_question(
+    assert query_string.build_question(
         path, {"labelSelector": "app=web", "metricLabelSelector": "(("}
     ) == ExternalQuestion("ns", "Depth", WEB)
 
@@ -552,14 +554,14 @@ def test_bad_selector(
 ) -> None:
     path = parse(rest, group, "v1beta1")
     with pytest.raises(kind) as caught:
-        paths.build_question(path, parameters)
+        query_string.build_question(path, parameters)
     assert (caught.value.message, caught.value.code, caught.value.reason) == (PARSER_TEXT, code, reason)
 
 
 def test_watching_external_metrics() -> None:
     path = parse("namespaces/ns/m", EXTERNAL_GROUP, "v1beta1")
     with pytest.raises(errors.MethodNotAllowedError) as caught:
-        paths.build_question(path, {"watch": "true"})
+        query_string.build_question(path, {"watch": "true"})
     assert caught.value.message == 'watch is not supported on resources of kind "*.external.metrics.k8s.io"'
     assert caught.value.details == {"group": "external.metrics.k8s.io", "kind": "*"}
 
@@ -570,7 +572,7 @@ def test_any_target_is_a_path_or_a_bad_request(text: str) -> None:
         path, query = paths.split_target(f"/apis/{CUSTOM_GROUP}/v1beta1/{text}")
         segments = paths.decode_segments(path)
         found = paths.parse_metric_path(CUSTOM_GROUP, "v1beta1", segments[3:])
-        paths.build_question(found, paths.parse_parameters(query))
+        query_string.build_question(found, query_string.parse_parameters(query))
     except (errors.BadRequestError, errors.NotFoundError, errors.PlainError):
         return
     else:
@@ -582,6 +584,6 @@ def test_any_target_is_a_path_or_a_bad_request(text: str) -> None:
 
 @given(st.text())
 def test_any_query_is_parsed_or_a_bad_request(query: str) -> None:
-    assert isinstance(paths.parse_parameters(query), dict)
+    assert isinstance(query_string.parse_parameters(query), dict)
     with contextlib.suppress(errors.BadRequestError):
-        assert isinstance(paths.read_call_options(query), CallOptions)
+        assert isinstance(query_string.read_call_options(query), CallOptions)

@@ -5,8 +5,8 @@ import math
 import pytest
 import yaml
 
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects
+from adapter.rules import plan
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.refusals import AT, JOIN_REFUSALS, REFUSALS, SAMPLES, Answers, Refusal

@@ -1,8 +1,8 @@
 import promql_parser as promql
 import pytest
 
-from adapter.rules.plan import mergeable
-from adapter.rules.plan.mergeable import Separability
+from adapter.rules import mergeable
+from adapter.rules.mergeable import Separability
 from adapter.rules.template import template
 from tests.support.refusals import JOIN_REFUSALS, REFUSALS, Refusal
 

@@ -14,13 +14,13 @@ from adapter.errors import InternalError, NotFoundError
 from adapter.model.clock import Clock
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer
-from adapter.provider import custom as providers
+from adapter.provider import metrics as providers
 from adapter.provider import resolver as resolving
 from adapter.provider.resolver import Resolver
-from adapter.provider.sampler import QUERY_ERRORS, Sampler
+from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
+from adapter.rules import lookback
 from adapter.rules.compile import Rule
-from adapter.rules.plan import lookback
-from adapter.rules.plan.plan import Objects, may_sweep
+from adapter.rules.plan import Objects
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
 PARTIAL = "the answer of Prometheus has warnings and may lack a part"
@@ -60,13 +60,13 @@ class SeriesSamples(NamedTuple):
 
 
 class ScalerProvider:
-    """Answers the autoscaler from the resolver and the sampler of a `Provider`."""
+    """Answers the autoscaler from the resolver and the sampler of a `MetricProvider`."""
 
-    def __init__(self, resolver: Resolver, sampler: Sampler, clock: Clock, faults: SourceProblems) -> None:
+    def __init__(self, resolver: Resolver, sampler: Sampler, clock: Clock, problems: SourceProblems) -> None:
         self._resolver = resolver
         self._sampler = sampler
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
 
     async def knows_custom(self, question: CustomQuestion) -> bool:
         """Return whether a rule answers a metric; InternalError while that is not known."""
@@ -81,17 +81,18 @@ class ScalerProvider:
     ) -> ObjectSamples:
         """Return Prometheus' samples of `names`, at most `ttl` seconds old.
 
-        StatusError as `Provider.custom`.
+        StatusError as `MetricProvider.custom`.
         """
         entry = await self._resolver.find_custom(question)
         if entry is None:
             raise resolving.unknown(question)
         if not names:
             return ObjectSamples({}, {}, None, None, merges=None)
-        rule, objects, freshness = entry.rule, Objects(question.namespace, names), Freshness(ttl, ttl)
+        rule, objects = entry.rule, Objects(question.namespace, names)
         try:
             query = providers.metric_query(entry, question)
-            answer, ages = await self._sampler.read_objects_with_times(entry, query, objects, freshness)
+            plan = Plan(entry, query, objects, Freshness(ttl, ttl))
+            answer, ages = await self._sampler.read_objects_with_times(plan)
             rendered = query.render(question.namespace, names[:1])
         except QUERY_ERRORS as error:
             raise self._sampler.failure(error, rule, resolving.unknown(question)) from error
@@ -106,7 +107,7 @@ class ScalerProvider:
             for name, samples in ages.samples.items()
             if math.isfinite(samples[-1].value)
         }
-        merges, crosses = query.separability.separable, may_sweep(query)
+        merges, crosses = query.separability.separable, query.sweepable
         bound = rule.config.max_sample_age
         return ObjectSamples(values, times, lookback.lookback_of(rendered), bound, merges, overdue, crosses)
 
@@ -142,7 +143,7 @@ class ScalerProvider:
     def _check(self, rule: Rule, answer: TextAnswer | ObjectAnswer, ages: TextAnswer | ObjectAnswer) -> str:
         """Note an answer, and refuse one that stands in for another; return why it may lack a part, or ""."""
         failure, partial = answer.failure or ages.failure, answer.partial or ages.partial
-        self._faults.answered(rule.path, answer.asked, failure or partial)
+        self._problems.answered(rule.path, answer.asked, failure or partial)
         if failure is not None:
             raise InternalError(UNFETCHED)
         return PARTIAL if partial is not None else ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.rules.plan.lookback import lookback_of
+from adapter.rules.lookback import lookback_of
 
 
 @pytest.mark.parametrize(

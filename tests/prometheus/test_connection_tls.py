@@ -12,8 +12,9 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
 from adapter.errors import InputError, PrometheusError
-from adapter.prometheus import client_tls
-from adapter.prometheus.client import PrometheusClient, PrometheusSettings
+from adapter.prometheus import connection
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.endpoint import TLSFiles
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -38,7 +39,7 @@ class Asking:
 
     async def ask(self) -> str:
         """Ask a little later; return why there is no answer."""
-        self.clock.advance(client_tls.CHECK_SECONDS + 0.1)
+        self.clock.advance(connection.FILE_CHECK_SECONDS + 0.1)
         try:
             await self.client.query("up", WALL)
         except PrometheusError as error:
@@ -179,14 +180,14 @@ async def test_a_query_under_way_ends_on_its_connection(
 def test_files_that_stay_the_same_are_not_read_again(
     authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
-    followed = client_tls.FollowedTLS(TLSFiles(str(authority.file)), clock, faults)
+    followed = connection.FollowedTLS(TLSFiles(str(authority.file)), clock, faults)
     context = followed.context()
     clock.advance(60.0)
     assert followed.context() is context
 
 
 def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: ProblemLog) -> None:
-    followed = client_tls.FollowedTLS(TLSFiles(), clock, faults)
+    followed = connection.FollowedTLS(TLSFiles(), clock, faults)
     context = followed.context()
     clock.advance(60.0)
     assert followed.context() is context
@@ -207,6 +208,6 @@ def test_an_encrypted_key_is_refused_without_a_question(
         )
     )
     with pytest.raises(InputError, match="--prometheus-client-tls-cert-file"):
-        client_tls.FollowedTLS(
+        connection.FollowedTLS(
             TLSFiles(str(authority.file), str(pair.certificate), str(encrypted)), clock, faults
         )

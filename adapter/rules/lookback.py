@@ -16,9 +16,8 @@ from adapter.errors import TemplateError
 from adapter.model import memo
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers
+from adapter.rules import matchers, mergeable
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import mergeable
 from adapter.rules.template import template
 from adapter.rules.template.template import Template
 
@@ -81,11 +80,14 @@ def _name_of(node: Any) -> str | None:
 
 
 def _parts(node: Any) -> list[Any]:
+    """Return what a part of a query consists of, nothing for a selector or a literal."""
     if isinstance(node, promql.Call):
         return list(node.args)
     if isinstance(node, promql.BinaryExpr):
         return [node.lhs, node.rhs]
-    if isinstance(node, promql.AggregateExpr | promql.ParenExpr | promql.UnaryExpr):
+    if isinstance(node, promql.MatrixSelector):
+        return [node.vector_selector]
+    if isinstance(node, promql.AggregateExpr | promql.ParenExpr | promql.UnaryExpr | promql.SubqueryExpr):
         return [node.expr]
     return []
 
@@ -170,7 +172,7 @@ def usage_age(query: Template) -> Template | None:
     As for other rules, the samples of one series name count: those of the first selector with
     `.LabelMatchers`. Return None without such a selector, and for a template with actions.
     """
-    if not query.is_plain() or not set(query.fields()) <= _USAGE_FIELDS:
+    if not query.is_plain or not set(query.fields) <= _USAGE_FIELDS:
         return None
     try:
         node = promql.parse(query.render({"LabelMatchers": mergeable.MATCHERS_SLOT, "GroupBy": "object"}))
@@ -190,21 +192,10 @@ def usage_age(query: Template) -> Template | None:
 
 def _selectors(node: Any) -> Iterator[Any]:
     """Yield the vector selectors of a query in the order in which they are written."""
-    match node:
-        case promql.VectorSelector():
-            yield node
-        case promql.MatrixSelector():
-            yield node.vector_selector
-        case promql.Call():
-            for argument in node.args:
-                yield from _selectors(argument)
-        case promql.BinaryExpr():
-            yield from _selectors(node.lhs)
-            yield from _selectors(node.rhs)
-        case promql.AggregateExpr() | promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
-            yield from _selectors(node.expr)
-        case _:
-            pass
+    if isinstance(node, promql.VectorSelector):
+        yield node
+    for part in _parts(node):
+        yield from _selectors(part)
 
 
 def _selector_text(node: Any) -> str:

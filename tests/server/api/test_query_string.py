@@ -3,7 +3,7 @@
 import pytest
 
 from adapter import errors
-from adapter.server.api import encoding, paths
+from adapter.server.api import encoding, paths, query_string
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 
 CUSTOM_REST = "namespaces/ns/pods/a/m"
@@ -13,7 +13,7 @@ EXTERNAL_REST = "namespaces/ns/m"
 def refusal(group: str, rest: str, query: str) -> errors.StatusError | None:
     path = paths.parse_metric_path(group, "v1beta1", paths.decode_segments(f"/{rest}"))
     try:
-        paths.build_question(path, paths.parse_parameters(query))
+        query_string.build_question(path, query_string.parse_parameters(query))
     except errors.StatusError as error:
         return error
     return None

@@ -5,13 +5,13 @@ query can answer many of them, if it gives each object the same samples as a que
 does under these conditions:
 
 1. The requests have one `MetricQuery`: the same rule, series and metric selector, and the same kind of
-object. The queries
-   then differ only in the matchers that name objects. 2. The query is separable (`mergeable`): every
-   operation in it works series by series, or groups by labels that include the object's. Each selector has
-   all of `.LabelMatchers`, so series of other objects have no part in an object's result. Then a query with
-   ``pod=~"a|b"`` returns the union of what ``pod="a"`` and ``pod="b"`` return, and the object's label says
-   which sample belongs to whom. A query with ``topk`` or without a grouping, for example, is never merged. 3.
-   Objects of several namespaces share a query only if the namespace's label can be added to every grouping
+   object. The queries then differ only in the matchers that name objects.
+2. The query is separable (`mergeable`): every operation in it works series by series, or groups by labels
+   that include the object's. Each selector has all of `.LabelMatchers`, so series of other objects have no
+   part in an object's result. Then a query with ``pod=~"a|b"`` returns the union of what ``pod="a"`` and
+   ``pod="b"`` return, and the object's label says which sample belongs to which object. A query with
+   ``topk`` or without a grouping, for example, is never merged.
+3. Objects of several namespaces share a query only if the namespace's label can be added to every grouping
    (the joined form), because two namespaces may have objects of one name. The combination of namespaces and
    names may match objects that no request named; their samples are ignored. Otherwise each namespace has a
    query of its own.
@@ -111,12 +111,6 @@ def sweep(query: MetricQuery) -> PlannedQuery:
     return PlannedQuery(query.render_joined(parts), QueryKind.SWEEP, None, joined=True)
 
 
-def may_sweep(query: MetricQuery) -> bool:
-    """Whether one query can answer for all objects of all namespaces."""
-    separability = query.separability
-    return separability.separable and (not query.namespace_label or bool(separability.joined))
-
-
 def place_samples(
     query: MetricQuery, planned: PlannedQuery, samples: Iterable[Sample]
 ) -> Iterator[tuple[Place, Sample]]:
@@ -209,7 +203,7 @@ def prefetch(
     """
     room = _room(query, limit)
     namespaces = {request.namespace for request in wanted}
-    anywhere = may_sweep(query)
+    anywhere = query.sweepable
     used = sum(map(_weight, wanted)) % room
     taken = []
     for request in recent:

@@ -1,8 +1,8 @@
 import pytest
 
 from adapter.model.metrics import Sample
+from adapter.rules import lookback
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import lookback
 from adapter.rules.template import template
 
 PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]

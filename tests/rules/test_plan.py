@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
-from adapter.rules import matchers
-from adapter.rules.plan import plan
-from adapter.rules.plan.plan import Objects, PlannedQuery, QueryKind
+from adapter.rules import matchers, plan
+from adapter.rules.plan import Objects, PlannedQuery, QueryKind
 from adapter.rules.query import MetricQuery
 from tests.support.world import compile_rule
 
@@ -106,7 +105,7 @@ SWEPT = {
 
 @pytest.mark.parametrize(("query", "expected"), SWEPT.values(), ids=SWEPT)
 def test_sweep(query: MetricQuery, expected: PlannedQuery) -> None:
-    assert plan.may_sweep(query)
+    assert query.sweepable
     assert plan.sweep(query) == expected
 
 
@@ -116,7 +115,7 @@ def test_sweep(query: MetricQuery, expected: PlannedQuery) -> None:
     ids=["namespaces cannot share a query", "not separable"],
 )
 def test_no_sweep(query: MetricQuery) -> None:
-    assert not plan.may_sweep(query)
+    assert not query.sweepable
 
 
 def test_samples_of_a_joined_query_say_where_they_belong() -> None:

@@ -10,8 +10,8 @@ import pytest
 from adapter.errors import InternalError, NotFoundError, PrometheusError
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import HISTOGRAM, CustomQuestion, ExternalQuestion, SeriesInfo
-from adapter.provider import scaler
-from adapter.provider.scaler import ObjectSamples, SeriesSamples
+from adapter.provider import scaler_provider
+from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from tests.support.clock import WALL
 from tests.support.world import Outcome, World, vector, world
 
@@ -241,7 +241,9 @@ async def test_old_parts_are_left_out_where_the_rule_says_so() -> None:
 
 
 @pytest.mark.parametrize(("values_warn", "ages_warn"), [(True, False), (False, True), (True, True)])
-@pytest.mark.parametrize(("option", "overdue"), [("", scaler.PARTIAL), ("  onWarnings: accept\n", "")])
+@pytest.mark.parametrize(
+    ("option", "overdue"), [("", scaler_provider.PARTIAL), ("  onWarnings: accept\n", "")]
+)
 async def test_a_partial_answer_is_overdue(
     option: str, overdue: str, *, values_warn: bool, ages_warn: bool
 ) -> None:

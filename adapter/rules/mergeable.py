@@ -11,7 +11,7 @@ escape strings.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -55,19 +55,18 @@ _FLEETING = frozenset({"__name__", "le"})
 class Separability:
     """Whether requests for one kind of object may share a query.
 
-    `reason` says why they may not; it is empty if they may. `joined` is the query with the namespace label in
-    every grouping and with both placeholders. It is empty if namespaces may not share a query; `join_reason`
-    says why.
+    `separable` says so for requests of one namespace, and `reason` why they may not. `joined` is the query
+    with the namespace label in every grouping and with both placeholders. It is empty if namespaces may not
+    share a query; `join_reason` says why.
     """
 
     reason: str = ""
     joined: str = ""
     join_reason: str = ""
+    separable: bool = field(init=False)
 
-    @property
-    def separable(self) -> bool:
-        """Whether requests for one namespace may be merged."""
-        return not self.reason
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "separable", not self.reason)
 
 
 class _Part(NamedTuple):
@@ -85,9 +84,9 @@ def analyse(
 
     `part_label` is in `.GroupBy` beside the object's label, if objects have parts.
     """
-    if not template.is_plain():
+    if not template.is_plain:
         return Separability(reason="the template has actions other than a plain variable")
-    foreign = sorted(set(template.fields()) - _FIELDS)
+    foreign = sorted(set(template.fields) - _FIELDS)
     if foreign:
         return Separability(reason=f"the template uses .{foreign[0]}")
     try:

@@ -1,4 +1,7 @@
-"""The rules in force: compiled when the cluster's resources are known, and again after changes.
+"""The rules in force: read from files, compiled for the cluster's resources, and again after changes.
+
+Files are polled rather than watched: a ConfigMap is swapped by a symbolic link, which a watch on the file
+does not see, and a poll costs some microseconds.
 
 At start a faulty rule is left out and reported. Later any fault keeps all rules as they are, because removing
 a rule from a running cluster is worse than keeping its older version.
@@ -6,15 +9,16 @@ a rule from a running cluster is worse than keeping its older version.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 
+from adapter.config import rules_file
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import Resources
-from adapter.provider.rules_files import RulesFiles
 from adapter.rules import compile as compiler
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -28,6 +32,102 @@ _PREFIXES = {"custom": "rules[", "external": "externalRules[", "resource": "reso
 # Seconds between two checks of files and resources.
 _PERIOD = 1.0
 
+SUFFIXES = (".yaml", ".yml", ".json")
+_FLAG = "--config"
+
+EMPTY = "expected rules; the file is empty (to remove all rules write: rules: [])"
+"""The fault of an empty file. At start `fastpath serve` takes one as no rules, as prometheus-adapter does."""
+
+
+class RulesFiles:
+    """The paths of a command line: files, and folders whose YAML and JSON files are read by name."""
+
+    def __init__(self, paths: Sequence[str], *, flag: str = _FLAG) -> None:
+        """`flag` is the flag that faults name as the source of the paths."""
+        self._paths = tuple(map(Path, paths))
+        self._flag = flag
+        self._seen: object = None
+
+    def read(self) -> Parsed:
+        """Return the content of all files together; a file that cannot be read is a fatal fault."""
+        self._seen = self._signature()
+        fatal: list[Fault] = []
+        return self._parse(list(self.texts(fatal)), fatal)
+
+    def _parse(self, texts: Sequence[tuple[str, str]], fatal: list[Fault]) -> Parsed:
+        parsed = [rules_file.parse_rules(text, source) for source, text in texts]
+        merged, doubled = rules_file.merge([one.config for one in parsed])
+        faults = tuple(fault for one in parsed for fault in one.faults)
+        fatal += [fault for one in parsed for fault in one.fatal]
+        return Parsed(merged, (*faults, *doubled), tuple(fatal))
+
+    def texts(self, fatal: list[Fault]) -> Iterator[tuple[str, str]]:
+        """Yield name and text of each file; files that cannot be read are added to `fatal`."""
+        for path in self._files(fatal):
+            try:
+                yield str(path), path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                fatal.append(Fault(self._flag, str(path), f"expected a readable file: {reason_of(error)}"))
+
+    def poll(self) -> Parsed | None:
+        """Return the content of the files if one has changed since the last read, else None.
+
+        A file that has become empty is a fatal fault, since it is more likely half written than intended.
+        `rules: []` removes all rules.
+        """
+        signature = self._signature()
+        if signature == self._seen:
+            return None
+        self._seen = signature
+        fatal: list[Fault] = []
+        texts = list(self.texts(fatal))
+        fatal += [Fault(self._flag, source, EMPTY) for source, text in texts if not text.strip()]
+        return self._parse(texts, fatal)
+
+    def _files(self, fatal: list[Fault]) -> list[Path]:
+        files = []
+        for path in self._paths:
+            try:
+                if not path.is_dir():
+                    files.append(path)
+                    continue
+                entries = list(path.iterdir())
+            except OSError as error:
+                fatal.append(
+                    Fault(self._flag, str(path), f"expected a readable file or folder: {reason_of(error)}")
+                )
+                continue
+            found = sorted(
+                entry for entry in entries if entry.suffix in SUFFIXES and not entry.name.startswith(".")
+            )
+            if not found:
+                fatal.append(
+                    Fault(
+                        self._flag,
+                        str(path),
+                        f"expected a folder with at least one {', '.join(SUFFIXES)} file",
+                    )
+                )
+            files += found
+        return files
+
+    def _signature(self) -> object:
+        return tuple((str(path), stamp_of(path)) for path in self._files([]))
+
+
+def stamp_of(path: Path) -> object:
+    """Return a value that changes with a file; links are followed, and a missing file has a value too."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        return error.errno
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a file could not be read, as the system says."""
+    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"
+
 
 class RuleSource:
     """Gives the relister its rules. `run` is its only task."""
@@ -40,7 +140,7 @@ class RuleSource:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: ProblemLog,
+        problems: ProblemLog,
         *,
         strict: bool,
         check: Callable[[RulesConfig], Fault | None] = lambda _: None,
@@ -60,7 +160,7 @@ class RuleSource:
         self._relister = relister
         self._clock = clock
         self._monitoring = monitoring
-        self._fault_log = faults
+        self._problems = problems
         self._strict = strict
         self._check = check
         self._adopted = adopted
@@ -111,7 +211,7 @@ class RuleSource:
             self._report("config-reload", "changed configuration refused, the old one stays", faults)
             return
         self.refused = ()
-        self._fault_log.resolve("config-reload")
+        self._problems.resolve("config-reload")
         self._monitoring.config_reloads.labels(outcome="applied").inc()
         self._parsed = parsed
         await self._adopt(parsed.config, ruleset, ())
@@ -133,7 +233,7 @@ class RuleSource:
         if faults:
             self._report("config", "rules left out", faults)
         else:
-            self._fault_log.resolve("config")
+            self._problems.resolve("config")
         metrics = self._monitoring
         metrics.config_faults.set(len(faults))
         metrics.config_success.set(self._clock.wall())
@@ -169,4 +269,4 @@ class RuleSource:
         )
 
     def _report(self, fault: str, message: str, found: Sequence[Fault]) -> None:
-        self._fault_log.report(fault, message, "; ".join(map(str, found)), faults=len(found))
+        self._problems.report(fault, message, "; ".join(map(str, found)), faults=len(found))

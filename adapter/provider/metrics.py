@@ -28,13 +28,12 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.provider import resolver
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import ObjectNames, Resolver, Resources
-from adapter.provider.sampler import QUERY_ERRORS, Sampler
-from adapter.rules import matchers
+from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
+from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import lookback
-from adapter.rules.plan.plan import Objects
+from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
@@ -46,7 +45,7 @@ _STEP = 500
 
 
 class OwnMetric(Protocol):
-    """A metric that Fastpath answers by itself, without a rule; errors as those of `Provider`."""
+    """A metric that Fastpath answers by itself, without a rule; errors as those of `MetricProvider`."""
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Answer a question about objects."""
@@ -57,7 +56,7 @@ class OwnMetric(Protocol):
         ...
 
 
-class Provider:
+class MetricProvider:
     """Answers questions about custom and external metrics.
 
     `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
@@ -72,16 +71,16 @@ class Provider:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceProblems,
+        problems: SourceProblems,
         *,
         freshness: Freshness,
         scraped: ScrapedValues | None = None,
     ) -> None:
-        self.resolver = Resolver(resources, objects, relister, faults)
-        self.sampler = Sampler(cache, clock, monitoring, faults, freshness=freshness, scraped=scraped)
+        self.resolver = Resolver(resources, objects, relister, problems)
+        self.sampler = Sampler(cache, clock, monitoring, problems, freshness=freshness, scraped=scraped)
         self._relister = relister
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._own: dict[str, OwnMetric] = {}
         self._own_listed: list[CustomMetricInfo] = []
         self.canonical_resource = self.resolver.canonical_resource
@@ -107,7 +106,7 @@ class Provider:
 
     async def run(self) -> None:
         """End the reported problems that no request has met lately, until cancelled."""
-        await self._faults.run()
+        await self._problems.run()
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Return the values of one object or of all that match; StatusError as prometheus-adapter answers.
@@ -121,11 +120,11 @@ class Provider:
         freshness = self.sampler.freshness_of(entry.rule)
         try:
             query = metric_query(entry, question)
-            objects = Objects(question.namespace, names)
-            answer = await self.sampler.read_objects(entry, query, objects, freshness)
+            plan = Plan(entry, query, Objects(question.namespace, names), freshness)
+            answer = await self.sampler.read_objects(plan)
         except QUERY_ERRORS as error:
             raise self.sampler.failure(error, entry.rule, resolver.unknown(question)) from error
-        items = await self._values(question, entry, query, names, answer)
+        items = await self._values(question.metric, plan, answer)
         if question.name is not None and not items:
             raise NotFoundError(
                 f"the server could not find the metric {question.metric} "
@@ -174,16 +173,9 @@ class Provider:
             values.append(ExternalValue(question.metric, labels, milli, sample.time))
         return ExternalAnswer(tuple(values), answer.asked + freshness.refresh_after)
 
-    async def _values(
-        self,
-        question: CustomQuestion,
-        entry: CustomEntry,
-        query: MetricQuery,
-        names: Sequence[str],
-        answer: ObjectAnswer,
-    ) -> tuple[MetricValue, ...]:
-        """Return a value for each name that has one, in the order of the names."""
-        resource = entry.resource
+    async def _values(self, metric: str, plan: Plan, answer: ObjectAnswer) -> tuple[MetricValue, ...]:
+        """Return a value for each object that has one, in the order of their names."""
+        rule, resource, (namespace, names) = plan.entry.rule, plan.entry.resource, plan.objects
         api_version = f"{resource.group}/{resource.version}"  # upstream writes "/v1" for core kinds
         values = []
         for number, name in enumerate(names, 1):
@@ -193,12 +185,10 @@ class Provider:
             if samples is None:
                 continue
             sample = samples[-1]  # of several the later one counts, as upstream
-            milli = self.sampler.milli(
-                sample, entry.rule, functools.partial(query.render, question.namespace, (name,))
-            )
+            milli = self.sampler.milli(sample, rule, functools.partial(plan.query.render, namespace, (name,)))
             if milli is not None:
-                described = ObjectReference(resource.kind, question.namespace or "", name, api_version)
-                values.append(MetricValue(described, question.metric, milli, sample.time))
+                described = ObjectReference(resource.kind, namespace or "", name, api_version)
+                values.append(MetricValue(described, metric, milli, sample.time))
         return tuple(values)
 
     def _refuse_part(self, rule: Rule, text: str, promql: str) -> None:
@@ -207,7 +197,7 @@ class Provider:
             return
         query = matchers.shorten(promql)
         text = f"{text}, so their sum would be too small (onNaN: drop on the rule serves the rest)"
-        self._faults.report("value", "external metric refused", text, rule.config.path, query=query)
+        self._problems.report("value", "external metric refused", text, rule.config.path, query=query)
         raise InternalError(UNFETCHED)
 
 
