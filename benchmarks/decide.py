@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
+from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
+from adapter.autoscaler.decide.prepared_spec import Autoscaler, prepare
 from adapter.cli.evaluate import result
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
@@ -108,7 +108,7 @@ def _rate(work: Callable[[], None], count: int) -> float:
 
 def _evaluate(lines: list[bytes]) -> None:
     for line in lines:
-        read_line = document.read_json(line)
+        read_line = evaluate_document.read_json(line)
         result.to_json(result.show(read_line, result.evaluate(read_line)))
 
 

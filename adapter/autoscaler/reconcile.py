@@ -26,10 +26,10 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.prepared_spec import Autoscaler
 from adapter.autoscaler.floor_keeper import FloorKeeper
 from adapter.autoscaler.interfaces import Actuator, Outcome, ScaleTarget, Unfound
 from adapter.autoscaler.reporter import Reporter

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import decision
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import NOT_YET, Observation, Settings, Unavailable
+from adapter.autoscaler.decide.prepared_spec import Autoscaler
 from adapter.autoscaler.interfaces import (
     FollowedPods,
     FollowedTarget,

@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import autoscaler as autoscalers
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, guarded
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.autoscaler import Autoscaler
+from adapter.autoscaler.decide import prepared_spec as autoscalers
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.observation import NO_STATUS
+from adapter.autoscaler.decide.prepared_spec import Autoscaler
 from adapter.autoscaler.interfaces import Key, ScaleTarget, Unfound
 from adapter.autoscaler.metrics.sources import MetricSource
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions

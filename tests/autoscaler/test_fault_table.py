@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide import decision
-from adapter.autoscaler.decide.autoscaler import prepare
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.decision import Decision, decide
 from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList, ScaleEvent
@@ -19,6 +18,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     band,
 )
+from adapter.autoscaler.decide.prepared_spec import Autoscaler, prepare
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
+from adapter.autoscaler.decide.prepared_spec import Autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import LONGEST, REVERSALS_WITHIN, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span

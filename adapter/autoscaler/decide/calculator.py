@@ -9,15 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from adapter.autoscaler.decide import numbers
-from adapter.autoscaler.decide import readiness as podgroups
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import (
     Band,
     ExternalReading,
+    Groups,
     ObjectReading,
     PodsReading,
     Settings,
     Unavailable,
+    count_ready,
+    group_pods,
+    request_of,
 )
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import PodFacts
@@ -171,7 +174,7 @@ def _requested(pods: Iterable[PodFacts], resource: str, container: str) -> dict[
     """Return the requests of all pods, ignored ones included; a pod without one fails the metric."""
     requested: dict[str, int] = {}
     for pod in pods:
-        request = podgroups.request_of(pod, resource, container)
+        request = request_of(pod, resource, container)
         if isinstance(request, Unavailable):
             return request
         requested[pod.name] = request
@@ -197,14 +200,14 @@ class _Counted(NamedTuple):
     """The values to average, and the groups of the pods."""
 
     values: Mapping[str, int]
-    groups: podgroups.Groups
+    groups: Groups
 
 
 def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Counted | Unavailable:
     """Group the pods, and drop the values of those that terminate or are not ready."""
     if not situation.pods:
         return _NO_PODS
-    groups = podgroups.group_pods(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
+    groups = group_pods(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
     values = reading.values
     if groups.unready or groups.ignored:
         left_out = {*groups.unready, *groups.ignored}
@@ -368,7 +371,7 @@ def _usage_ratio_replicas(
     elif not situation.pods:
         return Unavailable("NoPods", f"unable to calculate ready pods: {_NO_PODS.message}")
     else:
-        ready, ready_then = podgroups.count_ready(situation.pods), reading.ready_then
+        ready, ready_then = count_ready(situation.pods), reading.ready_then
         base = ready if ready_then is None or ratio <= 1.0 else min(ready_then, ready)
         product = ratio * base
         replicas = INT32_MAX if product > INT32_MAX else numbers.ceil32(product)

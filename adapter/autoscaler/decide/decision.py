@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import behavior, sanity
-from adapter.autoscaler.decide.autoscaler import Autoscaler, PreparedMetric
+from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.behavior import Normalized
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.history import History, with_event
 from adapter.autoscaler.decide.observation import Observation, Unavailable
+from adapter.autoscaler.decide.prepared_spec import Autoscaler, PreparedMetric
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
 from adapter.model import memo
@@ -375,7 +375,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         elif isinstance(reading, Unavailable):
             outcome = Unavailable(reading.reason, metric.fetching + reading.message)
         else:
-            outcome = sanity.compute(metric, reading, situation)
+            outcome = metric.propose(reading, situation)
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)

@@ -17,13 +17,13 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, fallback
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.history import Events, History, RecommendationQueues
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
+from adapter.autoscaler.decide.prepared_spec import Autoscaler
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import conditions as statuses
 from adapter.model.autoscaling.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions

@@ -6,7 +6,7 @@ out.
 
 import msgspec
 
-from adapter.autoscaler.decide import autoscaler, behavior, history
+from adapter.autoscaler.decide import behavior, history, prepared_spec
 from adapter.autoscaler.decide.behavior import Rules
 from adapter.autoscaler.decide.observation import Settings
 from adapter.cli.doctor.facts import BoostFacts, Facts, Leader, MetricFacts, Unread
@@ -247,7 +247,7 @@ def _said(state: State, text: str, change: Improvement | None = None) -> Hop:
 def behavior_hop(facts: Facts) -> Hop:
     """Return how long stabilization and policies hold up a doubling."""
     spec = msgspec.structs.replace(with_defaults(facts.hpa.spec), metrics=())
-    ready = autoscaler.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings())
+    ready = prepared_spec.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings())
     rules = ready.up
     if rules is None:
         return Hop("behavior", State.OK, "may double at once", NOTHING)

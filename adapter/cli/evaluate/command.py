@@ -1,6 +1,6 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-`autoscaler.decide.evaluate` reads the input, `autoscaler.decide.decision` decides, and `result` shows the
+`autoscaler.decide.evaluate_document` reads the input, `autoscaler.decide.decision` decides, and `result` shows the
 outcome.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import msgspec
 import yaml
 
-from adapter.autoscaler.decide.evaluate import document
-from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
+from adapter.autoscaler.decide import evaluate_document
+from adapter.autoscaler.decide.evaluate_document import EvaluateDocument
 from adapter.cli import command_line
 from adapter.cli.evaluate import result
 from adapter.config.flags import Command, CommandOptions, arguments, option
@@ -98,12 +98,12 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                     print(f"fastpath evaluate: {command_line.name_of(file)}: {_NO_LINES}", file=sys.stderr)
                 first = False
                 try:
-                    read = document.read_json(line)
+                    read = evaluate_document.read_json(line)
                     answer = result.to_json(result.show(read, result.evaluate(read)))
                 except InputError as error:
                     status = 2
                     invalid = "; ".join(map(str, error.faults))
-                    answer = msgspec.json.encode(_Invalid(document.name_of(line), invalid))
+                    answer = msgspec.json.encode(_Invalid(evaluate_document.name_of(line), invalid))
                 out.write(answer + b"\n")
                 out.flush()  # the writer of the next line may wait for this answer
     return status
@@ -142,7 +142,7 @@ def _read(text: bytes, source: str) -> Iterator[EvaluateDocument | InputError]:
     """Yield the documents of a text: JSON if it begins with a brace and can be read as such, else YAML."""
     if text.lstrip().startswith(b"{"):
         try:
-            yield document.read_json(text, source)
+            yield evaluate_document.read_json(text, source)
         except InputError as error:
             if error.faults[0].path:
                 yield error
@@ -178,7 +178,7 @@ def _read_yaml(
 
 def _read_document(read: YAMLDocument, source: str) -> EvaluateDocument | InputError:
     try:
-        return document.read_plain(read.value, source)
+        return evaluate_document.read_plain(read.value, source)
     except InputError as error:
         return InputError([replace(fault, line=read.line_of(fault.path)) for fault in error.faults])
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.decide.autoscaler import prepare
+from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import Decision, decide
-from adapter.autoscaler.decide.evaluate import readings
-from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
+from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, encode_scalar
 
@@ -64,7 +64,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=encode_scalar)
 def evaluate(document: EvaluateDocument) -> Decision:
     """Decide what the autoscaler does with exactly this input."""
     autoscaler = prepare(document.hpa, (document.options or _OPTIONS).settings())
-    return decide(autoscaler, readings.observe(document), document.remembered(), document.now)
+    return decide(autoscaler, evaluate_document.observe(document), document.remembered(), document.now)
 
 
 _OPTIONS = ControllerOptions()

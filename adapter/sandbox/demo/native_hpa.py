@@ -18,10 +18,10 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide import autoscaler, decision
+from adapter.autoscaler.decide import decision, prepared_spec
+from adapter.autoscaler.decide import evaluate_document as answers
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.evaluate import readings as answers
-from adapter.autoscaler.decide.evaluate.document import EvaluateDocument, Metrics
+from adapter.autoscaler.decide.evaluate_document import EvaluateDocument, Metrics
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Settings, Unavailable
 from adapter.errors import KubernetesError
@@ -180,7 +180,7 @@ class NativeController:
             await asyncio.sleep(self._period)
 
     async def _reconcile(self, key: HPAKey, hpa: HorizontalPodAutoscaler) -> Decision:
-        ready = autoscaler.prepare(hpa, self._settings)
+        ready = prepared_spec.prepare(hpa, self._settings)
         history = self._histories.get(key, History())
         now = timestamps.span_of(self._clock.wall())
         try:

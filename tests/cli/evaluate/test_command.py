@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.autoscaler.decide.evaluate import document
-from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
+from adapter.autoscaler.decide import evaluate_document
+from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
 from adapter.cli import main as cli
 from adapter.cli.evaluate import result
 from adapter.cli.evaluate.result import Result
@@ -403,7 +403,7 @@ def test_the_documented_traces_are_real() -> None:
     text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
     (table,) = re.findall(r"^\| what the trace says .*?\n\n", text, re.DOTALL | re.MULTILINE)
     said = re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
-    read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
+    read = [evaluate_document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
     steps = {step.text() for each in read for step in result.evaluate(each).trace}
 
     assert len(said) == 8
