@@ -22,6 +22,7 @@ and in place of a 0 the request fails. See docs/decisions/fresh-floors.md.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from adapter.boost.view import PublishedFloors
@@ -69,12 +70,6 @@ class ObservedHPA(NamedTuple):
     boosts: bool
 
 
-class FindHPA(Protocol):
-    """Finds an HPA in a cache; NotSyncedError before its first list."""
-
-    def __call__(self, namespace: str, name: str) -> ObservedHPA | None: ...
-
-
 class FloorSource(Protocol):
     """Reads the published floors; `adapter.boost.view.FloorView`."""
 
@@ -84,9 +79,14 @@ class FloorSource(Protocol):
 
 
 class FloorProvider:
-    """Answers requests for `METRIC`, each with exactly one value, which must not be cached."""
+    """Answers requests for `METRIC`, each with exactly one value, which must not be cached.
 
-    def __init__(self, find_hpa: FindHPA, floors: FloorSource, clock: Clock) -> None:
+    `find_hpa` returns the HPA of a namespace and a name from a cache; NotSyncedError before its first list.
+    """
+
+    def __init__(
+        self, find_hpa: Callable[[str, str], ObservedHPA | None], floors: FloorSource, clock: Clock
+    ) -> None:
         self._find_hpa = find_hpa
         self._floors = floors
         self._clock = clock

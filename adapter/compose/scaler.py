@@ -27,8 +27,7 @@ from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
 from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.boost.cleaner import FloorCleaner
-from adapter.boost.publisher import FloorWriter
+from adapter.boost.publisher import FloorCleaner, FloorWriter
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options

@@ -14,7 +14,7 @@ _JUST_NOW = 1e9
 
 
 class FakeAutoscalers:
-    """Meets `adapter.boost.provider.FindHPA`."""
+    """The HPAs of a cache, by namespace and name."""
 
     def __init__(self, known: Mapping[tuple[str, str], ObservedHPA]) -> None:
         self.known = dict(known)

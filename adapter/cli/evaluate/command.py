@@ -1,7 +1,7 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-`autoscaler.decide.evaluate_document` reads the input, `autoscaler.decide.decision` decides, and `result` shows the
-outcome.
+`autoscaler.decide.evaluate_document` reads the input, `autoscaler.decide.decision` decides, and `result`
+shows the outcome.
 """
 
 import io
