@@ -22,9 +22,9 @@ import msgspec
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
 from adapter.autoscaler.interfaces import Key, ScaleState
-from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget

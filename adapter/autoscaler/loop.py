@@ -16,9 +16,8 @@ from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.floor_keeper import FloorKeeper
 from adapter.autoscaler.interfaces import Actuator, FloorPublisher, Key
-from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.reconcile import PendingScale, Reconciler
-from adapter.autoscaler.reporter import Reporter
+from adapter.autoscaler.reporter import Journal, Reporter
 from adapter.autoscaler.scheduler import DecisionClock, Scheduler
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState

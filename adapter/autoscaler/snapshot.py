@@ -12,7 +12,7 @@ import msgspec
 
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.observation import NOT_YET, Observation, Settings, Unavailable
+from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import Autoscaler
 from adapter.autoscaler.interfaces import (
     FollowedPods,
@@ -24,9 +24,8 @@ from adapter.autoscaler.interfaces import (
     TargetCache,
     Unfound,
 )
-from adapter.autoscaler.journal import MetricInput
 from adapter.autoscaler.metrics.factory import SourceFactory
-from adapter.autoscaler.metrics.readings import ASSUMED_INTERVAL, ASSUMED_WINDOW
+from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
@@ -50,6 +49,18 @@ class AutoscalerContext(NamedTuple):
     rivals: RivalIndex
     sources: SourceFactory
     settings: Settings
+
+
+class MetricInput(NamedTuple):
+    """A metric as a decision saw it: description, reading, and the time and span of its oldest sample.
+
+    Both are nanoseconds, None if unknown.
+    """
+
+    metric: str
+    reading: Reading
+    sampled: int | None
+    span: int | None = None
 
 
 class Snapshot(NamedTuple):

@@ -15,17 +15,15 @@ from adapter.autoscaler.autoscaler_sources import (
     AutoscalerFileSource,
     AutoscalerObjectSource,
     AutoscalerSource,
+    BoostedHPAs,
 )
-from adapter.autoscaler.boosted_hpas import BoostedHPAs
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.interfaces import Actuator, FollowedPods, Key
-from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
-from adapter.autoscaler.metrics.feed import DelayReporter
-from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.registry import AutoscalerRegistry
-from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
+from adapter.autoscaler.metrics.polling import DelayReporter, Poller
+from adapter.autoscaler.registry import AutoscalerRegistry, ScrapeSubscriptions
+from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.boost.publisher import FloorCleaner, FloorWriter
 from adapter.boost.view import FloorView

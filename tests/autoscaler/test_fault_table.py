@@ -20,10 +20,10 @@ from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.config.rules_file import OnNaN
 from adapter.errors import InternalError, NotFoundError

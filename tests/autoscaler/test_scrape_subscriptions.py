@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
+from adapter.autoscaler.registry import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata

@@ -8,10 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.metrics import readings
-from adapter.autoscaler.metrics.feed import QUERIES, Feed, PollResult
+from adapter.autoscaler.metrics.feed import (
+    QUERIES,
+    Feed,
+    PollResult,
+    SourceAnswer,
+)
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.readings import SourceAnswer
 from adapter.autoscaler.metrics.sources import (
     ExternalSource,
     InvalidMetric,
@@ -194,7 +197,7 @@ class SourceFactory:
                 samples = await self._provider.sample_series(
                     ExternalQuestion(namespace, metric, narrowed), ttl
                 )
-                times = {} if samples.time is None else {"": readings.nanoseconds(samples.time)}
+                times = {} if samples.time is None else {"": span_of(samples.time)}
                 bounds = _span(samples.lookback), _span(samples.oldest)
                 return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
             return await self._ask_api(self._api.external(namespace, metric, str(narrowed)), _of_external)
@@ -246,7 +249,7 @@ def _span(seconds: float | None) -> int | None:
 
 
 def _asked(samples: ObjectSamples) -> PollResult:
-    times = {name: readings.nanoseconds(time) for name, time in samples.times.items()}
+    times = {name: span_of(time) for name, time in samples.times.items()}
     bounds = _span(samples.lookback), _span(samples.oldest)
     answer = SourceAnswer(samples.values, times, (), *bounds, overdue=samples.overdue)
     return PollResult(answer, merges=samples.merges, crosses=samples.crosses)
@@ -294,9 +297,7 @@ def _of_usages(usages: ResourceAnswer) -> SourceAnswer:
     answer = answer._replace(overdue=PARTIAL if usages.partial else "")
     if usages.times is None:
         return answer
-    return answer._replace(
-        times={name: readings.nanoseconds(time) for name, time in usages.times.items()}, trusted=False
-    )
+    return answer._replace(times={name: span_of(time) for name, time in usages.times.items()}, trusted=False)
 
 
 def _metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:

@@ -10,14 +10,22 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.observation import NOT_YET, PodsReading, Reading, Unavailable, read_usage
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics import readings
-from adapter.autoscaler.metrics.feed import Feed
+from adapter.autoscaler.metrics.feed import (
+    OLDEST,
+    Feed,
+    LeastReady,
+    SourceAnswer,
+    fresh_values,
+    object_reading,
+    pods_reading,
+    series_reading,
+    stale_reading,
+)
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.readings import LeastReady, SourceAnswer
 from adapter.config.rules_file import OnNaN
 from adapter.model.pods import PodFacts
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, span_of
 from adapter.rules import matchers
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry
@@ -127,7 +135,7 @@ class PodsSource(_PolledSource):
     api: ClassVar[str] = "custom"
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return readings.of_pods(answer, self.feed.interval.lasts, context.now, late, self.api)
+        return pods_reading(answer, self.feed.interval.lasts, context.now, late, self.api)
 
 
 class ObjectSource(_PolledSource):
@@ -137,7 +145,7 @@ class ObjectSource(_PolledSource):
     api: ClassVar[str] = "custom"
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return readings.of_object(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
+        return object_reading(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
 
 
 class ExternalSource(_PolledSource):
@@ -147,7 +155,7 @@ class ExternalSource(_PolledSource):
     api: ClassVar[str] = "external"
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return readings.of_series(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
+        return series_reading(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
 
 
 @dataclass(slots=True, eq=False)
@@ -164,12 +172,12 @@ class ResourceSource(_PolledSource):
         overdue = late or answer.overdue
         if not answer.trusted:
             usages = answer._replace(values={item.metadata.name: 0 for item in answer.items})
-            found = readings.age(usages, self.feed.interval.lasts, context.now)
+            found = fresh_values(usages, self.feed.interval.lasts, context.now)
             if usages.values and not found.values:
-                return readings.stale(self.api)
+                return stale_reading(self.api)
             names &= found.values.keys()
             overdue = overdue or found.overdue
-        oldest = context.now - readings.OLDEST
+        oldest = context.now - OLDEST
         recent = [
             item
             for item in answer.items
@@ -230,7 +238,7 @@ class ScrapedPodsSource:
             return read
         values, overdue = read
         times = [time for _, time, _ in look.values.values()]
-        self.sampled = readings.nanoseconds(min(times)) if times else None
+        self.sampled = span_of(min(times)) if times else None
         if missing := [
             pod.name
             for pod in context.pods

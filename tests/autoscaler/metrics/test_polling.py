@@ -8,10 +8,8 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics import readings
-from adapter.autoscaler.metrics.feed import Feed, PollResult
+from adapter.autoscaler.metrics.feed import Feed, PollResult, SourceAnswer, series_reading
 from adapter.autoscaler.metrics.polling import Poller, QueryBudget
-from adapter.autoscaler.metrics.readings import SourceAnswer
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
 from tests.support.election import LoopClock
@@ -312,7 +310,7 @@ async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_
         answer, late, _ = feed.state(clock.monotonic())
         assert answer is not None
         now = round(clock.wall() * SECOND)
-        found = readings.of_series(answer, feed.interval.lasts, now, late, lambda _: 1)
+        found = series_reading(answer, feed.interval.lasts, now, late, lambda _: 1)
         assert isinstance(found, ExternalReading)
         assert found.overdue == ""
 
