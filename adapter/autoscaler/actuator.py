@@ -9,7 +9,8 @@ import logging
 from collections.abc import Mapping
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.interfaces import Key, ScaleTarget
+from adapter.autoscaler.interfaces import Key
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.scale import ScaleReference, ScaleState, ScaleWriter

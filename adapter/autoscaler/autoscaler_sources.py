@@ -352,7 +352,7 @@ class BoostedHPAs:
             self._faults.resolve("annotation", subject=subject)
         asked = found.asked if found is not None else None
         if asked is None:
-            self._registry.remove(Key.native(namespace, name))
+            self._registry.remove(Key(namespace, name, is_native=True))
         else:
             self._put(asked)
 

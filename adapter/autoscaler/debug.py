@@ -9,11 +9,12 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.history import RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
-from adapter.autoscaler.interfaces import Key, Unfound
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.reporter import JournalEntry
 from adapter.autoscaler.snapshot import MetricInput
 from adapter.autoscaler.state import AutoscalerState
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND, write_instant
@@ -40,7 +41,7 @@ def show(controller: Controller | None, namespace: str, name: str, leader: str) 
                 {"leader": leader},
             ),
         )
-    state = controller.find(Key(namespace, name)) or controller.find(Key.native(namespace, name))
+    state = controller.find(Key(namespace, name)) or controller.find(Key(namespace, name, is_native=True))
     if state is None:
         text = f'fastpathautoscalers.fastpath.io "{name}" not found in namespace "{namespace}"'
         return DebugResponse(404, _status(404, "NotFound", text, {"name": name}))

@@ -5,17 +5,28 @@ module stays beside the reconciler and not in `adapter.boost`, because it turns 
 into what is published.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.interfaces import FloorPublisher, Outcome
+from adapter.autoscaler.interfaces import FloorPublisher
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant
+
+
+class Outcome(NamedTuple):
+    """The outcome of a write: the new resource version or an error; neither if nothing was left to write."""
+
+    resource_version: str = ""
+    error: str = ""
+    unknown: bool = False
+    """Whether the write may have been applied in spite of the error."""
 
 
 class FloorKeeper:

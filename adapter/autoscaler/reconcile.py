@@ -30,14 +30,15 @@ from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.prepared_spec import Autoscaler
-from adapter.autoscaler.floor_keeper import FloorKeeper
-from adapter.autoscaler.interfaces import Actuator, Outcome, ScaleTarget, Unfound
+from adapter.autoscaler.floor_keeper import FloorKeeper, Outcome
+from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
 from adapter.autoscaler.scheduler import DecisionClock
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.api_errors import RESET
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.client import may_have_been_applied
 from adapter.kubernetes.write.scale import ScaleState, is_superseded, may_be_ours
 from adapter.model.autoscaling.floor import Floor

@@ -8,51 +8,28 @@ once. A target and its pods are followed only while a metric of the autoscaler i
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
-from typing import Protocol
+from collections.abc import Hashable, Iterable
 
 from adapter.autoscaler.decide import decision
-from adapter.autoscaler.interfaces import FollowedTarget, Key, TargetCache, Unfound
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.errors import NotSyncedError
+from adapter.kubernetes.cache.pods import PodCache, PodSubscription
 from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts, TargetKey
+from adapter.kubernetes.cache.scale_targets import ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.shards import Shard
-from adapter.scrape.cache import ScrapedPod, ScrapedValues
+from adapter.scrape.cache import ScrapedValues
 
 _PERIOD = 1.0
 """How often, in seconds, the rules are checked for changes."""
 
 
-class FollowedScrapedPods(Protocol):
-    """The pods of a selector; met by `kubernetes.cache.pods.PodSubscription`."""
-
-    @property
-    def pods(self) -> Iterable[ScrapedPod]:
-        """Return the pods; NotSyncedError before the first list."""
-        ...
-
-    def close(self) -> None:
-        """Stop following."""
-        ...
-
-
-class ScrapedPodCache(Protocol):
-    """The pods of the cluster; met by `kubernetes.cache.pods.PodCache`."""
-
-    def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
-    ) -> FollowedScrapedPods:
-        """Keep the pods that match in the cache; call `changed` when they have changed."""
-        ...
-
-
 class ScrapeSubscriptions:
     """The autoscalers whose pods are scraped. `run` follows changes of the rules."""
 
-    def __init__(self, scraped: ScrapedValues, targets: TargetCache, pods: ScrapedPodCache) -> None:
+    def __init__(self, scraped: ScrapedValues, targets: ScaleTargets, pods: PodCache) -> None:
         self.scraped = scraped
         self.targets = targets
         self.pods = pods
@@ -102,9 +79,9 @@ class _Subscription:
         self.metrics = metrics
         self._parent = parent
         self._key = key
-        self._target: FollowedTarget | None = None
+        self._target: TargetSubscription | None = None
         self._selector = ""
-        self._pods: FollowedScrapedPods | None = None
+        self._pods: PodSubscription | None = None
 
     def settle(self) -> None:
         """Follow the target if one of the metrics is scraped."""

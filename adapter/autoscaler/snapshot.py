@@ -14,20 +14,14 @@ from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import Autoscaler
-from adapter.autoscaler.interfaces import (
-    FollowedPods,
-    FollowedTarget,
-    Key,
-    RivalIndex,
-    ScaleTarget,
-    SelectedPodCache,
-    TargetCache,
-    Unfound,
-)
+from adapter.autoscaler.interfaces import Key, SelectedPodCache
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import NotSyncedError
+from adapter.kubernetes.cache.pods import PodSubscription
+from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -44,9 +38,9 @@ _FEWER_PODS = "fewer pods are known than the target has"
 class AutoscalerContext(NamedTuple):
     """The caches and settings that all autoscalers share."""
 
-    targets: TargetCache
+    targets: ScaleTargets
     pods: SelectedPodCache
-    rivals: RivalIndex
+    rivals: ScaleConflicts
     sources: SourceFactory
     settings: Settings
 
@@ -86,10 +80,10 @@ class Subscriptions:
         self._context = context
         self._key = key
         self._changed = changed
-        self._target: FollowedTarget | None = None
+        self._target: TargetSubscription | None = None
         self._selector_text = ""
         self._selector: LabelSelector | None = None
-        self._pods: FollowedPods | None = None
+        self._pods: PodSubscription | None = None
         self._sources: tuple[MetricSource, ...] = ()
 
     @property
@@ -192,7 +186,7 @@ class Subscriptions:
         self,
         prepared: Autoscaler,
         metrics: Sequence[MetricSpec],
-        following: FollowedPods,
+        following: PodSubscription,
         pods: Sequence[PodFacts],
         target: ScaleTarget,
         now: int,
@@ -216,7 +210,7 @@ class Subscriptions:
         return tuple(inputs)
 
 
-def _least_ready(following: FollowedPods, pods: Sequence[PodFacts], since: int, now: int) -> int:
+def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], since: int, now: int) -> int:
     """Return the smallest number of ready pods since an instant.
 
     If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods
@@ -229,7 +223,7 @@ def _least_ready(following: FollowedPods, pods: Sequence[PodFacts], since: int, 
     return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)
 
 
-def _most_ready(following: FollowedPods, source: MetricSource, now: int) -> int:
+def _most_ready(following: PodSubscription, source: MetricSource, now: int) -> int:
     """Return the largest number of ready pods over the time that a reading covers."""
     span = ASSUMED_WINDOW + ASSUMED_INTERVAL if source.span is None else source.span
     age = span if source.sampled is None else span + max(0, now - source.sampled)

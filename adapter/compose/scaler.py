@@ -18,7 +18,7 @@ from adapter.autoscaler.autoscaler_sources import (
     BoostedHPAs,
 )
 from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.interfaces import Actuator, FollowedPods, Key
+from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
@@ -31,7 +31,7 @@ from adapter.compose.providers import Runtime
 from adapter.config.options import Options
 from adapter.errors import InputError
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.pods import PodCache, PodSubscription
 from adapter.kubernetes.cache.scale_conflicts import ScaleConflicts
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.leader import verdict
@@ -253,7 +253,7 @@ class _WatchedPods:
 
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
-    ) -> FollowedPods:
+    ) -> PodSubscription:
         return self._watch.follow(namespace, selector, autoscaler, changed)
 
     def stale(self) -> str:

@@ -26,7 +26,7 @@ from tests.support.controller import LIVE, Bench, fpa
 from tests.support.scaling import NOW, external_metric, pods
 
 QUEUE = [external_metric(averageValue="1")]
-KEY = Key.native("default", "web")
+KEY = Key("default", "web", is_native=True)
 NATIVE = "kube-controller-manager"
 ON = Boost(BOOST, digest="one")
 

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.interfaces import Key, ScaleTarget, Unfound
+from adapter.autoscaler.interfaces import Key
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.api_errors import RESET
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span

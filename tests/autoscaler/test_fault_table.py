@@ -295,7 +295,7 @@ async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
         provider: Any = world
         api: Any = None
         sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
-        around = AutoscalerContext(world.server, world.pods, world.rivals, sources, LIVE)
+        around = AutoscalerContext(world.server, world.pods, world.rivals, sources, LIVE)  # type: ignore[arg-type]  # set by hand
         controller = Controller(
             around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
         )

@@ -15,9 +15,10 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Unavailable,
 )
-from adapter.autoscaler.interfaces import Key, Unfound
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.reporter import Journal, JournalEntry
 from adapter.autoscaler.snapshot import MetricInput
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.timestamps import SECOND
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, external_metric

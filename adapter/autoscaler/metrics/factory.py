@@ -5,7 +5,7 @@ rules may come and go.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.metrics.feed import (
@@ -42,6 +42,7 @@ from adapter.model.selectors import api_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.timestamps import SECOND, Instant, span_of
+from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scrape.cache import ScrapedValues
 from adapter.telemetry.problems import UNFETCHED
@@ -56,26 +57,13 @@ WINDOW_PART = 1 / 8
 samples."""
 
 
-class ResourceUsages(Protocol):
-    """Cpu and memory of pods by our rules; met by `ResourceProvider`."""
-
-    @property
-    def answers(self) -> bool:
-        """Whether there are such rules."""
-        ...
-
-    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
-        """Return usages; with `sampled` partial ones too, and the times of their samples; StatusError."""
-        ...
-
-
 class SourceFactory:
     """Creates metric sources."""
 
     def __init__(
         self,
         provider: ScalerProvider,
-        usages: ResourceUsages,
+        usages: ResourceProvider,
         api: MetricsAPI,
         catalogue: Callable[[], Catalogue],
         scraped: ScrapedValues | None,
