@@ -271,7 +271,7 @@ class Controller:
             self._note_defect(state)
             return
         if pending is not None:
-            state.begin_write()
+            state.is_writing = True
             task = asyncio.create_task(self._write(entry, pending), name=f"write {state.key}")
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
@@ -283,7 +283,7 @@ class Controller:
         except Exception:  # noqa: BLE001 - as above
             self._note_defect(state)
         finally:
-            state.end_write()
+            state.is_writing = False
             if not state.is_closed:
                 self._scheduler.reschedule(state.key, self._clock.monotonic() + _period(state))
                 self._wake.set()

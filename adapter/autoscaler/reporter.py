@@ -9,8 +9,9 @@ when they are shown.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from prometheus_client import Gauge
@@ -151,6 +152,13 @@ class _Reported:
         self.warned[warning] = now
         return True
 
+    def show(self, counts: tuple[int, ...]) -> None:
+        """Set the gauges."""
+        if self.counts != counts:
+            self.counts = counts
+            for gauge, value in zip(self.gauges, counts, strict=True):
+                gauge.set(value)
+
 
 class Reporter:
     """Reports decisions."""
@@ -189,23 +197,13 @@ class Reporter:
             key = state.key
             gauges = tuple(gauge.labels(key.namespace, key.name) for gauge in self._gauges_of(key))
             reported = self._reported[key] = _Reported(gauges)
-        self._write(state, made, events, reported, now)
-        self._show_counts(state, made, reported)
-        self._note(state, made, snapshot, events, change, now, outcome)
-
-    def _write(
-        self,
-        state: AutoscalerState,
-        made: Decision,
-        events: Iterable[Event],
-        reported: _Reported,
-        now: int,
-    ) -> None:
         if made.status_changed:
             self._actuator.status(state.object, state.memory.status, state.recent_changes(now))
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
                 self._actuator.event(state.object, event)
+        reported.show(_counts_of(state, made))
+        self._note(state, made, snapshot, events, change, now, outcome)
 
     def _gauges_of(self, key: Key) -> tuple[Gauge, ...]:
         """Return the gauges of an autoscaler: its desired and its current replicas.
@@ -216,18 +214,6 @@ class Reporter:
         if key.is_native:
             return monitoring.recommended, monitoring.recommended_difference, monitoring.floor
         return monitoring.scaler_desired, monitoring.scaler_current
-
-    def _show_counts(self, state: AutoscalerState, made: Decision, reported: _Reported) -> None:
-        desired, current = made.status.desired_replicas, made.status.current_replicas
-        if state.boost is None:
-            counts: tuple[int, ...] = (desired, current)
-        else:
-            floor = state.memory.boost.floor
-            counts = (desired, desired - current, 0 if floor is None else floor.replicas)
-        if reported.counts != counts:
-            reported.counts = counts
-            for gauge, value in zip(reported.gauges, counts, strict=True):
-                gauge.set(value)
 
     def _note(
         self,
@@ -280,16 +266,20 @@ class Reporter:
         The time from the load to its sample is at most the span of one sample.
         """
         stages = {"decision-to-write": seconds}
-        newest = max(
-            (each for each in snapshot.inputs if each.sampled is not None), key=_sampled, default=None
-        )
-        if newest is not None:
-            stages["sample-to-decision"] = max(0.0, (now - _sampled(newest)) / SECOND)
-            if newest.span is not None:
-                stages["load-to-sample"] = newest.span / SECOND
+        sampled = [(each.sampled, each.span) for each in snapshot.inputs if each.sampled is not None]
+        if sampled:
+            at, span = max(sampled, key=itemgetter(0))
+            stages["sample-to-decision"] = max(0.0, (now - at) / SECOND)
+            if span is not None:
+                stages["load-to-sample"] = span / SECOND
         for stage, length in stages.items():
             self._monitoring.scaler_stages.labels(stage).observe(length)
 
 
-def _sampled(given: MetricInput) -> int:
-    return given.sampled or 0
+def _counts_of(state: AutoscalerState, made: Decision) -> tuple[int, ...]:
+    """Return the values of the gauges of an autoscaler."""
+    desired, current = made.status.desired_replicas, made.status.current_replicas
+    if state.boost is None:
+        return desired, current
+    floor = state.memory.boost.floor
+    return desired, desired - current, 0 if floor is None else floor.replicas

@@ -78,18 +78,22 @@ class Subscriptions:
 
     def __init__(self, context: AutoscalerContext, key: Key, changed: Callable[[], None]) -> None:
         self._context = context
+        self._specs: Sequence[MetricSpec] = ()
+        self._period = 0.0
         self._key = key
         self._changed = changed
         self._target: TargetSubscription | None = None
         self._selector_text = ""
         self._selector: LabelSelector | None = None
         self._pods: PodSubscription | None = None
-        self._sources: tuple[MetricSource, ...] = ()
+        self._sources: tuple[
+            MetricSource, ...
+        ] = ()  # in the order of the spec; none before the pods are known
 
-    @property
-    def sources(self) -> Sequence[MetricSource]:
-        """The metric sources in the order of the spec; none before the pods are known."""
-        return self._sources
+    def adopt(self, metrics: Sequence[MetricSpec], period: float) -> None:
+        """Take the metrics of a new spec, which are wanted every `period` seconds."""
+        self.close_metrics()
+        self._specs, self._period = metrics, period
 
     def find_target(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
         """Return the target from the cache."""
@@ -100,8 +104,6 @@ class Subscriptions:
     def observe(
         self,
         prepared: Autoscaler,
-        metrics: Sequence[MetricSpec],
-        period: float,
         status: HorizontalPodAutoscalerStatus,
         target: ScaleTarget,
         constraints: Constraints,
@@ -110,8 +112,8 @@ class Subscriptions:
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet.
 
-        `metrics` are those of `prepared`. They are read unless the decision has no use for them: while
-        paused, beside another autoscaler, and outside minReplicas and maxReplicas.
+        The metrics are read unless the decision has no use for them: while paused, beside another autoscaler,
+        and outside minReplicas and maxReplicas.
         """
         replicas = target.replicas
         lowest, highest = prepared.limits
@@ -125,12 +127,12 @@ class Subscriptions:
             except NotSyncedError as error:
                 return Unfound(str(error), known=False)
             if is_active:
-                self._open_sources(metrics, period)
+                self._open_sources(self._pods)
             else:
                 self._close_sources()
         inputs: tuple[MetricInput, ...] = ()
         if is_active and (replicas == 0 or lowest <= replicas <= highest) and self._pods is not None:
-            inputs = self._read(prepared, metrics, self._pods, pods, target, now, monotonic)
+            inputs = self._read(prepared, self._pods, pods, target, now, monotonic)
         readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
             replicas, target.status_replicas, target.selector, pods, readings, status, selected_by
@@ -166,16 +168,15 @@ class Subscriptions:
                 self._key.namespace, self._selector, str(self._key), self._changed
             )
 
-    def _open_sources(self, metrics: Sequence[MetricSpec], period: float) -> None:
-        following = self._pods
-        if self._sources or self._selector is None or following is None:
+    def _open_sources(self, following: PodSubscription) -> None:
+        if self._sources or self._selector is None:
             return
 
         def names() -> tuple[str, ...]:
             return tuple(pod.name for pod in following.pods if pod.phase != "Pending")
 
-        subscriber = Subscriber(self._key, period, self._selector, names)
-        self._sources = tuple(self._context.sources.open(each, subscriber) for each in metrics)
+        subscriber = Subscriber(self._key, self._period, self._selector, names)
+        self._sources = tuple(self._context.sources.open(each, subscriber) for each in self._specs)
 
     def _close_sources(self) -> None:
         for source in self._sources:
@@ -185,7 +186,6 @@ class Subscriptions:
     def _read(
         self,
         prepared: Autoscaler,
-        metrics: Sequence[MetricSpec],
         following: PodSubscription,
         pods: Sequence[PodFacts],
         target: ScaleTarget,
@@ -198,14 +198,17 @@ class Subscriptions:
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""
         read = [source.read(context) for source in self._sources]
         inputs = []
-        for metric, spec, source, reading in zip(prepared.metrics, metrics, self._sources, read, strict=True):
+        for metric, spec, source, found in zip(
+            prepared.metrics, self._specs, self._sources, read, strict=True
+        ):
+            reading = found
             if not isinstance(reading, Unavailable):
                 by_pods = _depends_on_pods(spec)
                 if why := stale or (behind if by_pods else ""):
-                    reading = msgspec.structs.replace(reading, overdue=why)  # noqa: PLW2901 - as it counts here
+                    reading = msgspec.structs.replace(reading, overdue=why)
                 if by_pods:
                     most = _most_ready(following, source, now)
-                    reading = msgspec.structs.replace(reading, most_then=most)  # noqa: PLW2901 - as it counts here
+                    reading = msgspec.structs.replace(reading, most_then=most)
             inputs.append(MetricInput(metric.description, reading, source.sampled, source.span))
         return tuple(inputs)
 

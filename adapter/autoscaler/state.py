@@ -26,7 +26,6 @@ from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import Autoscaler
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.sources import MetricSource
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
@@ -37,7 +36,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     PastChange,
 )
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.timestamps import SECOND
 
@@ -83,10 +82,9 @@ class AutoscalerState:
         self.key = Key.of(autoscaler)
         self.object = autoscaler
         self.violations: Sequence[Violation] = ()
-        self.metrics: Sequence[MetricSpec] = ()
         self.memory: Memory = _remember(autoscaler.status, events, now)
         self.boost: Boost | None = None
-        """What limits the decisions for a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
+        """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
         """The floor that is published, or queued. Set by the `FloorKeeper` alone."""
         self.epoch = 0
@@ -97,6 +95,7 @@ class AutoscalerState:
         self.failures = 0
         """The number of failed writes since the last success."""
         self.is_writing = False
+        """Whether a write is in progress; until it ends the autoscaler is not decided."""
         self.is_closed = False
         self._context = context
         self._subscriptions = Subscriptions(context, self.key, changed)
@@ -110,11 +109,6 @@ class AutoscalerState:
         """The longest time between two decisions, in seconds."""
         least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
         return min(max(self.object.spec.sync_period, least), most) / SECOND
-
-    @property
-    def sources(self) -> Sequence[MetricSource]:
-        """The metric sources in the order of the spec; none before the pods are known."""
-        return self._subscriptions.sources
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
@@ -135,7 +129,6 @@ class AutoscalerState:
         if autoscaler.spec.scale_target_ref != before.scale_target_ref:
             self._forget_target()
             self._subscriptions.close_target()
-        self._subscriptions.close_metrics()
         self.prepared = self._prepare()
         self.failures = 0
         return True
@@ -149,7 +142,6 @@ class AutoscalerState:
         return BoostChange(fault=fault, shown=before.shown != boost.shown)
 
     def close(self) -> None:
-        """Stop following everything."""
         self.is_closed = True
         self._subscriptions.close()
 
@@ -159,7 +151,7 @@ class AutoscalerState:
         if self.violations:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
             hpa = msgspec.structs.replace(hpa, spec=_NO_SPEC)
-        self.metrics = hpa.spec.metrics or ()
+        self._subscriptions.adopt(hpa.spec.metrics or (), self.period)
         return autoscalers.prepare(hpa, self._context.settings)
 
     # -- the target ------------------------------------------------------------------------------------------
@@ -250,16 +242,8 @@ class AutoscalerState:
         self, target: ScaleTarget, constraints: Constraints, now: int, monotonic: float
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet."""
-        return self._subscriptions.observe(
-            self.prepared,
-            self.metrics,
-            self.period,
-            self.memory.status,
-            target,
-            constraints,
-            now,
-            monotonic,
-        )
+        status = self.memory.status
+        return self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""
@@ -281,20 +265,11 @@ class AutoscalerState:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    def begin_write(self) -> None:
-        """Note that a write is in progress; until it ends the autoscaler is not decided."""
-        self.is_writing = True
-
-    def end_write(self) -> None:
-        """Note that a write has ended."""
-        self.is_writing = False
-
     def note_success(self) -> None:
-        """Note that nothing failed: a write was accepted, or there was nothing to write."""
+        """Note that a write was accepted, or that there was nothing to write."""
         self.failures = 0
 
     def note_failure(self) -> None:
-        """Note a failed write or an unexpected error."""
         self.failures += 1
 
     def note_unconfirmed(self, replicas: int | None) -> None:
