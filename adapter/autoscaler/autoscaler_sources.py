@@ -1,9 +1,13 @@
-"""Where autoscalers are read from: objects of the cluster, or documents in files (--autoscalers).
+"""Where autoscalers are read from: objects of the cluster, files (--autoscalers), and boosted HPAs.
 
 Each source keeps the registry up to date while it runs, and puts all of its autoscalers when a term begins.
 What cannot be read stays as it was, and is reported. Files are polled rather than watched, for the reasons in
 `provider.rules_files`: a file with an error keeps its last valid autoscalers; only a deleted file removes
 them.
+
+At the beginning of a term no HorizontalPodAutoscaler is decided until the floors of the previous leader are
+known. Each of them is handed over once, with its HPA; those of HPAs that no longer ask for boosting are
+removed.
 """
 
 import abc
@@ -39,6 +43,9 @@ _EXPECTED = "expected an autoscaler; delete the file to remove its autoscalers"
 
 _FILES_PERIOD = 2.0
 """How often, in seconds, the files are polled."""
+
+
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 class FileContents(NamedTuple):
@@ -84,11 +91,8 @@ class AutoscalerFiles:
             reason = rules_files.reason_of(error)
             faults.append(Fault(_FLAG, str(self._folder), f"expected a readable folder: {reason}"))
             return None
-        return sorted(
-            entry
-            for entry in entries
-            if entry.suffix in rules_files.SUFFIXES and not entry.name.startswith(".")
-        )
+        suffixes = rules_files.SUFFIXES
+        return sorted(each for each in entries if each.suffix in suffixes and not each.name.startswith("."))
 
     def _signature(self) -> object:
         files = self._files([])
@@ -131,6 +135,9 @@ class AutoscalerFiles:
                 else:
                     first[name] = path
                     yield autoscaler
+
+
+# -- sources -------------------------------------------------------------------------------------------------
 
 
 class AutoscalerSource(abc.ABC):
@@ -185,7 +192,6 @@ class AutoscalerObjectSource(AutoscalerSource):
 
     @property
     def synced(self) -> bool:
-        """Whether the first list has arrived."""
         return self._objects.synced
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
@@ -213,7 +219,7 @@ class AutoscalerObjectSource(AutoscalerSource):
 
 
 class AutoscalerFileSource(AutoscalerSource):
-    """AutoscalerCache in files; `read` is their first contents. Those outside `namespaces` are left out."""
+    """Autoscalers in files; `read` is their first contents. Those outside `namespaces` are left out."""
 
     def __init__(
         self,
@@ -239,8 +245,7 @@ class AutoscalerFileSource(AutoscalerSource):
 
     @property
     def synced(self) -> bool:
-        """Always true: files are read before anything runs."""
-        return True
+        return True  # files are read before anything runs
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
         return self._found.get(key)
@@ -272,6 +277,8 @@ class AutoscalerFileSource(AutoscalerSource):
         _log.info("autoscalers in files", extra=facts(count=len(found)))
 
 
+# -- boosted HPAs --------------------------------------------------------------------------------------------
+
 _PAUSES = (0.5, 1.0, 2.0, 5.0)
 """Seconds between attempts to take over the floors."""
 
@@ -280,17 +287,15 @@ class BoostedHPAs:
     """The HPAs with annotations of Fastpath. `period` (ns) is the sync period of the HPA controller."""
 
     def __init__(
-        self, registry: AutoscalerRegistry, hpas: HPACache, clock: Clock, faults: ProblemLog, period: int
+        self, registry: AutoscalerRegistry, hpas: HPACache, clock: Clock, problems: ProblemLog, period: int
     ) -> None:
         self._registry = registry
         self._hpas = hpas
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._period = period
         self._published: dict[str, Floor] = {}
         self._adopted = False
-
-    # -- terms -----------------------------------------------------------------------------------------------
 
     async def adopt_floors(self, floors: FloorWriter) -> None:
         """Take over what the previous leader has published, then put all boosted HPAs."""
@@ -301,21 +306,19 @@ class BoostedHPAs:
             except NotLeadingError:
                 await asyncio.sleep(next(pauses))  # the lease may be renewed yet, or the term ends
             except KubernetesError as error:
-                self._faults.report("floors", "the published floors cannot be taken over", str(error))
+                self._problems.report("floors", "the published floors cannot be taken over", str(error))
                 await asyncio.sleep(next(pauses))
             else:
                 break
-        self._faults.resolve("floors")
+        self._problems.resolve("floors")
         self._adopted = True
-        for count, listed in enumerate(self._asking(), 1):
+        asking = [each for each in self._hpas if each.asked is not None or each.faults]
+        for count, listed in enumerate(asking, 1):
             found = self._hpas.find(listed.namespace, listed.name)
             self.changed(found, listed.namespace, listed.name)
             if count % STEP == 0:
                 await asyncio.sleep(0)
         self._drop_orphans(floors)
-
-    def _asking(self) -> list[WatchedHPA]:
-        return [each for each in self._hpas if each.asked is not None or each.faults]
 
     def _drop_orphans(self, floors: FloorWriter) -> None:
         """Remove floors that are over, and those of HPAs that no longer ask for boosting.
@@ -338,41 +341,33 @@ class BoostedHPAs:
         """Note that the term is over: the next one has to take over the floors again."""
         self._adopted, self._published = False, {}
 
-    # -- what changes ----------------------------------------------------------------------------------------
-
     def changed(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
         """Follow a change of an HPA; `found` is None if it is gone."""
         subject = f"{namespace}/{name}"
-        faults = found.faults if found is not None else ()
-        if faults:
-            self._faults.report(
-                "annotation", "a HorizontalPodAutoscaler is ignored", "; ".join(faults), subject=subject
-            )
+        if found is not None and found.faults:
+            message = "a HorizontalPodAutoscaler is ignored"
+            self._problems.report("annotation", message, "; ".join(found.faults), subject=subject)
         else:
-            self._faults.resolve("annotation", subject=subject)
-        asked = found.asked if found is not None else None
-        if asked is None:
+            self._problems.resolve("annotation", subject=subject)
+        if found is None or found.asked is None:
             self._registry.remove(Key(namespace, name, is_native=True))
         else:
-            self._put(asked)
+            self._put(found.asked)
 
     def _put(self, asked: BoostRequest) -> None:
-        autoscaler = asked.boosted.autoscaler
-        controller = self._registry.note(autoscaler)
-        if controller is not None and self._adopted:
-            published = self._published.pop(
-                autoscaler.metadata.uid, None
-            )  # once: from now on the loop has it
-            controller.put(autoscaler, self._boost_of(asked), published)
-
-    def _boost_of(self, asked: BoostRequest) -> Boost:
         boosted = asked.boosted
-        return Boost(
-            boosted.autoscaler.spec.mode,
-            asked.fault,
-            boosted.annotations.hold,
-            asked.shown,
-            asked.ambiguous,
-            boosted.digest,
-            self._period,
+        controller = self._registry.note(boosted.autoscaler)
+        if controller is None or not self._adopted:
+            return
+        boost = Boost(
+            mode=boosted.autoscaler.spec.mode,
+            fault=asked.fault,
+            hold=boosted.annotations.hold,
+            shown=asked.shown,
+            ambiguous=asked.ambiguous,
+            digest=boosted.digest,
+            period=self._period,
         )
+        # Only once: from now on the loop has the floor.
+        published = self._published.pop(boosted.autoscaler.metadata.uid, None)
+        controller.put(boosted.autoscaler, boost, published)

@@ -125,7 +125,7 @@ class Controller:
             self._monitoring.scaler_autoscalers.set(len(self._entries))
             self._schedule(key, self._clock.monotonic() + self._random() * min(1.0, state.period))
             if published is not None:
-                self._floors.adopt(state, published, self._decision_clock.now())
+                self._floors.adopt(state, published, now)
         else:
             state = entry.state
             if state.adopt(autoscaler):
@@ -148,7 +148,6 @@ class Controller:
                 self._actuator.event(entry.state.object, _METRICS_DELAYED)
 
     def remove(self, key: Key) -> None:
-        """Remove an autoscaler."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return
@@ -161,16 +160,14 @@ class Controller:
         self._monitoring.scaler_autoscalers.set(len(self._entries))
 
     def now(self) -> int:
-        """Return the time of decisions."""
+        """Return the time of decisions, in nanoseconds."""
         return self._decision_clock.now()
 
     def find(self, key: Key) -> AutoscalerState | None:
-        """Return the state of an autoscaler."""
         entry = self._entries.get(key)
         return None if entry is None else entry.state
 
     def names(self) -> Iterable[Key]:
-        """Return the keys of all autoscalers."""
         return self._entries.keys()
 
     def close(self) -> None:
@@ -199,7 +196,6 @@ class Controller:
         self._schedule(key, max(self._clock.monotonic(), entry.decided + gap))
 
     def touch_all(self, keys: Iterable[Key]) -> None:
-        """Call `touch` for each key."""
         for key in keys:
             self.touch(key)
 

@@ -49,7 +49,6 @@ class ScrapeSubscriptions:
             subscription.settle()
 
     def remove(self, key: Key) -> None:
-        """Stop scraping for an autoscaler."""
         gone = self._subscriptions.pop(key, None)
         if gone is not None:
             gone.close()
@@ -93,7 +92,6 @@ class _Subscription:
         self._look()
 
     def close(self) -> None:
-        """Stop following and scraping."""
         if self._target is not None:
             self._target.close()
             self._target = None
@@ -150,7 +148,6 @@ class AutoscalerRegistry:
         self._targets: dict[Key, TargetKey] = {}
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Add or update a FastPathAutoscaler."""
         controller = self.note(autoscaler)
         if controller is not None:
             controller.put(autoscaler)
@@ -173,7 +170,6 @@ class AutoscalerRegistry:
         return self.controller if is_owned else None
 
     def remove(self, key: Key) -> None:
-        """Remove an autoscaler."""
         self._unregister(key)
         if not key.is_native:
             self._rivals.remove(key.namespace, key.name)

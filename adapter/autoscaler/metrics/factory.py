@@ -4,16 +4,11 @@ Autoscalers that use the same metric share its feed. Which source answers is dec
 rules may come and go.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.metrics.feed import (
-    QUERIES,
-    Feed,
-    PollResult,
-    SourceAnswer,
-)
+from adapter.autoscaler.metrics.feed import QUERIES, Feed, Poll, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import (
     ExternalSource,
@@ -82,36 +77,44 @@ class SourceFactory:
 
     def open(self, metric: MetricSpec, subscriber: Subscriber) -> MetricSource:
         """Return the source of a metric."""
+        key, poller = subscriber.key, self._poller
         if metric.resource is not None and metric.type == "Resource":
-            return ResourceSource(
-                self._resource_feed(subscriber), self._poller, subscriber.key, metric.resource.name, ""
-            )
+            return ResourceSource(self._resource_feed(subscriber), poller, key, metric.resource.name, "")
         if metric.container_resource is not None and metric.type == "ContainerResource":
-            source = metric.container_resource
-            return ResourceSource(
-                self._resource_feed(subscriber), self._poller, subscriber.key, source.name, source.container
-            )
+            resource = metric.container_resource
+            feed = self._resource_feed(subscriber)
+            return ResourceSource(feed, poller, key, resource.name, resource.container)
         try:
             if metric.pods is not None and metric.type == "Pods":
                 narrowed = api_selectors.compile_selector(metric.pods.metric.selector)
                 return self._open_pods(metric.pods.metric.name, narrowed, subscriber)
             if metric.object is not None and metric.type == "Object":
+                name, described = metric.object.metric.name, metric.object.described_object
                 narrowed = api_selectors.compile_selector(metric.object.metric.selector)
-                feed = self._object_feed(
-                    metric.object.metric.name, metric.object.described_object, narrowed, subscriber
-                )
-                return ObjectSource(feed, self._poller, subscriber.key)
+                return ObjectSource(self._object_feed(name, described, narrowed, subscriber), poller, key)
             assert metric.external is not None
-            narrowed = api_selectors.compile_selector(metric.external.metric.selector)
-            return ExternalSource(
-                self._external_feed(metric.external.metric.name, narrowed, subscriber),
-                self._poller,
-                subscriber.key,
-            )
+            name, selector = metric.external.metric.name, metric.external.metric.selector
+            narrowed = api_selectors.compile_selector(selector)
+            return ExternalSource(self._external_feed(name, narrowed, subscriber), poller, key)
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
-    # -- pods ------------------------------------------------------------------------------------------------
+    def _feed(
+        self,
+        subscriber: Subscriber,
+        key: Hashable,
+        group: Hashable,
+        poll: Poll,
+        *,
+        shares: bool = True,
+        queries: int = QUERIES,
+    ) -> Feed:
+        """Return the feed of this key, which other autoscalers may use already."""
+
+        def make() -> Feed:
+            return Feed(key, group, poll, shares=shares, queries=queries)
+
+        return self._poller.want(subscriber.key, subscriber.period, key, make)
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         def open_feed() -> PodsSource:
@@ -124,19 +127,14 @@ class SourceFactory:
     def _pods_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
 
-        async def ask(ttl: float) -> PollResult:
+        async def poll(ttl: float) -> PollResult:
             if await self._provider.knows_custom(question):
-                return _asked(await self._provider.sample_objects(question, subscriber.names(), ttl))
+                return _of_samples(await self._provider.sample_objects(question, subscriber.names(), ttl))
             asking = self._api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
-        group = ("pods", metric, narrowed)
-        return self._poller.want(
-            subscriber.key, subscriber.period, key, lambda: Feed(key, group, ask, shares=True)
-        )
-
-    # -- objects and external metrics ------------------------------------------------------------------------
+        return self._feed(subscriber, key, ("pods", metric, narrowed), poll)
 
     def _object_feed(
         self,
@@ -147,22 +145,19 @@ class SourceFactory:
     ) -> Feed:
         namespace = subscriber.namespace
 
-        async def ask(ttl: float) -> PollResult:
+        async def poll(ttl: float) -> PollResult:
             resource = self._resource_of(described)
             is_namespace = resource == "namespaces"
             name = namespace if is_namespace else described.name
             within = None if is_namespace else namespace
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
             if await self._provider.knows_custom(question):
-                return _asked(await self._provider.sample_objects(question, (name,), ttl))
+                return _of_samples(await self._provider.sample_objects(question, (name,), ttl))
             asking = self._api.described(Described(resource, namespace, name), metric, str(narrowed))
             return await self._ask_api(asking, _of_one)
 
         key = ("object", namespace, described, metric, narrowed)
-        group = ("object", described.kind, metric, narrowed)
-        return self._poller.want(
-            subscriber.key, subscriber.period, key, lambda: Feed(key, group, ask, shares=True)
-        )
+        return self._feed(subscriber, key, ("object", described.kind, metric, narrowed), poll)
 
     def _resource_of(self, described: CrossVersionObjectReference) -> str:
         """Return ``plural.group`` of a kind from discovery; NotSyncedError, KubernetesError."""
@@ -180,44 +175,33 @@ class SourceFactory:
     def _external_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
         namespace = subscriber.namespace
 
-        async def ask(ttl: float) -> PollResult:
-            if await self._provider.knows_external(metric):
-                samples = await self._provider.sample_series(
-                    ExternalQuestion(namespace, metric, narrowed), ttl
-                )
-                times = {} if samples.time is None else {"": span_of(samples.time)}
-                bounds = _span(samples.lookback), _span(samples.oldest)
-                return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
-            return await self._ask_api(self._api.external(namespace, metric, str(narrowed)), _of_external)
+        async def poll(ttl: float) -> PollResult:
+            if not await self._provider.knows_external(metric):
+                asking = self._api.external(namespace, metric, str(narrowed))
+                return await self._ask_api(asking, _of_external)
+            samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
+            times = {} if samples.time is None else {"": span_of(samples.time)}
+            bounds = _span(samples.lookback), _span(samples.oldest)
+            return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
 
         key = ("external", namespace, metric, narrowed)
-        return self._poller.want(subscriber.key, subscriber.period, key, lambda: Feed(key, key, ask))
-
-    # -- cpu and memory --------------------------------------------------------------------------------------
+        return self._feed(subscriber, key, key, poll, shares=False)
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
-        question = ResourceQuestion("pods", subscriber.namespace, None, subscriber.selector, FieldSelector())
+        namespace, selector = subscriber.namespace, subscriber.selector
+        question = ResourceQuestion("pods", namespace, None, selector, FieldSelector())
 
-        async def ask(_: float) -> PollResult:
-            if self._usages.answers:
-                usages = await self._usages.resource(question, sampled=True)
-                if usages.stands_in:
-                    raise InternalError(UNFETCHED)
-                return PollResult(_of_usages(usages), min(self._api_period, usages.window * WINDOW_PART))
-            return await self._ask_api(
-                self._api.resource(subscriber.namespace, str(subscriber.selector)), _of_items
-            )
+        async def poll(_: float) -> PollResult:
+            if not self._usages.answers:
+                return await self._ask_api(self._api.resource(namespace, str(selector)), _of_items)
+            usages = await self._usages.resource(question, sampled=True)
+            if usages.stands_in:
+                raise InternalError(UNFETCHED)
+            return PollResult(_of_usages(usages), min(self._api_period, usages.window * WINDOW_PART))
 
-        key = ("resource", subscriber.namespace, subscriber.selector)
-        group, queries = ("resource", subscriber.namespace), QUERIES
-        if self._usages.answers:
-            queries *= 2  # cpu and memory by our rules
-        return self._poller.want(
-            subscriber.key,
-            subscriber.period,
-            key,
-            lambda: Feed(key, group, ask, shares=True, queries=queries),
-        )
+        queries = 2 * QUERIES if self._usages.answers else QUERIES  # our rules query cpu and memory
+        key = ("resource", namespace, selector)
+        return self._feed(subscriber, key, ("resource", namespace), poll, queries=queries)
 
     async def _ask_api(
         self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], SourceAnswer]
@@ -236,7 +220,7 @@ def _span(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SECOND)
 
 
-def _asked(samples: ObjectSamples) -> PollResult:
+def _of_samples(samples: ObjectSamples) -> PollResult:
     times = {name: span_of(time) for name, time in samples.times.items()}
     bounds = _span(samples.lookback), _span(samples.oldest)
     answer = SourceAnswer(samples.values, times, (), *bounds, overdue=samples.overdue)
