@@ -6,7 +6,7 @@ wrap, ratios are doubles, results are rounded up, and an overflow gives the numb
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
@@ -64,27 +64,6 @@ class Measurement(NamedTuple):
     overflowed: bool = False
 
 
-class PodsAverage(Protocol):
-    """How the values of pods are averaged, and what a pod without a sample counts when scaling down."""
-
-    @property
-    def missing_as(self) -> str:
-        """What a missing pod counts when scaling down, as text."""
-        ...
-
-    def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
-        """Return the average of the values."""
-        ...
-
-    def absent(self, pod: str) -> int:
-        """Return what a pod without a sample counts when scaling down."""
-        ...
-
-    def step(self, measured: Measurement) -> Step:
-        """Return the trace step for an average."""
-        ...
-
-
 class UtilizationAverage(NamedTuple):
     """The average in per cent of the requests; mirrors ``GetResourceUtilizationRatio``.
 
@@ -96,6 +75,7 @@ class UtilizationAverage(NamedTuple):
 
     @property
     def missing_as(self) -> str:
+        """What a pod without a sample counts when scaling down, as text."""
         return f"as {max(100, self.target)} % of its request"
 
     def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
@@ -116,6 +96,7 @@ class UtilizationAverage(NamedTuple):
         return Measurement(numbers.ratio(share, self.target), numbers.quot(total, count), share, overflowed)
 
     def absent(self, pod: str) -> int:
+        """Return what a pod without a sample counts when scaling down."""
         return numbers.quot(numbers.w64(self.requested[pod] * max(100, self.target)), 100)
 
     def step(self, measured: Measurement) -> Step:
@@ -150,6 +131,9 @@ class ValueAverage(NamedTuple):
             "bytes": self.memory,
         }
         return Step("average", facts)
+
+
+PodsAverage = UtilizationAverage | ValueAverage
 
 
 def resource_replicas(
@@ -359,11 +343,7 @@ def _usage_ratio_replicas(
     the time of the sample (`ready_then`): a value that lags behind the pods would overshoot.
     """
     ratio = numbers.ratio(value, target)
-    steps: tuple[Step, ...] = (
-        Step(
-            "value", {"metric": metric, "measured": value, "target": target, "replicas": None, "ratio": ratio}
-        ),
-    )
+    steps: tuple[Step, ...] = (_value_step(metric, value, target, None, ratio),)
     if situation.replicas == 0:
         replicas, last = _multiply(ratio, 1)
     elif situation.band.holds(ratio):
@@ -416,7 +396,7 @@ def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation
     """Divide a value by the target for each replica; `cut` if upstream caps the result at INT32_MAX."""
     exist = situation.status_replicas
     ratio = numbers.ratio(usage, float(target) * float(exist))
-    steps = (_shared(metric, usage, target, exist, ratio),)
+    steps = (_value_step(metric, usage, target, exist, ratio),)
     average = INT64_MAX if cut and float(usage) >= 2.0**63 else numbers.ceil64(numbers.ratio(usage, exist))
     if situation.band.holds(ratio):
         return Proposal(
@@ -424,13 +404,10 @@ def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation
         )
     quotient = numbers.ratio(usage, target)
     replicas = INT32_MAX if cut and quotient > INT32_MAX else numbers.ceil32(quotient)
-    return Proposal(replicas, (*steps, _quotient(usage, target, quotient, replicas)), average=average)
+    told = {"measured": usage, "target": target, "product": quotient, "replicas": replicas}
+    return Proposal(replicas, (*steps, Step("quotient", told)), average=average)
 
 
-def _shared(metric: str, usage: int, target: int, exist: int, ratio: float) -> Step:
-    facts = {"metric": metric, "measured": usage, "target": target, "replicas": exist, "ratio": ratio}
+def _value_step(metric: str, measured: int, target: int, replicas: int | None, ratio: float) -> Step:
+    facts = {"metric": metric, "measured": measured, "target": target, "replicas": replicas, "ratio": ratio}
     return Step("value", facts)
-
-
-def _quotient(usage: int, target: int, quotient: float, replicas: int) -> Step:
-    return Step("quotient", {"measured": usage, "target": target, "product": quotient, "replicas": replicas})

@@ -53,7 +53,6 @@ SHARED = 0.25
 DEFECT_PAUSE = 30.0
 """The pause of a feed after an unexpected error."""
 
-
 CALM = 60.0
 """A problem is resolved when no feed of the namespace has been delayed for so many seconds."""
 
