@@ -32,7 +32,7 @@ from adapter.model.pods import PodFacts
 from adapter.model.selectors.label_selectors import LabelSelector
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
-_FEWER_PODS = "fewer pods are known than the target has"
+_FEWER_PODS = "fewer pods are cached than the target has"
 
 
 class AutoscalerContext(NamedTuple):

@@ -55,10 +55,10 @@ _SPELLINGS = frozenset({str(AUTOSCALERS), AUTOSCALERS.resource})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 _NOT_CACHED = -math.inf
 
-_ONE_EQUALITY = f"the metric {METRIC} is asked for with labelSelector={LABEL}=NAME and nothing else"
-_ONE_NAME = f"the metric {METRIC} is asked for of one autoscaler by its name, without a selector"
-_AUTOSCALERS_UNKNOWN = "the autoscalers are not known now"
-_FLOORS_UNKNOWN = "the floors of autoscalers are not known now"
+_ONE_EQUALITY = f"the metric {METRIC} takes labelSelector={LABEL}=NAME and nothing else"
+_ONE_NAME = f"the metric {METRIC} is read for one HPA by its name, without a selector"
+_AUTOSCALERS_UNKNOWN = "the HPAs are not known yet"
+_FLOORS_UNKNOWN = "the published floors cannot be read now"
 
 
 class ObservedHPA(NamedTuple):

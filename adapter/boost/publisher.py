@@ -245,7 +245,7 @@ class FloorWriter:
         except ValueError as error:
             message = (
                 f"the ConfigMap {self._config_map.name} holds an entry that is not a floor ({error}); "
-                "delete the entry or the ConfigMap: the next raises start from the counts of then"
+                "delete the entry or the ConfigMap: Fastpath then continues from the current replica counts"
             )
             raise errors.KubernetesError(0, "Decode", message) from error
 
@@ -255,7 +255,7 @@ def _size(uid: str, text: str | None) -> int:
 
 
 def _superseded(uid: str) -> errors.KubernetesError:
-    message = f"the floor of {uid} was not published: another is wanted since"
+    message = f"the floor of {uid} was not published: a newer one has replaced it"
     return errors.KubernetesError(0, "Superseded", message)
 
 

@@ -192,5 +192,5 @@ class FloorView:
         return known
 
     def _failed(self, why: str) -> str:
-        self._problems.report(PROBLEM, "the floors cannot be read; boosted HPAs do not shrink", why)
+        self._problems.report(PROBLEM, "the floors cannot be read; boosted HPAs do not scale down", why)
         return why

@@ -106,7 +106,7 @@ class LikeTheWriter:
     def want(self, uid: str, entry: Floor | None) -> None:
         for each, future in self.waiting:
             if each.uid == uid and not future.done():
-                future.set_exception(KubernetesError(0, "Superseded", "another is wanted since"))
+                future.set_exception(KubernetesError(0, "Superseded", "a newer one has replaced it"))
         if entry is None:
             self.entries.pop(uid, None)
         else:

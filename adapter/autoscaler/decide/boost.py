@@ -106,20 +106,20 @@ def refusal(
     surge pods of a rollout do not become permanent.
     """
     if demotion := active_demotion(memory, boost, now):
-        return f"{demotion.by} took back raises: this autoscaler is only advised"
+        return f"boosting is off: field manager {demotion.by} reverted two raises"
     if boost.mode != BOOST:
-        return "the mode is advise"
+        return "fastpath.io/mode is advise"
     if boost.fault:
         return boost.fault
     if boost.ambiguous:
-        return "the autoscaler has the condition AmbiguousSelector"
+        return "the HPA has the condition AmbiguousSelector"
     if observation.replicas == 0:
-        return "the target is at zero, and only the autoscaler scales from zero"
+        return "the target is at zero; only the HPA scales from zero"
     if made.replicas < observation.replicas:
-        return "boost never scales down: the autoscaler does"
+        return "boost never scales down; the HPA does"
     for count in (observation.replicas, observation.status_replicas):
         if made.replicas <= count * band.high:
-            return f"{made.replicas} replicas are within tolerance of {count}, or fewer"
+            return f"{made.replicas} replicas do not exceed {count} by more than the tolerance"
     return ""
 
 
@@ -238,17 +238,15 @@ def reversal_event(by: str, before: int, after: int, *, demotes: bool) -> Event:
     what = f"{by} set the replicas from {before} to {after}, below the floor of a raise"
     remedy = _remedy(by)
     if demotes:
-        until = "for an hour, or until spec or annotations change, this autoscaler is only advised"
+        until = "boosting is off for an hour, or until spec or annotations change"
         return Event("Warning", DEMOTED, f"{what}, for the second time in 5 minutes: {until}. {remedy}")
     return Event("Warning", REVERSED, f"{what}. {remedy}")
 
 
 def _remedy(by: str) -> str:
     if by in NATIVE:
-        return (
-            "Check that the autoscaler reads the metric fastpath_replicas and that no other has its target."
-        )
-    return f"Let {by} leave spec.replicas alone, or remove the annotation fastpath.io/mode."
+        return "Check that the HPA reads the metric fastpath_replicas, and that no other HPA has its target."
+    return f"Stop {by} from writing spec.replicas, or remove the annotation fastpath.io/mode."
 
 
 # -- advice --------------------------------------------------------------------------------------------------

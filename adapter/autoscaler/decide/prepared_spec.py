@@ -88,7 +88,7 @@ class PreparedMetric(NamedTuple):
                 "NoReadyPods", f"{self.fetching}no pod is ready, so the load per pod is unknown"
             )
         if reading.overdue and outcome.replicas < situation.replicas:
-            return Unavailable("Overdue", f"{self.fetching}{reading.overdue}: it may raise, not shrink")
+            return Unavailable("Overdue", f"{self.fetching}{reading.overdue}: it may scale up, not down")
         return outcome
 
     def current(self, proposal: Proposal) -> MetricValueStatus:

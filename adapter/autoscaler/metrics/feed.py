@@ -37,7 +37,7 @@ _SETTLED = 1.5
 of them has two samples, and half of one because the interval is estimated."""
 
 UNKNOWN_AGE = "the age of its samples is not known"
-UNKNOWN_INTERVAL = "how often it is sampled is not known yet"
+UNKNOWN_INTERVAL = "its sample interval is not known yet"
 
 LeastReady = Callable[[int], int | None]
 """Returns the smallest number of ready pods since an instant, None if unknown."""
@@ -242,9 +242,9 @@ RESIGNED, SELDOM = 10, 15.0
 """After so many answers without a value a feed is polled every so many seconds: a metric that does not exist
 must not delay the others."""
 
-LATE_IN_TURN = "its answer is late, it waits for its turn (--prometheus-max-queries-per-second)"
-RETURNING = "it was absent, and not all of its series may be back"
-NEVER_IN_TURN = "no answer yet, it waits for its turn (--prometheus-max-queries-per-second)"
+LATE_IN_TURN = "its answer is late: its query waits for --prometheus-max-queries-per-second"
+RETURNING = "it was absent until lately, and some of its series may still be missing"
+NEVER_IN_TURN = "no answer yet: its query waits for --prometheus-max-queries-per-second"
 
 
 class PollResult(NamedTuple):
