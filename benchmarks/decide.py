@@ -18,7 +18,7 @@ from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
-from adapter.autoscaler.decide.prepared_spec import Autoscaler, prepare
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.cli.evaluate import result
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
@@ -112,7 +112,7 @@ def _evaluate(lines: list[bytes]) -> None:
         result.to_json(result.show(read_line, result.evaluate(read_line)))
 
 
-def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]:
+def _prepare(metrics: list[dict[str, object]]) -> tuple[PreparedSpec, Observation]:
     """Return an autoscaler with behavior, and its inputs: ten ready pods a little above their target."""
     hpa = msgspec.convert(
         {
@@ -152,7 +152,7 @@ def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]
 
 
 def _decide(
-    autoscaler: Autoscaler,
+    autoscaler: PreparedSpec,
     observation: Observation,
     recommendations: RecommendationList | RecommendationQueues,
     calls: int,

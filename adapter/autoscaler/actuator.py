@@ -96,7 +96,6 @@ class ClusterActuator(_ScaleActuator):
         self._events.record(regarding, event.type, event.reason, event.message)
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        """Drop a queued status."""
         if autoscaler.kind == KIND:  # a HorizontalPodAutoscaler may have the same name
             self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
 

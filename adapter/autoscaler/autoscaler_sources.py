@@ -66,7 +66,6 @@ class AutoscalerFiles:
         """The autoscalers of each file when it was last valid."""
 
     def read(self) -> FileContents:
-        """Read all files."""
         self._seen = self._signature()
         faults: list[Fault] = []
         files = self._files(faults)

@@ -54,7 +54,6 @@ def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> D
 
 
 def encode(document: dict[str, Any]) -> bytes:
-    """Return a document as JSON."""
     return msgspec.json.encode(document, enc_hook=encode_scalar) + b"\n"
 
 

@@ -15,9 +15,9 @@ from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.interfaces import FloorPublisher
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
+from adapter.boost.publisher import FloorWriter
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant
 
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 class FloorKeeper:
     """Keeps what is published in step with what is remembered. Without `floors` nothing is raised."""
 
-    def __init__(self, floors: FloorPublisher | None) -> None:
+    def __init__(self, floors: FloorWriter | None) -> None:
         self._floors = floors
 
     def adopt(self, state: AutoscalerState, published: Floor, now: int) -> None:
@@ -66,7 +66,7 @@ class FloorKeeper:
         before = snapshot.observation.replicas
         raised = boosting.begin(state.memory.boost, before, made.replicas, state.boost, spans, now)
         assert raised.floor is not None
-        longest = state.prepared.up.longest_period if state.prepared.up else 0
+        longest, _ = state.prepared.longest_periods
         added = histories.growth(state.memory.history, now - longest)
         floor = msgspec.structs.replace(raised.floor, added=added, target=snapshot.target.uid)
         published = _published(state, msgspec.structs.replace(raised, floor=floor))

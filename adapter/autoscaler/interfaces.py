@@ -8,7 +8,6 @@ from adapter.kubernetes.cache.pods import PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
-from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.selectors.label_selectors import LabelSelector
 
@@ -67,22 +66,8 @@ class Actuator(Protocol):
         """Queue a status with the changes that policies still count."""
         ...
 
-    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Queue an event."""
-        ...
+    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None: ...
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         """Drop what is queued about an autoscaler that is gone."""
-        ...
-
-
-class FloorPublisher(Protocol):
-    """Publishes floors, for one term; met by `boost.publisher.FloorWriter`."""
-
-    async def publish(self, floor: Floor) -> None:
-        """Return when every replica can read the floor; KubernetesError, NotLeadingError."""
-        ...
-
-    def want(self, uid: str, floor: Floor | None) -> None:
-        """Queue a floor, or the end of one."""
         ...

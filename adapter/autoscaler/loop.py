@@ -15,12 +15,13 @@ from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.floor_keeper import FloorKeeper
-from adapter.autoscaler.interfaces import Actuator, FloorPublisher, Key
+from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.reconcile import PendingScale, Reconciler
 from adapter.autoscaler.reporter import Journal, Reporter
 from adapter.autoscaler.scheduler import DecisionClock, Scheduler
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
+from adapter.boost.publisher import FloorWriter
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
@@ -75,7 +76,7 @@ class Controller:
         journal: Journal,
         *,
         random: Callable[[], float],
-        floors: FloorPublisher | None = None,
+        floors: FloorWriter | None = None,
     ) -> None:
         """`random` returns numbers in [0, 1), which spread the first decisions over a period.
 
@@ -138,7 +139,6 @@ class Controller:
                 self.touch(key)  # the status may show the floor
 
     def tell(self, autoscaler: FastPathAutoscaler, kind: str, reason: str, message: str) -> None:
-        """Write an event that no decision made."""
         self._actuator.event(autoscaler, Event(kind, reason, message))
 
     def report_delays(self, keys: Iterable[Key]) -> None:

@@ -29,7 +29,7 @@ from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.prepared_spec import Autoscaler
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.floor_keeper import FloorKeeper, Outcome
 from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
@@ -61,7 +61,7 @@ class PendingScale(NamedTuple):
     snapshot: Snapshot
     decision: Decision
     at: int
-    autoscaler: Autoscaler
+    spec: PreparedSpec
     clock_shift: int
     change: ForeignChange | None
     """A change by another client that was observed on the way to this decision."""
@@ -300,7 +300,7 @@ class Reconciler:
         """Tell whether a decision would be the same if it were made now."""
         age = abs(self._decision_clock.now() - pending.at)
         is_recent = age < _FRESH and state.clock_shift == pending.clock_shift
-        is_same = pending.autoscaler is state.prepared and pending.snapshot.constraints == constraints
+        is_same = pending.spec is state.prepared and pending.snapshot.constraints == constraints
         return is_recent and is_same and pending.snapshot.target == target
 
     def _settle_floor(
@@ -327,7 +327,7 @@ class Reconciler:
         if outcome.error:
             state.note_failure()
             made = guarded.failed(
-                pending.autoscaler,
+                pending.spec,
                 snapshot.observation,
                 state.memory,
                 now,

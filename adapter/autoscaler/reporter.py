@@ -83,7 +83,6 @@ class Journal:
         return self._marks.get(key) != mark
 
     def note(self, entry: JournalEntry) -> None:
-        """Add an entry."""
         self._marks[entry.key] = entry.mark
         own = self._own.setdefault(entry.key, deque())
         own.append(entry)
@@ -99,7 +98,6 @@ class Journal:
         self._marks.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """Drop the entries of an autoscaler."""
         for entry in self._own.pop(key, ()):
             self._drop(entry)
         self._marks.pop(key, None)
@@ -153,7 +151,6 @@ class _Reported:
         return True
 
     def show(self, counts: tuple[int, ...]) -> None:
-        """Set the gauges."""
         if self.counts != counts:
             self.counts = counts
             for gauge, value in zip(self.gauges, counts, strict=True):
@@ -171,7 +168,6 @@ class Reporter:
         self._decisions = {each: monitoring.scaler_decisions.labels(each) for each in ("up", "down", "none")}
 
     def forget(self, key: Key) -> None:
-        """Remove an autoscaler from metrics and journal."""
         self._journal.forget(key)
         self.hide(key)
 

@@ -13,7 +13,7 @@ import msgspec
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
-from adapter.autoscaler.decide.prepared_spec import Autoscaler
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key, SelectedPodCache
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
@@ -96,14 +96,13 @@ class Subscriptions:
         self._specs, self._period = metrics, period
 
     def find_target(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return the target from the cache."""
         if self._target is None:
             self._target = self._context.targets.follow(self._key.namespace, reference, self._changed)
         return self._target.find()
 
     def observe(
         self,
-        prepared: Autoscaler,
+        prepared: PreparedSpec,
         status: HorizontalPodAutoscalerStatus,
         target: ScaleTarget,
         constraints: Constraints,
@@ -147,13 +146,11 @@ class Subscriptions:
             self._pods = None
 
     def close_target(self) -> None:
-        """Stop following the target."""
         if self._target is not None:
             self._target.close()
             self._target = None
 
     def close(self) -> None:
-        """Stop following everything."""
         self.close_metrics()
         self.close_target()
 
@@ -185,7 +182,7 @@ class Subscriptions:
 
     def _read(
         self,
-        prepared: Autoscaler,
+        prepared: PreparedSpec,
         following: PodSubscription,
         pods: Sequence[PodFacts],
         target: ScaleTarget,

@@ -15,16 +15,15 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, guarded
+from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide import prepared_spec as autoscalers
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.observation import NO_STATUS
-from adapter.autoscaler.decide.prepared_spec import Autoscaler
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
@@ -102,7 +101,7 @@ class AutoscalerState:
         self._newer: NewerTarget | None = None
         self._attempted: int | None = None
         self._uid = ""
-        self.prepared: Autoscaler = self._prepare()
+        self.prepared: PreparedSpec = self._prepare()
 
     @property
     def period(self) -> float:
@@ -112,11 +111,10 @@ class AutoscalerState:
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
-        history, up, down = self.memory.history, self.prepared.up, self.prepared.down
+        history = self.memory.history
         if not (history.ups or history.downs):
             return ()
-        longest = max(up.longest_period if up else 0, down.longest_period if down else 0)
-        return histories.changes_of(history.ups, history.downs, now, longest)
+        return histories.changes_of(history.ups, history.downs, now, max(self.prepared.longest_periods))
 
     # -- the spec --------------------------------------------------------------------------------------------
 
@@ -145,14 +143,14 @@ class AutoscalerState:
         self.is_closed = True
         self._subscriptions.close()
 
-    def _prepare(self) -> Autoscaler:
+    def _prepare(self) -> PreparedSpec:
         self.violations = fastpath_autoscaler.validate(self.object)
         hpa = fastpath_autoscaler.as_hpa(self.object)
         if self.violations:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
             hpa = msgspec.structs.replace(hpa, spec=_NO_SPEC)
         self._subscriptions.adopt(hpa.spec.metrics or (), self.period)
-        return autoscalers.prepare(hpa, self._context.settings)
+        return prepared_spec.prepare(hpa, self._context.settings)
 
     # -- the target ------------------------------------------------------------------------------------------
 

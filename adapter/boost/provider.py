@@ -23,9 +23,9 @@ and in place of a 0 the request fails. See docs/decisions/fresh-floors.md.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from adapter.boost.view import PublishedFloors
+from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
 from adapter.model.autoscaling.boost import LABEL, METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
@@ -70,14 +70,6 @@ class ObservedHPA(NamedTuple):
     boosts: bool
 
 
-class FloorSource(Protocol):
-    """Reads the published floors; `adapter.boost.view.FloorView`."""
-
-    async def current(self) -> PublishedFloors: ...
-
-    def recent(self) -> PublishedFloors | None: ...
-
-
 class FloorProvider:
     """Answers requests for `METRIC`, each with exactly one value, which must not be cached.
 
@@ -85,7 +77,7 @@ class FloorProvider:
     """
 
     def __init__(
-        self, find_hpa: Callable[[str, str], ObservedHPA | None], floors: FloorSource, clock: Clock
+        self, find_hpa: Callable[[str, str], ObservedHPA | None], floors: FloorView, clock: Clock
     ) -> None:
         self._find_hpa = find_hpa
         self._floors = floors

@@ -80,7 +80,7 @@ class BoostBench(Bench):
             self.monitoring,
             self.journal,
             random=lambda: 0.0,
-            floors=self.floors,
+            floors=self.floors,  # type: ignore[arg-type]  # set by hand
         )
         return self.controller
 

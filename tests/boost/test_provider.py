@@ -29,7 +29,7 @@ class Case:
         self.clock = FakeClock()
         self.autoscalers = FakeAutoscalers({("shop", "web"): ObservedHPA("1", "100", 50, boosts=True)})
         self.floors = FakeFloors()
-        self.provider = FloorProvider(self.autoscalers, self.floors, self.clock)
+        self.provider = FloorProvider(self.autoscalers, self.floors, self.clock)  # type: ignore[arg-type]  # all it calls
 
     def change(self, uid: str = "1", version: str = "100", most: int = 50, *, boosts: bool = True) -> None:
         self.autoscalers.known["shop", "web"] = ObservedHPA(uid, version, most, boosts)

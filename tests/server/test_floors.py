@@ -29,7 +29,7 @@ async def boosting(serve: ServerFactory, floors: FakeFloors) -> Served:
     """Return a server of the floors, where ``shop/web`` is boosted."""
     clock = FakeClock()
     autoscalers = FakeAutoscalers({("shop", "web"): ObservedHPA("1", "100", 50, boosts=True)})
-    return await serve(clock=clock, floors=FloorProvider(autoscalers, floors, clock))
+    return await serve(clock=clock, floors=FloorProvider(autoscalers, floors, clock))  # type: ignore[arg-type]  # all it calls
 
 
 async def test_the_external_metric(boosting: Served, floors: FakeFloors) -> None:

@@ -27,7 +27,7 @@ class FakeAutoscalers:
 
 
 class FakeFloors:
-    """Meets `adapter.boost.provider.FloorSource`: what is published is known once a read brings it."""
+    """In place of a `FloorView`: what is published is known once a read brings it."""
 
     def __init__(self) -> None:
         self.reads = 0

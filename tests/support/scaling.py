@@ -18,7 +18,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     band,
 )
-from adapter.autoscaler.decide.prepared_spec import Autoscaler, prepare
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
@@ -96,7 +96,7 @@ def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPod
 
 def autoscaler(
     metrics: Sequence[Mapping[str, Any]] = (), settings: Settings | None = None, **spec: Any
-) -> Autoscaler:
+) -> PreparedSpec:
     """Return an autoscaler ready for decisions."""
     return prepare(hpa(metrics, **spec), settings or Settings())
 

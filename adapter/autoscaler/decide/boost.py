@@ -20,7 +20,7 @@ import msgspec
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
-from adapter.autoscaler.decide.prepared_spec import Autoscaler
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import LONGEST, REVERSALS_WITHIN, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
@@ -128,10 +128,10 @@ def only_advised(memory: Boosting, boost: Boost, now: int) -> bool:
     return boost.mode != BOOST or bool(boost.fault) or active_demotion(memory, boost, now) is not None
 
 
-def capped(autoscaler: Autoscaler, most: int) -> Autoscaler:
-    """Return the autoscaler with `most`, the floor that was published for it, as its maximum."""
-    lowest, highest = autoscaler.limits
-    return msgspec.structs.replace(autoscaler, limits=ReplicaLimits(lowest, max(lowest, min(highest, most))))
+def capped(spec: PreparedSpec, most: int) -> PreparedSpec:
+    """Return the spec with `most`, the floor that was published for it, as its maximum."""
+    lowest, highest = spec.limits
+    return msgspec.structs.replace(spec, limits=ReplicaLimits(lowest, max(lowest, min(highest, most))))
 
 
 # -- the floor -----------------------------------------------------------------------------------------------

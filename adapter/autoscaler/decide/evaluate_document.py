@@ -61,8 +61,6 @@ class Metrics(Struct, frozen=True):
 
 
 class PastRecommendation(Struct, frozen=True):
-    """A recommendation of an earlier sync."""
-
     replicas: Int32
     age_seconds: Seconds
 
@@ -92,7 +90,6 @@ class ControllerOptions(Struct, frozen=True):
     scale_to_zero: bool = False
 
     def settings(self) -> Settings:
-        """Return the options as settings."""
         return Settings(
             self.tolerance,
             timestamps.span_of(self.cpu_initialization_period_seconds),
@@ -219,7 +216,6 @@ _PodKeys = Container[tuple[str, str]]
 
 
 def observe(document: EvaluateDocument) -> Observation:
-    """Return the observation of a document's sync."""
     hpa, scale = document.hpa, document.scale
     namespace = hpa.metadata.namespace
     selector = selector_of(scale.status.selector)

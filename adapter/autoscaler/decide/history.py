@@ -50,7 +50,6 @@ class RecommendationList(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever recorded."""
         return not self.entries
 
     def highest(self, wanted: int, after: int) -> int:

@@ -119,7 +119,7 @@ def _is_without_base(reading: Values, outcome: Proposal, situation: Situation) -
     return outcome.replicas < situation.replicas and not count_ready(situation.pods)
 
 
-class Autoscaler(msgspec.Struct, frozen=True):
+class PreparedSpec(msgspec.Struct, frozen=True):
     """What `decide` needs of a spec. `up` and `down` are None for the legacy algorithm.
 
     `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
@@ -135,8 +135,13 @@ class Autoscaler(msgspec.Struct, frozen=True):
     up: Rules | None = None
     down: Rules | None = None
 
+    @property
+    def longest_periods(self) -> tuple[int, int]:
+        """The longest periods of the policies up and down; 0 without policies."""
+        return self.up.longest_period if self.up else 0, self.down.longest_period if self.down else 0
 
-def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscaler:
+
+def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> PreparedSpec:
     """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
@@ -150,7 +155,7 @@ def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscal
             if rules.tolerance is not None:
                 tolerances[place] = rules.tolerance.approximate()
     metrics = spec.metrics or ()
-    return Autoscaler(
+    return PreparedSpec(
         target=f"{target.kind}/{meta.namespace}/{target.name}",
         limits=ReplicaLimits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
         metrics=tuple(_BY_TYPE[metric.type](metric, meta.namespace) for metric in metrics),

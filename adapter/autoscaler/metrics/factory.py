@@ -76,7 +76,6 @@ class SourceFactory:
         self._api_period = api_period
 
     def open(self, metric: MetricSpec, subscriber: Subscriber) -> MetricSource:
-        """Return the source of a metric."""
         key, poller = subscriber.key, self._poller
         if metric.resource is not None and metric.type == "Resource":
             return ResourceSource(self._resource_feed(subscriber), poller, key, metric.resource.name, "")

@@ -66,7 +66,6 @@ class SourceAnswer(NamedTuple):
 
     @property
     def has_value(self) -> bool:
-        """Whether it has any value."""
         return bool(self.values or self.series or self.items)
 
 

@@ -6,7 +6,7 @@ falls back to Prometheus for pods without one. Before the first answer a metric 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from adapter.autoscaler.decide.observation import NOT_YET, PodsReading, Reading, Unavailable, read_usage
 from adapter.autoscaler.interfaces import Key
@@ -48,7 +48,6 @@ class Subscriber:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the autoscaler."""
         return self.key.namespace
 
 
@@ -59,28 +58,6 @@ class ReadContext(NamedTuple):
     least_ready: LeastReady
     now: int
     monotonic: float
-
-
-class MetricSource(Protocol):
-    """One metric of one autoscaler."""
-
-    @property
-    def sampled(self) -> int | None:
-        """The time of the oldest sample of the last reading; None if unknown."""
-        ...
-
-    @property
-    def span(self) -> int | None:
-        """The nanoseconds that a sample covers: its window and the interval to the next; None if unknown."""
-        ...
-
-    def read(self, context: ReadContext) -> Reading:
-        """Return the reading at a decision."""
-        ...
-
-    def close(self) -> None:
-        """Stop polling."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -95,11 +72,13 @@ class _PolledSource:
 
     @property
     def sampled(self) -> int | None:
+        """The time of the oldest sample; None if unknown."""
         answer = self.feed.answer
         return min(answer.times.values()) if answer is not None and answer.times else None
 
     @property
     def span(self) -> int | None:
+        """The nanoseconds that a sample covers: its window and the interval to the next; None if unknown."""
         answer, interval = self.feed.answer, self.feed.interval.known
         if answer is None or interval is None or answer.lookback is None:
             return None
@@ -129,8 +108,6 @@ class _PolledSource:
 
 
 class PodsSource(_PolledSource):
-    """A metric of pods."""
-
     __slots__ = ()
     api: ClassVar[str] = "custom"
 
@@ -139,8 +116,6 @@ class PodsSource(_PolledSource):
 
 
 class ObjectSource(_PolledSource):
-    """A metric of one object."""
-
     __slots__ = ()
     api: ClassVar[str] = "custom"
 
@@ -149,8 +124,6 @@ class ObjectSource(_PolledSource):
 
 
 class ExternalSource(_PolledSource):
-    """An external metric."""
-
     __slots__ = ()
     api: ClassVar[str] = "external"
 
@@ -201,7 +174,7 @@ class InvalidMetric:
         return self.why
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
 
 @dataclass(slots=True, eq=False)
@@ -317,3 +290,7 @@ class ScrapedPodsSource:
         if self.fallback is not None:
             self.fallback.close()
             self.fallback = None
+
+
+MetricSource = _PolledSource | ScrapedPodsSource | InvalidMetric
+"""One metric of one autoscaler."""

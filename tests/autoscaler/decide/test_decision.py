@@ -23,7 +23,7 @@ from adapter.autoscaler.decide.observation import (
     Settings,
     Unavailable,
 )
-from adapter.autoscaler.decide.prepared_spec import Autoscaler
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
 from tests.support.scaling import (
@@ -60,7 +60,7 @@ def _seen(replicas: int, wanted: int | Reading = 0, **seen: Any) -> Observation:
     )
 
 
-def _decide(scaler: Autoscaler, seen: Observation, history: History | None = None) -> Decision:
+def _decide(scaler: PreparedSpec, seen: Observation, history: History | None = None) -> Decision:
     return decide(scaler, seen, History() if history is None else history, NOW)
 
 
