@@ -141,12 +141,8 @@ def _recall(spec: PreparedSpec, memory: Memory, scale: ScaleObservation) -> tupl
     floor, history, assumed = memory.boost.floor, memory.history, False
     if floor is not None and floor.stands:
         count: int | None = floor.replicas
-        history = histories.with_change(
-            history,
-            floor.added + floor.replicas - floor.raised_from,
-            floor.raised_at,
-            spec.longest_periods,
-        )
+        raised = floor.added + floor.replicas - floor.raised_from
+        history = histories.with_change(history, raised, floor.raised_at, spec.longest_periods)
     else:
         count = _count_after(memory.status)
         assumed = count is None and scale.manager == OWN

@@ -4,6 +4,7 @@ Autoscalers that use the same metric share its feed. Which source answers is dec
 rules may come and go.
 """
 
+import functools
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
@@ -99,20 +100,10 @@ class SourceFactory:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
     def _feed(
-        self,
-        subscriber: Subscriber,
-        key: Hashable,
-        group: Hashable,
-        poll: Poll,
-        *,
-        shares: bool = True,
-        queries: int = QUERIES,
+        self, subscriber: Subscriber, key: Hashable, group: Hashable, poll: Poll, queries: int = QUERIES
     ) -> Feed:
         """Return the feed of this key, which other autoscalers may use already."""
-
-        def make() -> Feed:
-            return Feed(key, group, poll, shares=shares, queries=queries)
-
+        make = functools.partial(Feed, key, group, poll, queries)
         return self._poller.want(subscriber.key, subscriber.period, key, make)
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
@@ -184,7 +175,7 @@ class SourceFactory:
             return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
 
         key = ("external", namespace, metric, narrowed)
-        return self._feed(subscriber, key, key, poll, shares=False)
+        return self._feed(subscriber, key, key, poll)
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
         namespace, selector = subscriber.namespace, subscriber.selector
@@ -200,7 +191,7 @@ class SourceFactory:
 
         queries = 2 * QUERIES if self._usages.answers else QUERIES  # our rules query cpu and memory
         key = ("resource", namespace, selector)
-        return self._feed(subscriber, key, ("resource", namespace), poll, queries=queries)
+        return self._feed(subscriber, key, ("resource", namespace), poll, queries)
 
     async def _ask_api(
         self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], SourceAnswer]

@@ -157,12 +157,12 @@ def fresh_values(answer: SourceAnswer, interval: int | None, now: int) -> FreshV
 
 
 def pods_reading(
-    answer: SourceAnswer, interval: int | None, now: int, late: str, source: str
+    answer: SourceAnswer, interval: int | None, now: int, late: str
 ) -> PodsReading | Unavailable:
-    """Return the reading of a metric of pods; `late` says why the answer is late, `source` names the API."""
+    """Return the reading of a metric of pods; `late` says why the answer is late, "" if it is not."""
     found = fresh_values(answer, interval, now)
     if not found.values:
-        return _nothing(answer, source)
+        return _nothing(answer, "custom")
     samples = {name: (answer.times[name], answer.window) for name in found.values if name in answer.times}
     return PodsReading(
         found.values, samples if answer.window else {}, late or answer.overdue or found.overdue
@@ -270,14 +270,13 @@ Poll = Callable[[float], Awaitable[PollResult]]
 class Feed:
     """One polled metric.
 
-    Feeds of one `group` may be answered by the same queries; `shares` says whether a group can have several.
+    Feeds of one `group` may be answered by the same queries; a feed that is alone has its key as its group.
     `queries` is how many queries a poll sends.
     """
 
     key: Hashable
     group: Hashable
     poll: Poll
-    shares: bool = False
     queries: int = QUERIES
     listeners: dict[Key, float] = field(default_factory=dict)
     """The autoscalers that use the metric, each with the period that it wants, in seconds."""

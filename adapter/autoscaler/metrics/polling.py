@@ -293,7 +293,7 @@ class Poller:
         _, _, chosen = self._turns.next(lambda each: each.waited(now) / each.period)
         group = self._groups[chosen.group]
         leaving = [chosen]
-        if chosen.shares and group.merges:
+        if chosen.group != chosen.key and group.merges:
             leaving += [
                 each
                 for each in group.waiting.values()

@@ -112,7 +112,7 @@ class PodsSource(_PolledSource):
     api: ClassVar[str] = "custom"
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return pods_reading(answer, self.feed.interval.lasts, context.now, late, self.api)
+        return pods_reading(answer, self.feed.interval.lasts, context.now, late)
 
 
 class ObjectSource(_PolledSource):

@@ -45,7 +45,7 @@ class PolledMetric:
         return PollResult(SourceAnswer({"a": 1}, {"a": taken}), self.pause, merges=self.merges)
 
     def feed(self, key: str = "a", *, shares: bool = False) -> Feed:
-        return Feed(key, "group" if shares else key, self.ask, shares)
+        return Feed(key, "group" if shares else key, self.ask)
 
 
 class Told:
@@ -230,7 +230,7 @@ async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds:
     source.merges = False
     for number in range(40):
         key = f"q{number}"
-        make = functools.partial(Feed, key, "group", source.ask, shares=True)
+        make = functools.partial(Feed, key, "group", source.ask)
         feeds.want(Key("default", "web"), 0.1, key, make)
     await asyncio.sleep(1)
     source.asked.clear()

@@ -55,7 +55,7 @@ class Prometheus:
             answer = SourceAnswer({}, {"": taken}, (1000,), 0)
             return PollResult(answer, merges=self.merges, crosses=self.crosses)
 
-        return Feed(key, key if group is None else group, ask, shares=group is not None)
+        return Feed(key, key if group is None else group, ask)
 
     def want(
         self, feeds: Poller, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None

@@ -25,7 +25,7 @@ def answer(age: float = 1, **fields: object) -> SourceAnswer:
 
 
 def test_fresh_values() -> None:
-    assert feed.pods_reading(answer(), FIVE, NOW, "", "custom") == PodsReading({"a": 1000, "b": 2000})
+    assert feed.pods_reading(answer(), FIVE, NOW, "") == PodsReading({"a": 1000, "b": 2000})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_fresh_values() -> None:
 def test_old_samples_are_no_values(
     age: float, interval: int | None, oldest: int | None, *, kept: bool
 ) -> None:
-    found = feed.pods_reading(answer(age, oldest=oldest), interval, NOW, "", "custom")
+    found = feed.pods_reading(answer(age, oldest=oldest), interval, NOW, "")
 
     assert isinstance(found, PodsReading)
     assert set(found.values) == ({"a", "b"} if kept else {"b"})
@@ -50,33 +50,31 @@ def test_old_samples_are_no_values(
 
 
 def test_unknown_ages_may_raise_and_not_shrink() -> None:
-    found = feed.pods_reading(answer(times={}), FIVE, NOW, "", "custom")
+    found = feed.pods_reading(answer(times={}), FIVE, NOW, "")
 
     assert found == PodsReading({"a": 1000, "b": 2000}, overdue=UNKNOWN_AGE)
 
 
 def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
-    found = feed.pods_reading(answer(times={}, oldest=FIVE), FIVE, NOW, "", "custom")
+    found = feed.pods_reading(answer(times={}, oldest=FIVE), FIVE, NOW, "")
 
     assert isinstance(found, Unavailable)
     assert "too old" in found.message
 
 
 def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
-    found = feed.pods_reading(answer(), None, NOW, "", "custom")
+    found = feed.pods_reading(answer(), None, NOW, "")
 
     assert isinstance(found, PodsReading)
     assert found.overdue == UNKNOWN_INTERVAL
 
 
 def test_an_api_that_stamps_its_samples_is_believed() -> None:
-    assert feed.pods_reading(answer(trusted=True), None, NOW, "", "custom") == PodsReading(
-        {"a": 1000, "b": 2000}
-    )
+    assert feed.pods_reading(answer(trusted=True), None, NOW, "") == PodsReading({"a": 1000, "b": 2000})
 
 
 def test_nothing_is_nothing() -> None:
-    found = feed.pods_reading(SourceAnswer({}, {}), FIVE, NOW, "", "custom")
+    found = feed.pods_reading(SourceAnswer({}, {}), FIVE, NOW, "")
 
     assert found == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
 
