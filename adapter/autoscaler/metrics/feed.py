@@ -57,7 +57,6 @@ class SourceAnswer(NamedTuple):
     series: tuple[int, ...] = ()
     lookback: int | None = None
     oldest: int | None = None
-    window: int = 0
     items: tuple[PodMetrics, ...] = ()
     trusted: bool = False
     """Whether the times can be trusted as they are: a metrics API stamps its samples, and has no visible
@@ -163,10 +162,7 @@ def pods_reading(
     found = fresh_values(answer, interval, now)
     if not found.values:
         return _nothing(answer, "custom")
-    samples = {name: (answer.times[name], answer.window) for name in found.values if name in answer.times}
-    return PodsReading(
-        found.values, samples if answer.window else {}, late or answer.overdue or found.overdue
-    )
+    return PodsReading(found.values, overdue=late or answer.overdue or found.overdue)
 
 
 def object_reading(
