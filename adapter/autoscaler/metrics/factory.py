@@ -220,7 +220,8 @@ def _of_samples(samples: ObjectSamples) -> PollResult:
 def _of_custom(values: Sequence[TimedCustomValue]) -> SourceAnswer:
     found = {value.described_object.name: value.value.milli for value in values}
     times = {value.described_object.name: value.timestamp for value in values if value.timestamp is not None}
-    return SourceAnswer(found, times, (), _longest(value.window_seconds for value in values), trusted=True)
+    seconds = _longest(value.window_seconds for value in values)
+    return SourceAnswer(found, times, (), _span(seconds), trusted=True)
 
 
 def _of_one(values: Sequence[TimedCustomValue]) -> SourceAnswer:
@@ -235,7 +236,8 @@ def _of_external(values: Sequence[TimedExternalValue]) -> SourceAnswer:
     times = {
         str(number): value.timestamp for number, value in enumerate(values) if value.timestamp is not None
     }
-    return SourceAnswer({}, times, series, _longest(value.window for value in values), trusted=True)
+    seconds = _longest(value.window for value in values)
+    return SourceAnswer({}, times, series, _span(seconds), trusted=True)
 
 
 def _longest(windows: Iterable[int | None]) -> int | None:
@@ -243,13 +245,12 @@ def _longest(windows: Iterable[int | None]) -> int | None:
     found = [*windows]
     if not found or None in found:
         return None
-    return max(window for window in found if window is not None) * SECOND
+    return max(window for window in found if window is not None)
 
 
 def _of_items(items: Sequence[PodMetrics]) -> SourceAnswer:
     times = {item.metadata.name: item.timestamp for item in items if item.timestamp is not None}
-    windows = [item.window for item in items if item.window is not None]
-    lookback = max(windows) if windows and len(windows) == len(items) else None
+    lookback = _longest(item.window for item in items)
     return SourceAnswer({}, times, lookback=lookback, items=tuple(items), trusted=True)
 
 
