@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
+from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.evaluate import document
 from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.cli import evaluate
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar, with_defaults
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
@@ -107,11 +107,11 @@ def _rate(work: Callable[[], None], count: int) -> float:
 
 def _evaluate(lines: list[bytes]) -> None:
     for line in lines:
-        read_line = document.read_json(line)
+        read_line = evaluate_document.read_json(line)
         evaluate.to_json(evaluate.show(read_line, evaluate.evaluate(read_line)))
 
 
-def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]:
+def _prepare(metrics: list[dict[str, object]]) -> tuple[PreparedSpec, Observation]:
     """Return an autoscaler with behavior, and its inputs: ten ready pods a little above their target."""
     hpa = msgspec.convert(
         {
@@ -151,7 +151,7 @@ def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]
 
 
 def _decide(
-    autoscaler: Autoscaler,
+    autoscaler: PreparedSpec,
     observation: Observation,
     recommendations: RecommendationList | RecommendationQueues,
     calls: int,

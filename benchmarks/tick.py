@@ -21,13 +21,14 @@ import msgspec
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
-from adapter.autoscaler.interfaces import Key, ScaleState
-from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
+from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -255,9 +256,9 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
     clock = _Clock()
     world = _World(clock, pods, value)
     context = AutoscalerContext(
-        _Targets(world),
-        _Pods(world),
-        world,
+        _Targets(world),  # type: ignore[arg-type]  # all that a tick calls
+        _Pods(world),  # type: ignore[arg-type]  # all that a tick calls
+        world,  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.autoscaler import journal
+from adapter.autoscaler import reporter
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.metrics import feed
 from adapter.boost import publisher
@@ -151,7 +151,9 @@ NUMBERS = {
     ),
     "| 64; 4 MiB of requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
-    "100 an autoscaler, 20,000 in all, 64 MiB": (journal.PER_AUTOSCALER, journal.IN_ALL, journal.ROOM // MIB),
+    "100 an autoscaler, 20,000 in all, 64 MiB": (
+        reporter.PER_AUTOSCALER, reporter.IN_ALL, reporter.ROOM // MIB,
+    ),
     "900,000 bytes, 450,000 of one": (publisher.LIMIT, publisher.SHARE),
     "1,000; alike": events.QUEUED,
 }  # fmt: skip

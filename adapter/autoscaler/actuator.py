@@ -9,7 +9,8 @@ import logging
 from collections.abc import Mapping
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.interfaces import Key, ScaleTarget
+from adapter.autoscaler.interfaces import Key
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleReference, ScaleState, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
@@ -17,7 +18,6 @@ from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling import status as target_column
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
-    GROUP,
     KIND,
     PLURAL,
     FastPathAutoscaler,
@@ -27,7 +27,6 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.telemetry.logs import facts
 
 _log = logging.getLogger(__name__)
-_VERSION = API_VERSION.rpartition("/")[2]
 
 _LOGGED = frozenset(
     {
@@ -50,16 +49,13 @@ class _ScaleActuator:
         self._scales = scales
 
     async def acquire(self, key: Key, target: ScaleTarget) -> None:
-        """Wait until a Scale may be written."""
         await self._scales.acquire(_reference(key, target))
 
     async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
-        """Write a count against the target's resource version, and return the new version."""
         scale = await self._scales.put(_reference(key, target), replicas, target.resource_version)
         return scale.resource_version
 
     async def get_scale(self, target: ScaleTarget) -> ScaleState:
-        """Return the scale as the API server has it."""
         return await self._scales.get(target.path)
 
 
@@ -85,7 +81,7 @@ class ClusterActuator(_ScaleActuator):
         if autoscaler.kind != KIND:
             return
         meta = autoscaler.metadata
-        path = f"/apis/{GROUP}/{_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
+        path = f"/apis/{API_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
         document = functools.partial(_render_status, autoscaler, status, changes)
         update = StatusUpdate(
             meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document
@@ -94,20 +90,12 @@ class ClusterActuator(_ScaleActuator):
         self._statuses.submit(update, None if seen is None else fastpath_autoscaler.plain_status(seen))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Queue an event."""
         meta = autoscaler.metadata
-        regarding = Regarding(
-            autoscaler.api_version,
-            autoscaler.kind,
-            meta.namespace,
-            meta.name,
-            meta.uid,
-            meta.resource_version,
-        )
+        identity = meta.namespace, meta.name, meta.uid, meta.resource_version
+        regarding = Regarding(autoscaler.api_version, autoscaler.kind, *identity)
         self._events.record(regarding, event.type, event.reason, event.message)
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        """Drop a queued status."""
         if autoscaler.kind == KIND:  # a HorizontalPodAutoscaler may have the same name
             self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
 
@@ -134,12 +122,9 @@ class FileActuator(_ScaleActuator):
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
         """Log an important event."""
         if event.reason in _LOGGED:
-            meta = autoscaler.metadata
-            name = f"{meta.namespace}/{meta.name}"
-            _log.info(
-                "event",
-                extra=facts(autoscaler=name, type=event.type, reason=event.reason, message=event.message),
-            )
+            name = f"{autoscaler.metadata.namespace}/{autoscaler.metadata.name}"
+            told = facts(autoscaler=name, type=event.type, reason=event.reason, message=event.message)
+            _log.info("event", extra=told)
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         """Do nothing: nothing is queued."""

@@ -1,27 +1,37 @@
-"""Where autoscalers are read from: objects of the cluster, or documents in files (--autoscalers).
+"""Where autoscalers are read from: objects of the cluster, files (--autoscalers), and boosted HPAs.
 
 Each source keeps the registry up to date while it runs, and puts all of its autoscalers when a term begins.
 What cannot be read stays as it was, and is reported. Files are polled rather than watched, for the reasons in
 `provider.rule_source`: a file with an error keeps its last valid autoscalers; only a deleted file removes
 them.
+
+At the beginning of a term no HorizontalPodAutoscaler is decided until the floors of the previous leader are
+known. Each of them is handed over once, with its HPA; those of HPAs that no longer ask for boosting are
+removed.
 """
 
 import abc
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import AutoscalerRegistry
+from adapter.boost.publisher import FloorWriter
 from adapter.config.yaml import documents
-from adapter.errors import Fault, InputError
-from adapter.kubernetes.cache.autoscalers import AutoscalerCache
+from adapter.errors import Fault, InputError, KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.autoscalers import AutoscalerCache, BoostRequest, HPACache, WatchedHPA
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.autoscaling import documents as autoscalerdocuments
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.floor import Floor, is_newer, is_over
+from adapter.model.clock import Clock
+from adapter.model.timestamps import SECOND
 from adapter.provider import rule_source
 from adapter.telemetry.logs import facts
 from adapter.telemetry.problems import ProblemLog
@@ -33,6 +43,9 @@ _EXPECTED = "expected an autoscaler; delete the file to remove its autoscalers"
 
 _FILES_PERIOD = 2.0
 """How often, in seconds, the files are polled."""
+
+
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 class FileContents(NamedTuple):
@@ -53,7 +66,6 @@ class AutoscalerFiles:
         """The autoscalers of each file when it was last valid."""
 
     def read(self) -> FileContents:
-        """Read all files."""
         self._seen = self._signature()
         faults: list[Fault] = []
         files = self._files(faults)
@@ -78,11 +90,8 @@ class AutoscalerFiles:
             reason = rule_source.reason_of(error)
             faults.append(Fault(_FLAG, str(self._folder), f"expected a readable folder: {reason}"))
             return None
-        return sorted(
-            entry
-            for entry in entries
-            if entry.suffix in rule_source.SUFFIXES and not entry.name.startswith(".")
-        )
+        suffixes = rule_source.SUFFIXES
+        return sorted(each for each in entries if each.suffix in suffixes and not each.name.startswith("."))
 
     def _signature(self) -> object:
         files = self._files([])
@@ -125,6 +134,9 @@ class AutoscalerFiles:
                 else:
                     first[name] = path
                     yield autoscaler
+
+
+# -- sources -------------------------------------------------------------------------------------------------
 
 
 class AutoscalerSource(abc.ABC):
@@ -179,7 +191,6 @@ class AutoscalerObjectSource(AutoscalerSource):
 
     @property
     def synced(self) -> bool:
-        """Whether the first list has arrived."""
         return self._objects.synced
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
@@ -207,7 +218,7 @@ class AutoscalerObjectSource(AutoscalerSource):
 
 
 class AutoscalerFileSource(AutoscalerSource):
-    """AutoscalerCache in files; `read` is their first contents. Those outside `namespaces` are left out."""
+    """Autoscalers in files; `read` is their first contents. Those outside `namespaces` are left out."""
 
     def __init__(
         self,
@@ -233,8 +244,7 @@ class AutoscalerFileSource(AutoscalerSource):
 
     @property
     def synced(self) -> bool:
-        """Always true: files are read before anything runs."""
-        return True
+        return True  # files are read before anything runs
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
         return self._found.get(key)
@@ -264,3 +274,99 @@ class AutoscalerFileSource(AutoscalerSource):
         for autoscaler in found.values():
             self._registry.put(autoscaler)
         _log.info("autoscalers in files", extra=facts(count=len(found)))
+
+
+# -- boosted HPAs --------------------------------------------------------------------------------------------
+
+_PAUSES = (0.5, 1.0, 2.0, 5.0)
+"""Seconds between attempts to take over the floors."""
+
+
+class BoostedHPAs:
+    """The HPAs with annotations of Fastpath. `period` (ns) is the sync period of the HPA controller."""
+
+    def __init__(
+        self, registry: AutoscalerRegistry, hpas: HPACache, clock: Clock, problems: ProblemLog, period: int
+    ) -> None:
+        self._registry = registry
+        self._hpas = hpas
+        self._clock = clock
+        self._problems = problems
+        self._period = period
+        self._published: dict[str, Floor] = {}
+        self._adopted = False
+
+    async def adopt_floors(self, floors: FloorWriter) -> None:
+        """Take over what the previous leader has published, then put all boosted HPAs."""
+        pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
+        while True:
+            try:
+                self._published = dict(await floors.start())
+            except NotLeadingError:
+                await asyncio.sleep(next(pauses))  # the lease may be renewed yet, or the term ends
+            except KubernetesError as error:
+                self._problems.report("floors", "the published floors cannot be taken over", str(error))
+                await asyncio.sleep(next(pauses))
+            else:
+                break
+        self._problems.resolve("floors")
+        self._adopted = True
+        asking = [each for each in self._hpas if each.asked is not None or each.faults]
+        for count, listed in enumerate(asking, 1):
+            found = self._hpas.find(listed.namespace, listed.name)
+            self.changed(found, listed.namespace, listed.name)
+            if count % STEP == 0:
+                await asyncio.sleep(0)
+        self._drop_orphans(floors)
+
+    def _drop_orphans(self, floors: FloorWriter) -> None:
+        """Remove floors that are over, and those of HPAs that no longer ask for boosting.
+
+        A floor that was made from a newer version of its HPA than is cached stays: the cache is behind.
+        """
+        now = round(self._clock.wall() * SECOND)
+        for uid, floor in list(self._published.items()):
+            found = self._hpas.find(floor.namespace, floor.name)
+            is_orphan = (
+                found is not None
+                and (found.uid != uid or found.asked is None)
+                and not is_newer(floor.seen, found.resource_version)
+            )
+            if is_over(floor, now) or is_orphan:
+                del self._published[uid]
+                floors.want(uid, None)
+
+    def end(self) -> None:
+        """Note that the term is over: the next one has to take over the floors again."""
+        self._adopted, self._published = False, {}
+
+    def changed(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
+        """Follow a change of an HPA; `found` is None if it is gone."""
+        subject = f"{namespace}/{name}"
+        if found is not None and found.faults:
+            message = "a HorizontalPodAutoscaler is ignored"
+            self._problems.report("annotation", message, "; ".join(found.faults), subject=subject)
+        else:
+            self._problems.resolve("annotation", subject=subject)
+        if found is None or found.asked is None:
+            self._registry.remove(Key(namespace, name, is_native=True))
+        else:
+            self._put(found.asked)
+
+    def _put(self, asked: BoostRequest) -> None:
+        boosted = asked.boosted
+        controller = self._registry.note(boosted.autoscaler)
+        if controller is None or not self._adopted:
+            return
+        boost = Boost(
+            mode=boosted.autoscaler.spec.mode,
+            fault=asked.fault,
+            hold=boosted.annotations.hold,
+            shown=asked.shown,
+            ambiguous=asked.ambiguous,
+            digest=boosted.digest,
+            period=self._period,
+        )
+        # Only once: from now on the loop has the floor.
+        published = self._published.pop(boosted.autoscaler.metadata.uid, None)
+        controller.put(boosted.autoscaler, boost, published)

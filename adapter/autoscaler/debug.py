@@ -1,18 +1,23 @@
 """What the debug endpoint and `fastpath explain` show of one autoscaler."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from adapter.autoscaler import journal
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.history import RecommendationQueues
-from adapter.autoscaler.interfaces import Key, Unfound
+from adapter.autoscaler.decide.boost import Boost, Boosting
+from adapter.autoscaler.decide.history import Recommendation, RecommendationQueues
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.reporter import JournalEntry
+from adapter.autoscaler.snapshot import MetricInput
 from adapter.autoscaler.state import AutoscalerState
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain
 from adapter.model.autoscaling.hpa import encode_scalar
+from adapter.model.timestamps import SECOND, write_instant
 
 
 class DebugResponse(NamedTuple):
@@ -25,26 +30,17 @@ class DebugResponse(NamedTuple):
 def show(controller: Controller | None, namespace: str, name: str, leader: str) -> DebugResponse:
     """Return the state of an autoscaler; `leader` is the Pod that leads, for a process that does not."""
     if controller is None:
-        return DebugResponse(
-            503,
-            _status(
-                503,
-                "ServiceUnavailable",
-                f"this process is not the leader; ask Pod {leader}"
-                if leader
-                else "this process is not the leader",
-                {"leader": leader},
-            ),
-        )
-    state = controller.find(Key(namespace, name)) or controller.find(Key.native(namespace, name))
+        message = "this process is not the leader" + (f"; ask Pod {leader}" if leader else "")
+        return _failure(503, "ServiceUnavailable", message, {"leader": leader})
+    state = controller.find(Key(namespace, name)) or controller.find(Key(namespace, name, is_native=True))
     if state is None:
         text = f'fastpathautoscalers.fastpath.io "{name}" not found in namespace "{namespace}"'
-        return DebugResponse(404, _status(404, "NotFound", text, {"name": name}))
+        return _failure(404, "NotFound", text, {"name": name})
     return DebugResponse(200, _show(controller, state))
 
 
-def _status(code: int, reason: str, message: str, details: dict[str, Any]) -> dict[str, Any]:
-    return {
+def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> DebugResponse:
+    status = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
@@ -54,77 +50,77 @@ def _status(code: int, reason: str, message: str, details: dict[str, Any]) -> di
         "details": details,
         "code": code,
     }
+    return DebugResponse(code, status)
+
+
+def encode(document: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(document, enc_hook=encode_scalar) + b"\n"
 
 
 def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
-    memory, last = state.memory, state.last
-    recommendations = memory.history.recommendations
+    memory, last, now = state.memory, state.last, controller.now()
+    recommendations, conflicts = memory.history.recommendations, memory.conflicts
     assert isinstance(recommendations, RecommendationQueues)  # the only kind that the scaler keeps
-    now = controller.now()
     shown: dict[str, Any] = {
         "kind": state.object.kind,
         "namespace": state.key.namespace,
         "name": state.object.metadata.name,
-        "time": journal.moment(now),
+        "time": moment(now),
         "mode": state.object.spec.mode,
         "writing": state.is_writing,
         "target": _target(state),
         "status": status_to_plain(full_status(memory.status, state.recent_changes(now))),
         "recommendations": {
-            "highest": [
-                {"replicas": each.replicas, "time": journal.moment(each.at)} for each in recommendations.high
-            ],
-            "lowest": [
-                {"replicas": each.replicas, "time": journal.moment(each.at)} for each in recommendations.low
-            ],
+            "highest": _recommendations(recommendations.high),
+            "lowest": _recommendations(recommendations.low),
         },
         "writers": {
-            "pausedUntil": journal.moment(memory.conflicts.paused_until)
-            if memory.conflicts.is_paused(now)
-            else None,
-            "pausedBy": memory.conflicts.paused_by,
-            "reversals": [journal.moment(at) for at in memory.conflicts.reversals],
+            "pausedUntil": moment(conflicts.paused_until) if conflicts.is_paused(now) else None,
+            "pausedBy": conflicts.paused_by,
+            "reversals": [moment(at) for at in conflicts.reversals],
         },
         "last": None,
-        "journal": [journal.show(entry) for entry in controller.journal.of(state.key)],
+        "journal": [show_entry(entry) for entry in controller.journal.of(state.key)],
     }
     if state.boost is not None:
-        shown["boost"] = _boost(state, state.boost, now)
+        shown["boost"] = _boost(memory.boost, state.boost, now)
     if last is not None:
+        inputs = () if last.snapshot is None else last.snapshot.inputs
         shown["last"] = {
-            "time": journal.moment(last.at),
-            "inputs": [journal.show_input(each, last.at) for each in last.snapshot.inputs]
-            if last.snapshot is not None
-            else [],
+            "time": moment(last.at),
+            "inputs": [_show_input(each, last.at) for each in inputs],
             "trace": [step.text() for step in last.decision.trace],
             "error": last.decision.error,
         }
     return shown
 
 
-def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
-    floor, demotion = state.memory.boost.floor, boosting.active_demotion(state.memory.boost, boost, now)
+def _recommendations(entries: Sequence[Recommendation]) -> list[dict[str, Any]]:
+    return [{"replicas": each.replicas, "time": moment(each.at)} for each in entries]
+
+
+def _boost(memory: Boosting, boost: Boost, now: int) -> dict[str, Any]:
+    floor, demotion = memory.floor, boosting.active_demotion(memory, boost, now)
     shown: dict[str, Any] = {
         "fault": boost.fault,
         "floor": None,
-        "demotedUntil": None if demotion is None else journal.moment(demotion.until),
+        "demotedUntil": None if demotion is None else moment(demotion.until),
         "demotedBy": "" if demotion is None else demotion.by,
-        "reversals": [journal.moment(at) for at in state.memory.boost.reversals],
+        "reversals": [moment(at) for at in memory.reversals],
     }
     if floor is not None:
         shown["floor"] = {
             "replicas": floor.replicas,
             "raisedFrom": floor.raised_from,
-            "raised": journal.moment(floor.raised_at),
-            "shown": None if floor.shown is None else journal.moment(floor.shown),
-            "until": journal.moment(floor.until),
+            "raised": moment(floor.raised_at),
+            "shown": None if floor.shown is None else moment(floor.shown),
+            "until": moment(floor.until),
         }
     return shown
 
 
 def _target(state: AutoscalerState) -> dict[str, Any]:
-    reference = state.object.spec.scale_target_ref
-    found = state.find_target()
+    reference, found = state.object.spec.scale_target_ref, state.find_target()
     shown: dict[str, Any] = {"kind": reference.kind, "name": reference.name}
     if isinstance(found, Unfound):
         return shown | {"error": found.message}
@@ -136,6 +132,47 @@ def _target(state: AutoscalerState) -> dict[str, Any]:
     }
 
 
-def encode(document: dict[str, Any]) -> bytes:
-    """Return a document as JSON."""
-    return msgspec.json.encode(document, enc_hook=encode_scalar) + b"\n"
+# -- the journal ---------------------------------------------------------------------------------------------
+
+
+def show_entry(entry: JournalEntry) -> dict[str, Any]:
+    """Return an entry as JSON, its steps as text."""
+    shown: dict[str, Any] = {
+        "time": moment(entry.at),
+        "currentReplicas": entry.current,
+        "desiredReplicas": entry.replicas,
+        "outcome": entry.outcome,
+        "reason": entry.reason,
+        "error": entry.error,
+        "pods": entry.pods,
+        "inputs": [_show_input(each, entry.at) for each in entry.inputs],
+        "trace": [step.text() for step in entry.steps],
+        "events": [
+            {"type": each.type, "reason": each.reason, "message": each.message} for each in entry.events
+        ],
+    }
+    if entry.change is not None:
+        by, count = entry.change.by, entry.change.replicas
+        shown["changeSeen"] = {"replicas": count, "manager": by, "reversal": entry.change.reverses}
+    return shown
+
+
+def moment(instant: int) -> str:
+    """Return an instant as RFC 3339 in UTC with milliseconds."""
+    return write_instant(instant).replace("Z", f".{instant // 1_000_000 % 1000:03d}Z")
+
+
+def _show_input(given: MetricInput, now: int) -> dict[str, Any]:
+    """Return a metric as JSON: its value, and its age in seconds, null if unknown."""
+    age = None if given.sampled is None else round((now - given.sampled) / SECOND, 3)
+    return {"metric": given.metric, **_value(given.reading), "ageSeconds": age}
+
+
+def _value(reading: Reading) -> Mapping[str, Any]:
+    if isinstance(reading, PodsReading):
+        return {"values": dict(reading.values), "overdue": reading.overdue}
+    if isinstance(reading, ObjectReading):
+        return {"value": reading.value, "readyThen": reading.ready_then, "overdue": reading.overdue}
+    if isinstance(reading, ExternalReading):
+        return {"values": list(reading.values), "readyThen": reading.ready_then, "overdue": reading.overdue}
+    return {"unavailable": reading.message}

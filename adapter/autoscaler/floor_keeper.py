@@ -1,9 +1,13 @@
 """Publishes the floor of a raise before the raise is written, and keeps it in step with what is remembered.
 
-A raise whose floor is not published is not written, because the HPA would revert it at its next sync. This
-module stays beside the reconciler and not in `adapter.boost`, because it turns the state of an autoscaler
-into what is published.
+`adapter.boost.provider` explains what a floor is, and `decide.boost` decides when one begins and ends. A
+raise whose floor is not published is not written, because the HPA would revert it at its next sync.
+
+This module is here and not in `adapter.boost` because it reads and sets the state of an autoscaler, and
+`boost`, which only knows ConfigMaps, may not import `autoscaler`.
 """
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,17 +15,26 @@ from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.interfaces import FloorPublisher, Outcome
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
+from adapter.boost.publisher import FloorWriter
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import FineInstant
+
+
+class Outcome(NamedTuple):
+    """The outcome of a write: the new resource version or an error; neither if nothing was left to write."""
+
+    resource_version: str = ""
+    error: str = ""
+    unknown: bool = False
+    """Whether the write may have been applied in spite of the error."""
 
 
 class FloorKeeper:
     """Keeps what is published in step with what is remembered. Without `floors` nothing is raised."""
 
-    def __init__(self, floors: FloorPublisher | None) -> None:
+    def __init__(self, floors: FloorWriter | None) -> None:
         self._floors = floors
 
     def adopt(self, state: AutoscalerState, published: Floor, now: int) -> None:
@@ -37,28 +50,25 @@ class FloorKeeper:
 
     def forget(self, state: AutoscalerState) -> None:
         """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
-        if (
-            self._floors is not None
-            and state.boost is not None
-            and (state.is_writing or state.published is not None)
-        ):
+        if self._floors is None or state.boost is None:
+            return
+        if state.is_writing or state.published is not None:
             self._floors.want(state.object.metadata.uid, None)
 
     async def publish(
-        self, state: AutoscalerState, seen: Snapshot, made: Decision, now: int
+        self, state: AutoscalerState, snapshot: Snapshot, made: Decision, now: int
     ) -> tuple[Floor | None, str]:
         """Publish the floor of a raise before it is written. Return it, to be settled, or why that failed."""
         assert state.boost is not None
         if self._floors is None:
             return None, "this process publishes no floors"
-        spans = [each.span for each in seen.inputs]
-        raised = boosting.begin(
-            state.memory.boost, seen.observation.replicas, made.replicas, state.boost, spans, now
-        )
+        spans = [each.span for each in snapshot.inputs]
+        before = snapshot.observation.replicas
+        raised = boosting.begin(state.memory.boost, before, made.replicas, state.boost, spans, now)
         assert raised.floor is not None
-        longest = state.prepared.up.longest_period if state.prepared.up else 0
+        longest, _ = state.prepared.longest_periods
         added = histories.growth(state.memory.history, now - longest)
-        floor = msgspec.structs.replace(raised.floor, added=added, target=seen.target.uid)
+        floor = msgspec.structs.replace(raised.floor, added=added, target=snapshot.target.uid)
         published = _published(state, msgspec.structs.replace(raised, floor=floor))
         assert published is not None
         try:
@@ -99,13 +109,10 @@ class FloorKeeper:
         floor, published = _published(state, state.memory.boost), state.published
         if self._floors is None or (floor is None and published is None):
             return
-        if (
-            floor is None
-            or published is None
-            or msgspec.structs.replace(floor, seen=published.seen) != published
-        ):
-            state.published = floor
-            self._floors.want(state.object.metadata.uid, floor)
+        if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
+            return
+        state.published = floor
+        self._floors.want(state.object.metadata.uid, floor)
 
 
 def _published(state: AutoscalerState, memory: boosting.Boosting) -> Floor | None:

@@ -1,16 +1,15 @@
-"""What the autoscaler needs from the rest of the program: protocols that tests replace, and values."""
+"""The `Key` of an autoscaler, and the protocols that the tests of the autoscaler replace."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
+from adapter.kubernetes.cache.pods import PodSubscription
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
-from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.label_selectors import LabelSelector
-from adapter.model.pods import PodFacts
 
 
 class Key(NamedTuple):
@@ -25,62 +24,8 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
-        """Return the key of an autoscaler."""
         meta = autoscaler.metadata
         return cls(meta.namespace, meta.name, autoscaler.kind == HPA_KIND)
-
-    @classmethod
-    def native(cls, namespace: str, name: str) -> "Key":
-        """Return the key of a HorizontalPodAutoscaler."""
-        return cls(namespace, name, is_native=True)
-
-
-class FollowedTarget(Protocol):
-    """A scale target that is kept in a cache; met by `kubernetes.cache.scale_targets.TargetSubscription`."""
-
-    def find(self) -> ScaleTarget | Unfound:
-        """Return the target as last seen."""
-        ...
-
-    def close(self) -> None:
-        """Stop following."""
-        ...
-
-
-class TargetCache(Protocol):
-    """The scale targets; met by `kubernetes.cache.scale_targets.ScaleTargets`."""
-
-    def follow(
-        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
-    ) -> FollowedTarget:
-        """Keep a target in the cache; call `changed` when its counts or its selector may have changed."""
-        ...
-
-
-class FollowedPods(Protocol):
-    """The pods that an autoscaler selects; met by `kubernetes.cache.pods.PodSubscription`."""
-
-    @property
-    def pods(self) -> Sequence[PodFacts]:
-        """Return the pods, the same sequence object while nothing has changed; NotSyncedError."""
-        ...
-
-    @property
-    def selected_by(self) -> Sequence[str]:
-        """Return the autoscalers that follow any of these pods."""
-        ...
-
-    def min_ready(self, age: int) -> int | None:
-        """Return the smallest number of ready pods in the last `age` nanoseconds; None if unknown."""
-        ...
-
-    def max_ready(self, age: int) -> int:
-        """Return the largest known number of ready pods in the last `age` nanoseconds."""
-        ...
-
-    def close(self) -> None:
-        """Stop following."""
-        ...
 
 
 class SelectedPodCache(Protocol):
@@ -88,30 +33,13 @@ class SelectedPodCache(Protocol):
 
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
-    ) -> FollowedPods:
+    ) -> PodSubscription:
         """Keep the pods that match in the cache; call `changed` when they have changed."""
         ...
 
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not."""
         ...
-
-
-class RivalIndex(Protocol):
-    """The autoscalers by target; met by `kubernetes.cache.autoscalers.ScaleConflicts`."""
-
-    def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
-        """Return the other autoscalers of its target by kind and name; None while that is unknown."""
-        ...
-
-
-class Outcome(NamedTuple):
-    """The outcome of a write: the new resource version or an error; neither if nothing was left to write."""
-
-    resource_version: str = ""
-    error: str = ""
-    unknown: bool = False
-    """Whether the write may have been applied in spite of the error."""
 
 
 class Actuator(Protocol):
@@ -138,38 +66,8 @@ class Actuator(Protocol):
         """Queue a status with the changes that policies still count."""
         ...
 
-    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Queue an event."""
-        ...
+    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None: ...
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         """Drop what is queued about an autoscaler that is gone."""
         ...
-
-
-class FloorPublisher(Protocol):
-    """Publishes floors, for one term; met by `boost.publisher.FloorWriter`."""
-
-    async def publish(self, entry: Floor) -> None:
-        """Return when every replica can read the floor; KubernetesError, NotLeadingError."""
-        ...
-
-    def want(self, uid: str, entry: Floor | None) -> None:
-        """Queue a floor, or the end of one."""
-        ...
-
-
-__all__ = [
-    "Actuator",
-    "FloorPublisher",
-    "FollowedPods",
-    "FollowedTarget",
-    "Key",
-    "Outcome",
-    "RivalIndex",
-    "ScaleState",
-    "ScaleTarget",
-    "SelectedPodCache",
-    "TargetCache",
-    "Unfound",
-]

@@ -15,13 +15,13 @@ from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.floor_keeper import FloorKeeper
-from adapter.autoscaler.interfaces import Actuator, FloorPublisher, Key
-from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.reconcile import PendingScale, Reconciler
-from adapter.autoscaler.reporter import Reporter
+from adapter.autoscaler.reporter import Journal, Reporter
 from adapter.autoscaler.scheduler import DecisionClock, Scheduler
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.autoscaler.state import AutoscalerState
+from adapter.boost.publisher import FloorWriter
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
@@ -76,7 +76,7 @@ class Controller:
         journal: Journal,
         *,
         random: Callable[[], float],
-        floors: FloorPublisher | None = None,
+        floors: FloorWriter | None = None,
     ) -> None:
         """`random` returns numbers in [0, 1), which spread the first decisions over a period.
 
@@ -126,7 +126,7 @@ class Controller:
             self._monitoring.scaler_autoscalers.set(len(self._entries))
             self._schedule(key, self._clock.monotonic() + self._random() * min(1.0, state.period))
             if published is not None:
-                self._floors.adopt(state, published, self._decision_clock.now())
+                self._floors.adopt(state, published, now)
         else:
             state = entry.state
             if state.adopt(autoscaler):
@@ -139,7 +139,6 @@ class Controller:
                 self.touch(key)  # the status may show the floor
 
     def tell(self, autoscaler: FastPathAutoscaler, kind: str, reason: str, message: str) -> None:
-        """Write an event that no decision made."""
         self._actuator.event(autoscaler, Event(kind, reason, message))
 
     def report_delays(self, keys: Iterable[Key]) -> None:
@@ -149,7 +148,6 @@ class Controller:
                 self._actuator.event(entry.state.object, _METRICS_DELAYED)
 
     def remove(self, key: Key) -> None:
-        """Remove an autoscaler."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return
@@ -162,16 +160,14 @@ class Controller:
         self._monitoring.scaler_autoscalers.set(len(self._entries))
 
     def now(self) -> int:
-        """Return the time of decisions."""
+        """Return the time of decisions, in nanoseconds."""
         return self._decision_clock.now()
 
     def find(self, key: Key) -> AutoscalerState | None:
-        """Return the state of an autoscaler."""
         entry = self._entries.get(key)
         return None if entry is None else entry.state
 
     def names(self) -> Iterable[Key]:
-        """Return the keys of all autoscalers."""
         return self._entries.keys()
 
     def close(self) -> None:
@@ -200,7 +196,6 @@ class Controller:
         self._schedule(key, max(self._clock.monotonic(), entry.decided + gap))
 
     def touch_all(self, keys: Iterable[Key]) -> None:
-        """Call `touch` for each key."""
         for key in keys:
             self.touch(key)
 
@@ -272,7 +267,7 @@ class Controller:
             self._note_defect(state)
             return
         if pending is not None:
-            state.begin_write()
+            state.is_writing = True
             task = asyncio.create_task(self._write(entry, pending), name=f"write {state.key}")
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
@@ -284,7 +279,7 @@ class Controller:
         except Exception:  # noqa: BLE001 - as above
             self._note_defect(state)
         finally:
-            state.end_write()
+            state.is_writing = False
             if not state.is_closed:
                 self._scheduler.reschedule(state.key, self._clock.monotonic() + _period(state))
                 self._wake.set()

@@ -26,17 +26,18 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.floor_keeper import FloorKeeper
-from adapter.autoscaler.interfaces import Actuator, Outcome, ScaleTarget, Unfound
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.floor_keeper import FloorKeeper, Outcome
+from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
 from adapter.autoscaler.scheduler import DecisionClock
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
 from adapter.kubernetes.write.scale import ScaleState, is_superseded, may_be_ours
 from adapter.kubernetes.write.writer import may_have_been_applied
@@ -60,7 +61,7 @@ class PendingScale(NamedTuple):
     snapshot: Snapshot
     decision: Decision
     at: int
-    autoscaler: Autoscaler
+    spec: PreparedSpec
     clock_shift: int
     change: ForeignChange | None
     """A change by another client that was observed on the way to this decision."""
@@ -299,7 +300,7 @@ class Reconciler:
         """Tell whether a decision would be the same if it were made now."""
         age = abs(self._decision_clock.now() - pending.at)
         is_recent = age < _FRESH and state.clock_shift == pending.clock_shift
-        is_same = pending.autoscaler is state.prepared and pending.snapshot.constraints == constraints
+        is_same = pending.spec is state.prepared and pending.snapshot.constraints == constraints
         return is_recent and is_same and pending.snapshot.target == target
 
     def _settle_floor(
@@ -326,7 +327,7 @@ class Reconciler:
         if outcome.error:
             state.note_failure()
             made = guarded.failed(
-                pending.autoscaler,
+                pending.spec,
                 snapshot.observation,
                 state.memory,
                 now,

@@ -1,17 +1,135 @@
-"""The registry of autoscalers: which ones exist, which share a target, and which component follows each.
+"""Which autoscalers exist, which of them share a target, and whose pods are scraped.
 
 The registry lives as long as the process; a `Controller` lives for one term of leadership. Autoscalers of
 other shards are registered as well, but not decided.
+
+Every replica scrapes, whether it leads or not: each serves the metrics, and a new leader has the rates at
+once. A target and its pods are followed only while a metric of the autoscaler is scraped.
 """
 
+import asyncio
 from collections.abc import Hashable, Iterable
 
+from adapter.autoscaler.decide import decision
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
+from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
+from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.cache.scale_targets import ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.autoscaling.shards import Shard
+from adapter.scrape.cache import ScrapedValues
+
+_PERIOD = 1.0
+"""How often, in seconds, the rules are checked for changes."""
+
+
+class ScrapeSubscriptions:
+    """The autoscalers whose pods are scraped. `run` follows changes of the rules."""
+
+    def __init__(self, scraped: ScrapedValues, targets: ScaleTargets, pods: PodCache) -> None:
+        self.scraped = scraped
+        self.targets = targets
+        self.pods = pods
+        self._subscriptions: dict[Key, _Subscription] = {}
+
+    def put(self, autoscaler: FastPathAutoscaler) -> None:
+        """Scrape the pods of a new or changed autoscaler while one of its pod metrics is scraped."""
+        key, spec = Key.of(autoscaler), autoscaler.spec
+        metrics = frozenset(each.pods.metric.name for each in spec.metrics or () if each.pods is not None)
+        known = self._subscriptions.get(key)
+        if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
+            return
+        self.remove(key)
+        if metrics:
+            subscription = _Subscription(self, key, spec.scale_target_ref, metrics)
+            self._subscriptions[key] = subscription
+            subscription.settle()
+
+    def remove(self, key: Key) -> None:
+        gone = self._subscriptions.pop(key, None)
+        if gone is not None:
+            gone.close()
+
+    async def run(self) -> None:
+        """Follow the rules until cancelled: metrics may start or stop being scraped."""
+        generation = self.scraped.generation
+        while True:
+            await asyncio.sleep(_PERIOD)
+            if self.scraped.generation != generation:
+                generation = self.scraped.generation
+                for subscription in list(self._subscriptions.values()):
+                    subscription.settle()
+
+
+class _Subscription:
+    """One autoscaler: its target, and with that its pods."""
+
+    def __init__(
+        self,
+        parent: ScrapeSubscriptions,
+        key: Key,
+        reference: CrossVersionObjectReference,
+        metrics: frozenset[str],
+    ) -> None:
+        self.reference = reference
+        self.metrics = metrics
+        self._parent = parent
+        self._key = key
+        self._target: TargetSubscription | None = None
+        self._selector = ""
+        self._pods: PodSubscription | None = None
+
+    def settle(self) -> None:
+        """Follow the target if one of the metrics is scraped."""
+        if not any(map(self._parent.scraped.is_scraped, self.metrics)):
+            self.close()
+            return
+        if self._target is None:
+            self._target = self._parent.targets.follow(self._key.namespace, self.reference, self._look)
+        self._look()
+
+    def close(self) -> None:
+        if self._target is not None:
+            self._target.close()
+            self._target = None
+        self._close_pods()
+
+    def _look(self) -> None:
+        """Follow the pods of the target as it is now; a target that does not exist has none."""
+        if self._target is None:
+            return
+        found = self._target.find()
+        if isinstance(found, Unfound):
+            if found.known:
+                self._close_pods()
+            return
+        if self._pods is None or found.selector != self._selector:
+            self._close_pods()
+            self._selector = found.selector
+            selector = decision.selector_of(found.selector)
+            if selector is not None:
+                self._pods = self._parent.pods.follow(
+                    self._key.namespace, selector, str(self._key), self._want
+                )
+        self._want()
+
+    def _close_pods(self) -> None:
+        if self._pods is not None:
+            self._pods.close()
+            self._pods = None
+            self._parent.scraped.forget(self._key)
+
+    def _want(self) -> None:
+        if self._pods is None:
+            return
+        try:
+            pods = self._pods.pods
+        except NotSyncedError:
+            return
+        self._parent.scraped.want(self._key, self._key.namespace, self.metrics, pods)
 
 
 class AutoscalerRegistry:
@@ -30,7 +148,6 @@ class AutoscalerRegistry:
         self._targets: dict[Key, TargetKey] = {}
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Add or update a FastPathAutoscaler."""
         controller = self.note(autoscaler)
         if controller is not None:
             controller.put(autoscaler)
@@ -53,7 +170,6 @@ class AutoscalerRegistry:
         return self.controller if is_owned else None
 
     def remove(self, key: Key) -> None:
-        """Remove an autoscaler."""
         self._unregister(key)
         if not key.is_native:
             self._rivals.remove(key.namespace, key.name)

@@ -2,23 +2,130 @@
 
 A decision that repeats the last one is not reported again: its status is written only if it has changed, its
 warnings are repeated at the HPA controller's period, and the journal gets one entry.
+
+The `Journal` holds the last decisions of each autoscaler that changed something or were kept from it. It is
+bounded per autoscaler and as a whole, by number and by bytes. Entries are values; `debug` makes text of them
+when they are shown.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
 
 from prometheus_client import Gauge
 
-from adapter.autoscaler import journal as journals
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
+from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
+from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.interfaces import Actuator, Key
-from adapter.autoscaler.journal import Journal, JournalEntry, MetricInput
-from adapter.autoscaler.snapshot import Snapshot
+from adapter.autoscaler.snapshot import MetricInput, Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.status import SCALING_LIMITED
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
+
+PER_AUTOSCALER = 100
+IN_ALL = 20_000
+
+ROOM = 64 * 1024 * 1024
+"""The bytes of all entries, estimated. An entry has a value for each pod and metric, so a number alone is no
+bound."""
+
+_ENTRY_BYTES, _STEP_BYTES, _VALUE_BYTES = 2000, 1000, 400
+
+
+class JournalEntry(NamedTuple):
+    """One decision. `outcome` is that of its write: ``written``, ``failed``, or ``none`` without a write."""
+
+    key: Key
+    at: int
+    current: int
+    replicas: int
+    outcome: str
+    reason: str
+    error: str
+    pods: int
+    inputs: tuple[MetricInput, ...]
+    steps: tuple[Step, ...]
+    events: tuple[Event, ...]
+    change: ForeignChange | None
+    mark: tuple[object, ...]
+
+    @property
+    def weight(self) -> int:
+        """Its estimated size in bytes."""
+        read = (each.reading for each in self.inputs)
+        values = sum(len(each.values) for each in read if isinstance(each, PodsReading | ExternalReading))
+        return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values
+
+
+class Journal:
+    """The entries, newest last."""
+
+    def __init__(self, per_autoscaler: int = PER_AUTOSCALER, in_all: int = IN_ALL, room: int = ROOM) -> None:
+        self._per_autoscaler = per_autoscaler
+        self._in_all = in_all
+        self._room = room
+        self._weight = 0
+        self._all: dict[int, JournalEntry] = {}
+        """All entries by identity, oldest first."""
+        self._own: dict[Key, deque[JournalEntry]] = {}
+        self._marks: dict[Key, tuple[object, ...]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._own.values()))
+
+    def is_news(self, key: Key, mark: tuple[object, ...]) -> bool:
+        """Tell whether a decision of that mark differs from the last one of its autoscaler."""
+        return self._marks.get(key) != mark
+
+    def note(self, entry: JournalEntry) -> None:
+        self._marks[entry.key] = entry.mark
+        own = self._own.setdefault(entry.key, deque())
+        own.append(entry)
+        self._all[id(entry)] = entry
+        self._weight += entry.weight
+        if len(own) > self._per_autoscaler:
+            self._drop(own.popleft())
+        while self._all and (len(self._all) > self._in_all or self._weight > self._room):
+            self._evict(self._drop(next(iter(self._all.values()))))
+
+    def quiet(self, key: Key) -> None:
+        """Note an uneventful decision: the next eventful one is news again."""
+        self._marks.pop(key, None)
+
+    def forget(self, key: Key) -> None:
+        for entry in self._own.pop(key, ()):
+            self._drop(entry)
+        self._marks.pop(key, None)
+
+    def of(self, key: Key) -> Sequence[JournalEntry]:
+        """Return the entries of one autoscaler, oldest first."""
+        return tuple(self._own.get(key, ()))
+
+    def _drop(self, entry: JournalEntry) -> JournalEntry:
+        self._weight -= entry.weight
+        return self._all.pop(id(entry))
+
+    def _evict(self, entry: JournalEntry) -> None:
+        own = self._own.get(entry.key)
+        if own and own[0] is entry:
+            own.popleft()
+            if not own:
+                del self._own[entry.key]
+                self._marks.pop(entry.key, None)
+
+
+def mark_of(made: Decision) -> tuple[object, ...]:
+    """Return what must change for a decision to be news: all but the values of metrics."""
+    conditions = tuple((each.type, each.status, each.reason) for each in made.status.conditions or ())
+    return made.replicas, made.status.desired_replicas, conditions, bool(made.error)
+
+
+# -- reports -------------------------------------------------------------------------------------------------
 
 _REPEAT = 15 * SECOND
 """How often a warning is repeated: the HPA controller's period."""
@@ -43,6 +150,12 @@ class _Reported:
         self.warned[warning] = now
         return True
 
+    def show(self, counts: tuple[int, ...]) -> None:
+        if self.counts != counts:
+            self.counts = counts
+            for gauge, value in zip(self.gauges, counts, strict=True):
+                gauge.set(value)
+
 
 class Reporter:
     """Reports decisions."""
@@ -55,7 +168,6 @@ class Reporter:
         self._decisions = {each: monitoring.scaler_decisions.labels(each) for each in ("up", "down", "none")}
 
     def forget(self, key: Key) -> None:
-        """Remove an autoscaler from metrics and journal."""
         self._journal.forget(key)
         self.hide(key)
 
@@ -81,23 +193,13 @@ class Reporter:
             key = state.key
             gauges = tuple(gauge.labels(key.namespace, key.name) for gauge in self._gauges_of(key))
             reported = self._reported[key] = _Reported(gauges)
-        self._write(state, made, events, reported, now)
-        self._show_counts(state, made, reported)
-        self._note(state, made, snapshot, events, change, now, outcome)
-
-    def _write(
-        self,
-        state: AutoscalerState,
-        made: Decision,
-        events: Iterable[Event],
-        reported: _Reported,
-        now: int,
-    ) -> None:
         if made.status_changed:
             self._actuator.status(state.object, state.memory.status, state.recent_changes(now))
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
                 self._actuator.event(state.object, event)
+        reported.show(_counts_of(state, made))
+        self._note(state, made, snapshot, events, change, now, outcome)
 
     def _gauges_of(self, key: Key) -> tuple[Gauge, ...]:
         """Return the gauges of an autoscaler: its desired and its current replicas.
@@ -108,18 +210,6 @@ class Reporter:
         if key.is_native:
             return monitoring.recommended, monitoring.recommended_difference, monitoring.floor
         return monitoring.scaler_desired, monitoring.scaler_current
-
-    def _show_counts(self, state: AutoscalerState, made: Decision, reported: _Reported) -> None:
-        desired, current = made.status.desired_replicas, made.status.current_replicas
-        if state.boost is None:
-            counts: tuple[int, ...] = (desired, current)
-        else:
-            floor = state.memory.boost.floor
-            counts = (desired, desired - current, 0 if floor is None else floor.replicas)
-        if reported.counts != counts:
-            reported.counts = counts
-            for gauge, value in zip(reported.gauges, counts, strict=True):
-                gauge.set(value)
 
     def _note(
         self,
@@ -142,7 +232,7 @@ class Reporter:
         if not (made.rescale or made.error or is_limited or change or events or desired != current):
             self._journal.quiet(state.key)
             return
-        mark = journals.mark_of(made)
+        mark = mark_of(made)
         if outcome == "none" and change is None and not self._journal.is_news(state.key, mark):
             return
         inputs = () if snapshot is None else snapshot.inputs
@@ -172,16 +262,20 @@ class Reporter:
         The time from the load to its sample is at most the span of one sample.
         """
         stages = {"decision-to-write": seconds}
-        newest = max(
-            (each for each in snapshot.inputs if each.sampled is not None), key=_sampled, default=None
-        )
-        if newest is not None:
-            stages["sample-to-decision"] = max(0.0, (now - _sampled(newest)) / SECOND)
-            if newest.span is not None:
-                stages["load-to-sample"] = newest.span / SECOND
+        sampled = [(each.sampled, each.span) for each in snapshot.inputs if each.sampled is not None]
+        if sampled:
+            at, span = max(sampled, key=itemgetter(0))
+            stages["sample-to-decision"] = max(0.0, (now - at) / SECOND)
+            if span is not None:
+                stages["load-to-sample"] = span / SECOND
         for stage, length in stages.items():
             self._monitoring.scaler_stages.labels(stage).observe(length)
 
 
-def _sampled(given: MetricInput) -> int:
-    return given.sampled or 0
+def _counts_of(state: AutoscalerState, made: Decision) -> tuple[int, ...]:
+    """Return the values of the gauges of an autoscaler."""
+    desired, current = made.status.desired_replicas, made.status.current_replicas
+    if state.boost is None:
+        return desired, current
+    floor = state.memory.boost.floor
+    return desired, desired - current, 0 if floor is None else floor.replicas

@@ -76,7 +76,6 @@ class Scheduler:
         heapq.heappush(self._heap, (due, next(self._numbers), key))
 
     def remove(self, key: Key) -> None:
-        """Drop a key."""
         self._due.pop(key, None)
 
     def next_due(self) -> float | None:

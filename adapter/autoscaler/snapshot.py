@@ -11,24 +11,17 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import decision
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.observation import NOT_YET, Observation, Settings, Unavailable
-from adapter.autoscaler.interfaces import (
-    FollowedPods,
-    FollowedTarget,
-    Key,
-    RivalIndex,
-    ScaleTarget,
-    SelectedPodCache,
-    TargetCache,
-    Unfound,
-)
-from adapter.autoscaler.journal import MetricInput
+from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.interfaces import Key, SelectedPodCache
 from adapter.autoscaler.metrics.factory import SourceFactory
-from adapter.autoscaler.metrics.readings import ASSUMED_INTERVAL, ASSUMED_WINDOW
+from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import NotSyncedError
+from adapter.kubernetes.cache.autoscalers import ScaleConflicts
+from adapter.kubernetes.cache.pods import PodSubscription
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -39,17 +32,29 @@ from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
-_FEWER_PODS = "fewer pods are known than the target has"
+_FEWER_PODS = "fewer pods are cached than the target has"
 
 
 class AutoscalerContext(NamedTuple):
     """The caches and settings that all autoscalers share."""
 
-    targets: TargetCache
+    targets: ScaleTargets
     pods: SelectedPodCache
-    rivals: RivalIndex
+    rivals: ScaleConflicts
     sources: SourceFactory
     settings: Settings
+
+
+class MetricInput(NamedTuple):
+    """A metric as a decision saw it: description, reading, and the time and span of its oldest sample.
+
+    Both are nanoseconds, None if unknown.
+    """
+
+    metric: str
+    reading: Reading
+    sampled: int | None
+    span: int | None = None
 
 
 class Snapshot(NamedTuple):
@@ -73,30 +78,31 @@ class Subscriptions:
 
     def __init__(self, context: AutoscalerContext, key: Key, changed: Callable[[], None]) -> None:
         self._context = context
+        self._specs: Sequence[MetricSpec] = ()
+        self._period = 0.0
         self._key = key
         self._changed = changed
-        self._target: FollowedTarget | None = None
+        self._target: TargetSubscription | None = None
         self._selector_text = ""
         self._selector: LabelSelector | None = None
-        self._pods: FollowedPods | None = None
-        self._sources: tuple[MetricSource, ...] = ()
+        self._pods: PodSubscription | None = None
+        self._sources: tuple[
+            MetricSource, ...
+        ] = ()  # in the order of the spec; none before the pods are known
 
-    @property
-    def sources(self) -> Sequence[MetricSource]:
-        """The metric sources in the order of the spec; none before the pods are known."""
-        return self._sources
+    def adopt(self, metrics: Sequence[MetricSpec], period: float) -> None:
+        """Take the metrics of a new spec, which are wanted every `period` seconds."""
+        self.close_metrics()
+        self._specs, self._period = metrics, period
 
     def find_target(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return the target from the cache."""
         if self._target is None:
             self._target = self._context.targets.follow(self._key.namespace, reference, self._changed)
         return self._target.find()
 
     def observe(
         self,
-        prepared: Autoscaler,
-        metrics: Sequence[MetricSpec],
-        period: float,
+        prepared: PreparedSpec,
         status: HorizontalPodAutoscalerStatus,
         target: ScaleTarget,
         constraints: Constraints,
@@ -105,8 +111,8 @@ class Subscriptions:
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet.
 
-        `metrics` are those of `prepared`. They are read unless the decision has no use for them: while
-        paused, beside another autoscaler, and outside minReplicas and maxReplicas.
+        The metrics are read unless the decision has no use for them: while paused, beside another autoscaler,
+        and outside minReplicas and maxReplicas.
         """
         replicas = target.replicas
         lowest, highest = prepared.limits
@@ -120,12 +126,12 @@ class Subscriptions:
             except NotSyncedError as error:
                 return Unfound(str(error), known=False)
             if is_active:
-                self._open_sources(metrics, period)
+                self._open_sources(self._pods)
             else:
                 self._close_sources()
         inputs: tuple[MetricInput, ...] = ()
         if is_active and (replicas == 0 or lowest <= replicas <= highest) and self._pods is not None:
-            inputs = self._read(prepared, metrics, self._pods, pods, target, now, monotonic)
+            inputs = self._read(prepared, self._pods, pods, target, now, monotonic)
         readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
             replicas, target.status_replicas, target.selector, pods, readings, status, selected_by
@@ -140,13 +146,11 @@ class Subscriptions:
             self._pods = None
 
     def close_target(self) -> None:
-        """Stop following the target."""
         if self._target is not None:
             self._target.close()
             self._target = None
 
     def close(self) -> None:
-        """Stop following everything."""
         self.close_metrics()
         self.close_target()
 
@@ -161,16 +165,15 @@ class Subscriptions:
                 self._key.namespace, self._selector, str(self._key), self._changed
             )
 
-    def _open_sources(self, metrics: Sequence[MetricSpec], period: float) -> None:
-        following = self._pods
-        if self._sources or self._selector is None or following is None:
+    def _open_sources(self, following: PodSubscription) -> None:
+        if self._sources or self._selector is None:
             return
 
         def names() -> tuple[str, ...]:
             return tuple(pod.name for pod in following.pods if pod.phase != "Pending")
 
-        subscriber = Subscriber(self._key, period, self._selector, names)
-        self._sources = tuple(self._context.sources.open(each, subscriber) for each in metrics)
+        subscriber = Subscriber(self._key, self._period, self._selector, names)
+        self._sources = tuple(self._context.sources.open(each, subscriber) for each in self._specs)
 
     def _close_sources(self) -> None:
         for source in self._sources:
@@ -179,9 +182,8 @@ class Subscriptions:
 
     def _read(
         self,
-        prepared: Autoscaler,
-        metrics: Sequence[MetricSpec],
-        following: FollowedPods,
+        prepared: PreparedSpec,
+        following: PodSubscription,
         pods: Sequence[PodFacts],
         target: ScaleTarget,
         now: int,
@@ -193,19 +195,22 @@ class Subscriptions:
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""
         read = [source.read(context) for source in self._sources]
         inputs = []
-        for metric, spec, source, reading in zip(prepared.metrics, metrics, self._sources, read, strict=True):
+        for metric, spec, source, found in zip(
+            prepared.metrics, self._specs, self._sources, read, strict=True
+        ):
+            reading = found
             if not isinstance(reading, Unavailable):
                 by_pods = _depends_on_pods(spec)
                 if why := stale or (behind if by_pods else ""):
-                    reading = msgspec.structs.replace(reading, overdue=why)  # noqa: PLW2901 - as it counts here
+                    reading = msgspec.structs.replace(reading, overdue=why)
                 if by_pods:
                     most = _most_ready(following, source, now)
-                    reading = msgspec.structs.replace(reading, most_then=most)  # noqa: PLW2901 - as it counts here
+                    reading = msgspec.structs.replace(reading, most_then=most)
             inputs.append(MetricInput(metric.description, reading, source.sampled, source.span))
         return tuple(inputs)
 
 
-def _least_ready(following: FollowedPods, pods: Sequence[PodFacts], since: int, now: int) -> int:
+def _least_ready(following: PodSubscription, pods: Sequence[PodFacts], since: int, now: int) -> int:
     """Return the smallest number of ready pods since an instant.
 
     If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods
@@ -218,7 +223,7 @@ def _least_ready(following: FollowedPods, pods: Sequence[PodFacts], since: int, 
     return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)
 
 
-def _most_ready(following: FollowedPods, source: MetricSource, now: int) -> int:
+def _most_ready(following: PodSubscription, source: MetricSource, now: int) -> int:
     """Return the largest number of ready pods over the time that a reading covers."""
     span = ASSUMED_WINDOW + ASSUMED_INTERVAL if source.span is None else source.span
     age = span if source.sampled is None else span + max(0, now - source.sampled)

@@ -14,20 +14,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import autoscaler as autoscalers
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, guarded
+from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.observation import NO_STATUS
-from adapter.autoscaler.interfaces import Key, ScaleTarget, Unfound
-from adapter.autoscaler.metrics.sources import MetricSource
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -36,7 +35,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     PastChange,
 )
 from adapter.model.autoscaling.floor import Floor
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.timestamps import SECOND
 
@@ -82,10 +81,9 @@ class AutoscalerState:
         self.key = Key.of(autoscaler)
         self.object = autoscaler
         self.violations: Sequence[Violation] = ()
-        self.metrics: Sequence[MetricSpec] = ()
         self.memory: Memory = _remember(autoscaler.status, events, now)
         self.boost: Boost | None = None
-        """What limits the decisions for a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
+        """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
         """The floor that is published, or queued. Set by the `FloorKeeper` alone."""
         self.epoch = 0
@@ -96,13 +94,14 @@ class AutoscalerState:
         self.failures = 0
         """The number of failed writes since the last success."""
         self.is_writing = False
+        """Whether a write is in progress; until it ends the autoscaler is not decided."""
         self.is_closed = False
         self._context = context
         self._subscriptions = Subscriptions(context, self.key, changed)
         self._newer: NewerTarget | None = None
         self._attempted: int | None = None
         self._uid = ""
-        self.prepared: Autoscaler = self._prepare()
+        self.prepared: PreparedSpec = self._prepare()
 
     @property
     def period(self) -> float:
@@ -110,18 +109,12 @@ class AutoscalerState:
         least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
         return min(max(self.object.spec.sync_period, least), most) / SECOND
 
-    @property
-    def sources(self) -> Sequence[MetricSource]:
-        """The metric sources in the order of the spec; none before the pods are known."""
-        return self._subscriptions.sources
-
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
-        history, up, down = self.memory.history, self.prepared.up, self.prepared.down
+        history = self.memory.history
         if not (history.ups or history.downs):
             return ()
-        longest = max(up.longest_period if up else 0, down.longest_period if down else 0)
-        return histories.changes_of(history.ups, history.downs, now, longest)
+        return histories.changes_of(history.ups, history.downs, now, max(self.prepared.longest_periods))
 
     # -- the spec --------------------------------------------------------------------------------------------
 
@@ -134,7 +127,6 @@ class AutoscalerState:
         if autoscaler.spec.scale_target_ref != before.scale_target_ref:
             self._forget_target()
             self._subscriptions.close_target()
-        self._subscriptions.close_metrics()
         self.prepared = self._prepare()
         self.failures = 0
         return True
@@ -148,18 +140,17 @@ class AutoscalerState:
         return BoostChange(fault=fault, shown=before.shown != boost.shown)
 
     def close(self) -> None:
-        """Stop following everything."""
         self.is_closed = True
         self._subscriptions.close()
 
-    def _prepare(self) -> Autoscaler:
+    def _prepare(self) -> PreparedSpec:
         self.violations = fastpath_autoscaler.validate(self.object)
         hpa = fastpath_autoscaler.as_hpa(self.object)
         if self.violations:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
             hpa = msgspec.structs.replace(hpa, spec=_NO_SPEC)
-        self.metrics = hpa.spec.metrics or ()
-        return autoscalers.prepare(hpa, self._context.settings)
+        self._subscriptions.adopt(hpa.spec.metrics or (), self.period)
+        return prepared_spec.prepare(hpa, self._context.settings)
 
     # -- the target ------------------------------------------------------------------------------------------
 
@@ -249,16 +240,8 @@ class AutoscalerState:
         self, target: ScaleTarget, constraints: Constraints, now: int, monotonic: float
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet."""
-        return self._subscriptions.observe(
-            self.prepared,
-            self.metrics,
-            self.period,
-            self.memory.status,
-            target,
-            constraints,
-            now,
-            monotonic,
-        )
+        status = self.memory.status
+        return self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""
@@ -280,20 +263,11 @@ class AutoscalerState:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    def begin_write(self) -> None:
-        """Note that a write is in progress; until it ends the autoscaler is not decided."""
-        self.is_writing = True
-
-    def end_write(self) -> None:
-        """Note that a write has ended."""
-        self.is_writing = False
-
     def note_success(self) -> None:
-        """Note that nothing failed: a write was accepted, or there was nothing to write."""
+        """Note that a write was accepted, or that there was nothing to write."""
         self.failures = 0
 
     def note_failure(self) -> None:
-        """Note a failed write or an unexpected error."""
         self.failures += 1
 
     def note_unconfirmed(self, replicas: int | None) -> None:

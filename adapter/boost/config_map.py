@@ -61,9 +61,7 @@ class ConfigMapState(NamedTuple):
 
 
 Change = Callable[[Mapping[str, str]], tuple[Mapping[str, str], bool]]
-"""Returns the entries to store, made from those that are stored. True replaces a ConfigMap with equal entries
-too.
-"""
+"""Returns the entries to store, made from those that are stored; with True they are written even if equal."""
 
 
 class FloorConfigMap:
@@ -79,7 +77,7 @@ class FloorConfigMap:
         self._stored: ConfigMapState | None = None
 
     def forget(self) -> None:
-        """Read the ConfigMap before the next update, because another client may have written it."""
+        """Make the next update read the ConfigMap first, because another client may have written it."""
         self._stored = None
 
     @property

@@ -22,9 +22,10 @@ and in place of a 0 the request fails. See docs/decisions/fresh-floors.md.
 """
 
 import math
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
-from adapter.boost.view import PublishedFloors
+from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
 from adapter.model.autoscaling.boost import LABEL, METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
@@ -54,10 +55,10 @@ _SPELLINGS = frozenset({str(AUTOSCALERS), AUTOSCALERS.resource})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 _NOT_CACHED = -math.inf
 
-_ONE_EQUALITY = f"the metric {METRIC} is asked for with labelSelector={LABEL}=NAME and nothing else"
-_ONE_NAME = f"the metric {METRIC} is asked for of one autoscaler by its name, without a selector"
-_AUTOSCALERS_UNKNOWN = "the autoscalers are not known now"
-_FLOORS_UNKNOWN = "the floors of autoscalers are not known now"
+_ONE_EQUALITY = f"the metric {METRIC} takes labelSelector={LABEL}=NAME and nothing else"
+_ONE_NAME = f"the metric {METRIC} is read for one HPA by its name, without a selector"
+_AUTOSCALERS_UNKNOWN = "the HPAs are not known yet"
+_FLOORS_UNKNOWN = "the published floors cannot be read now"
 
 
 class ObservedHPA(NamedTuple):
@@ -69,24 +70,15 @@ class ObservedHPA(NamedTuple):
     boosts: bool
 
 
-class FindHPA(Protocol):
-    """Finds an HPA in a cache; NotSyncedError before its first list."""
-
-    def __call__(self, namespace: str, name: str) -> ObservedHPA | None: ...
-
-
-class FloorSource(Protocol):
-    """Reads the published floors; `adapter.boost.view.FloorView`."""
-
-    async def current(self) -> PublishedFloors: ...
-
-    def recent(self) -> PublishedFloors | None: ...
-
-
 class FloorProvider:
-    """Answers requests for `METRIC`, each with exactly one value, which must not be cached."""
+    """Answers requests for `METRIC`, each with exactly one value, which must not be cached.
 
-    def __init__(self, find_hpa: FindHPA, floors: FloorSource, clock: Clock) -> None:
+    `find_hpa` returns the HPA of a namespace and a name from a cache; NotSyncedError before its first list.
+    """
+
+    def __init__(
+        self, find_hpa: Callable[[str, str], ObservedHPA | None], floors: FloorView, clock: Clock
+    ) -> None:
         self._find_hpa = find_hpa
         self._floors = floors
         self._clock = clock

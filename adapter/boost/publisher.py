@@ -1,8 +1,15 @@
-"""Publishes the floors of one shard: a loop drains all pending changes into one write of its ConfigMap.
+"""Publishes the floors of one shard, and deletes the ConfigMaps of shards that no longer exist.
 
-A floor counts as published once the API server has accepted a ConfigMap that contains it. What this term has
-published is right: it is restored if another client changed it, which is looked for every `CHECK` seconds.
-Entries that this term did not write are kept.
+A loop drains all pending changes into one write of the ConfigMap of the shard. A floor counts as published
+once the API server has accepted a ConfigMap that contains it. What this term has published is right: it is
+restored if another client changed it, which is checked every `CHECK` seconds. Entries that this term did not
+write are kept.
+
+After a change of ``--shard`` from x/3 to x/2 the ConfigMaps of the three stay. Their floors are served until
+they end, ten minutes at most, because a new deployment of the scaler must not scale workloads down. After
+that the leader of the first shard deletes them. This is safe even if shards of another total still run: a
+ConfigMap is deleted in the version that held nothing any more, and a leader whose ConfigMap is gone creates
+it again for its next floor.
 """
 
 import asyncio
@@ -10,11 +17,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from adapter import errors
 from adapter.boost.config_map import FloorConfigMap
-from adapter.kubernetes.write.writer import Writer
+from adapter.boost.view import FloorView
+from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
 from adapter.model.autoscaling.shards import Shard
+from adapter.model.clock import Clock
+from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
 
 LIMIT = 900_000
@@ -29,7 +41,10 @@ RETRY, RETRY_LIMIT = 0.5, 10.0
 CHECK = 5.0
 """Seconds between two looks at the stored ConfigMap while floors are published."""
 
-FAULT = "floor-write"
+CLEAN = 60.0
+"""Seconds between two checks for ConfigMaps of former shards."""
+
+WRITE_PROBLEM, CLEANUP_PROBLEM = "floor-write", "floor-cleanup"
 
 _TERM_OVER = "the term is over"
 
@@ -55,9 +70,9 @@ class _FloorEntry:
 class FloorWriter:
     """Publishes the floors of a shard as the leader of one term. `run` writes once `start` has returned."""
 
-    def __init__(self, writer: Writer, namespace: str, shard: Shard, faults: ProblemLog) -> None:
+    def __init__(self, writer: Writer, namespace: str, shard: Shard, problems: ProblemLog) -> None:
         self._config_map = FloorConfigMap(writer, namespace, config_map_name(shard))
-        self._faults = faults
+        self._problems = problems
         self._published: dict[str, _FloorEntry] = {}
         self._pending: dict[str, _FloorEntry] = {}
         self._sending: list[_FloorEntry] = []
@@ -153,7 +168,9 @@ class FloorWriter:
             written = await self._config_map.update(self._merge)
         except (errors.KubernetesError, errors.NotLeadingError) as error:
             if self._pending and isinstance(error, errors.KubernetesError):
-                self._faults.report(FAULT, "floors cannot be published, so nothing is raised", str(error))
+                self._problems.report(
+                    WRITE_PROBLEM, "floors cannot be published, so nothing is raised", str(error)
+                )
             for each in (*self._pending.values(), *self._sending):
                 each.fail(error)
             for each in list(self._pending.values()):
@@ -166,7 +183,7 @@ class FloorWriter:
                 self._settle(each)
             self._pause = self._retry_at = 0.0
             if written:
-                self._faults.resolve(FAULT)
+                self._problems.resolve(WRITE_PROBLEM)
         self._sending = []
 
     def _settle(self, entry: _FloorEntry) -> None:
@@ -227,7 +244,7 @@ class FloorWriter:
         except ValueError as error:
             message = (
                 f"the ConfigMap {self._config_map.name} holds an entry that is not a floor ({error}); "
-                "delete the entry or the ConfigMap: the next raises start from the counts of then"
+                "delete the entry or the ConfigMap: Fastpath then continues from the current replica counts"
             )
             raise errors.KubernetesError(0, "Decode", message) from error
 
@@ -237,7 +254,7 @@ def _size(uid: str, text: str | None) -> int:
 
 
 def _superseded(uid: str) -> errors.KubernetesError:
-    message = f"the floor of {uid} was not published: another is wanted since"
+    message = f"the floor of {uid} was not published: a newer one has replaced it"
     return errors.KubernetesError(0, "Superseded", message)
 
 
@@ -247,3 +264,58 @@ def _too_large(name: str, namespace: str) -> errors.KubernetesError:
         f"{namespace}: use more shards (--shard)"
     )
     return errors.KubernetesError(0, "TooLarge", message)
+
+
+# -- leftovers -----------------------------------------------------------------------------------------------
+
+
+class FloorCleaner:
+    """Deletes leftovers in the namespace of `view`, as the leader of one term of the first shard."""
+
+    def __init__(
+        self, writer: Writer, view: FloorView, shard: Shard, clock: Clock, problems: ProblemLog
+    ) -> None:
+        self._writer = writer
+        self._view = view
+        self._total = shard.total
+        self._clock = clock
+        self._problems = problems
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(CLEAN)
+                await self.clean()
+        finally:
+            self._problems.resolve(CLEANUP_PROBLEM)
+
+    async def clean(self) -> None:
+        failure = ""
+        try:
+            floors = await self._view.current()
+            wall, now = int(self._clock.wall() * SECOND), self._clock.monotonic()
+            for name, version in floors.leftovers(self._total, wall, now):
+                failure = await self._delete(name, version) or failure
+        except (errors.NotSyncedError, errors.NotLeadingError):
+            return  # the next check decides, or the term is over
+        if failure:
+            message = "floors of a former --shard total cannot be deleted; they are not served"
+            self._problems.report(CLEANUP_PROBLEM, message, failure)
+        else:
+            self._problems.resolve(CLEANUP_PROBLEM)
+
+    async def _delete(self, name: str, version: str) -> str:
+        """Delete a ConfigMap in this version; return why that failed, "" if there is nothing to do."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
+        path = f"/api/v1/namespaces/{self._view.namespace}/configmaps/{name}"
+        await self._writer.acquire(WriteKind.FLOOR)
+        try:
+            await self._writer.send(WriteKind.FLOOR, "DELETE", path, msgspec.json.encode(options))
+        except errors.KubernetesError as error:
+            if error.status in {404, 409}:  # it is gone, or was written since: the next check decides
+                return ""
+            if error.status != 403:
+                return str(error)
+            remedy = f"kubectl delete configmap {name} -n {self._view.namespace}"
+            return f"{error}; grant delete on the ConfigMap, or run: {remedy}"
+        return ""

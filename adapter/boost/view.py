@@ -7,16 +7,16 @@ request has come in. Requests that come in while a list is under way share the n
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from adapter import errors
 from adapter.boost.config_map import CODEC, StoredFloors
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import LABEL, Floor
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import LabelSelector, parse_selector
+from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import APIResource
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
@@ -35,13 +35,12 @@ OVERLAP = 0.25
 must not delay the answers behind it.
 """
 
-FAULT = "floor-read"
+PROBLEM = "floor-read"
 
 CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, frozenset(), preferred=True)
 SELECTOR = parse_selector(f"{LABEL}=true")
 
 _STEP = 500  # floors decoded before other tasks may run, a few ms
-_T = TypeVar("_T")
 
 
 class KnownFloor(NamedTuple):
@@ -92,36 +91,21 @@ def _aged(known: KnownFloor, now: float) -> Floor:
     return floors.as_known_for(known.floor, round((now - known.since) * SECOND))
 
 
-class FloorClient(Protocol):
-    """Lists ConfigMaps, as `kubernetes.client.KubernetesClient` does."""
-
-    async def list_objects(
-        self,
-        form: ObjectCodec[_T],
-        resource: APIResource,
-        deliver: Callable[[list[_T]], None],
-        *,
-        namespace: str,
-        selector: LabelSelector,
-        resource_version: str,
-    ) -> str: ...
-
-
 class FloorView:
     """The floors that are published in `namespace`. Lists are sent while `run` runs."""
 
-    def __init__(self, client: FloorClient, clock: Clock, namespace: str, faults: ProblemLog) -> None:
+    def __init__(self, client: KubernetesClient, clock: Clock, namespace: str, problems: ProblemLog) -> None:
         self.namespace = namespace
         self._client = client
         self._clock = clock
-        self._faults = faults
+        self._problems = problems
         self._last = PublishedFloors(float("-inf"), {})
         self._lists: asyncio.TaskGroup | None = None
         self._next: asyncio.Task[PublishedFloors | str] | None = None
         self._under_way: set[asyncio.Task[PublishedFloors | str]] = set()
 
     async def run(self) -> None:
-        """Own the lists that answers request, until cancelled."""
+        """Run the lists that `current` starts, until cancelled."""
         try:
             async with asyncio.TaskGroup() as self._lists:
                 await asyncio.get_running_loop().create_future()
@@ -183,7 +167,7 @@ class FloorView:
         found = PublishedFloors(sent, maps)
         if sent > self._last.sent:
             self._last = found
-        self._faults.resolve(FAULT)
+        self._problems.resolve(PROBLEM)
         return found
 
     async def _decode(self, stored: StoredFloors) -> dict[str, KnownFloor]:
@@ -208,5 +192,5 @@ class FloorView:
         return known
 
     def _failed(self, why: str) -> str:
-        self._faults.report(FAULT, "the floors cannot be read; boosted HPAs do not shrink", why)
+        self._problems.report(PROBLEM, "the floors cannot be read; boosted HPAs do not scale down", why)
         return why

@@ -1,7 +1,7 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-`autoscaler.decide.evaluate` reads the input and `autoscaler.decide.decision` decides. The result is one
-document for each document of the input, or with --explain lines for people.
+`autoscaler.decide.evaluate_document` reads the input and `autoscaler.decide.decision` decides. The result is
+one document for each document of the input, or with --explain lines for people.
 """
 
 import io
@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from adapter.autoscaler.decide.autoscaler import prepare
+from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import Decision, decide
-from adapter.autoscaler.decide.evaluate import document, readings
-from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
+from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import command_line
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
@@ -89,12 +89,12 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                     print(f"fastpath evaluate: {command_line.name_of(file)}: {_NO_LINES}", file=sys.stderr)
                 first = False
                 try:
-                    read = document.read_json(line)
+                    read = evaluate_document.read_json(line)
                     answer = to_json(show(read, evaluate(read)))
                 except InputError as error:
                     status = 2
                     invalid = "; ".join(map(str, error.faults))
-                    answer = to_json({"name": document.name_of(line), "invalid": invalid})
+                    answer = to_json({"name": evaluate_document.name_of(line), "invalid": invalid})
                 out.write(answer + b"\n")
                 out.flush()  # the writer of the next line may wait for this answer
     return status
@@ -129,7 +129,7 @@ def _read(text: bytes, source: str) -> Iterator[EvaluateDocument | InputError]:
     """Yield the documents of a text: JSON if it begins with a brace and can be read as such, else YAML."""
     if text.lstrip().startswith(b"{"):
         try:
-            yield document.read_json(text, source)
+            yield evaluate_document.read_json(text, source)
         except InputError as error:
             if error.faults[0].path:
                 yield error
@@ -159,7 +159,7 @@ def _read_yaml(
             yield not_json if count == 1 and not_json is not None else each
             continue
         try:
-            yield document.read_plain(each.value, source)
+            yield evaluate_document.read_plain(each.value, source)
         except InputError as error:
             yield InputError([replace(fault, line=each.line_of(fault.path)) for fault in error.faults])
     if not count:
@@ -183,7 +183,7 @@ _OPTIONS = ControllerOptions()
 def evaluate(given: EvaluateDocument) -> Decision:
     """Decide what the autoscaler does with exactly this input."""
     autoscaler = prepare(given.hpa, (given.options or _OPTIONS).settings())
-    return decide(autoscaler, readings.observe(given), given.remembered(), given.now)
+    return decide(autoscaler, evaluate_document.observe(given), given.remembered(), given.now)
 
 
 def show(given: EvaluateDocument, decision: Decision) -> dict[str, Any]:

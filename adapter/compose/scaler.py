@@ -15,27 +15,24 @@ from adapter.autoscaler.autoscaler_sources import (
     AutoscalerFileSource,
     AutoscalerObjectSource,
     AutoscalerSource,
+    BoostedHPAs,
 )
-from adapter.autoscaler.boosted_hpas import BoostedHPAs
 from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.interfaces import Actuator, FollowedPods, Key
-from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
-from adapter.autoscaler.metrics.feed import DelayReporter
-from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.registry import AutoscalerRegistry
-from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
+from adapter.autoscaler.metrics.polling import DelayReporter, Poller
+from adapter.autoscaler.registry import AutoscalerRegistry, ScrapeSubscriptions
+from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.boost.cleaner import FloorCleaner
-from adapter.boost.publisher import FloorWriter
+from adapter.boost.publisher import FloorCleaner, FloorWriter
 from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options
 from adapter.errors import InputError
 from adapter.kubernetes import credentials, leader_election
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
-from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.pods import PodCache, PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.leader_election import Election, Elector
 from adapter.kubernetes.lease import Fence, KubernetesLeases, LeaseFence, Unfenced
@@ -249,7 +246,7 @@ class _WatchedPods:
 
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
-    ) -> FollowedPods:
+    ) -> PodSubscription:
         return self._watch.follow(namespace, selector, autoscaler, changed)
 
     def stale(self) -> str:

@@ -1,7 +1,7 @@
 """Pods as the autoscaler sees them: decoded without unused fields, then flattened to the facts of decisions.
 
 `Pod` is the API object without the fields that are not read; `facts_of` turns it into `PodFacts`. What the
-facts mean is decided in `autoscaler.decide.readiness`.
+facts mean is decided in `autoscaler.decide.observation`.
 """
 
 from collections.abc import Mapping

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from adapter.autoscaler.actuator import ClusterActuator, FileActuator
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.interfaces import Key, ScaleTarget
+from adapter.autoscaler.interfaces import Key
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write import status as statuswriter
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.scale import ScaleWriter

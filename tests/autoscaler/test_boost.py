@@ -26,7 +26,7 @@ from tests.support.controller import LIVE, Bench, fpa
 from tests.support.scaling import NOW, external_metric, pods
 
 QUEUE = [external_metric(averageValue="1")]
-KEY = Key.native("default", "web")
+KEY = Key("default", "web", is_native=True)
 NATIVE = "kube-controller-manager"
 ON = Boost(BOOST, digest="one")
 
@@ -80,7 +80,7 @@ class BoostBench(Bench):
             self.monitoring,
             self.journal,
             random=lambda: 0.0,
-            floors=self.floors,
+            floors=self.floors,  # type: ignore[arg-type]  # set by hand
         )
         return self.controller
 

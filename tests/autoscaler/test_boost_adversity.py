@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.interfaces import Key, ScaleTarget, Unfound
+from adapter.autoscaler.interfaces import Key
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.autoscaling.floor import LONGEST, Demotion, Floor
@@ -105,7 +106,7 @@ class LikeTheWriter:
     def want(self, uid: str, entry: Floor | None) -> None:
         for each, future in self.waiting:
             if each.uid == uid and not future.done():
-                future.set_exception(KubernetesError(0, "Superseded", "another is wanted since"))
+                future.set_exception(KubernetesError(0, "Superseded", "a newer one has replaced it"))
         if entry is None:
             self.entries.pop(uid, None)
         else:

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide import decision
-from adapter.autoscaler.decide.autoscaler import prepare
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.config.rules_file import OnNaN
 from adapter.errors import InternalError, NotFoundError
@@ -295,7 +295,7 @@ async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
         provider: Any = world
         api: Any = None
         sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
-        around = AutoscalerContext(world.server, world.pods, world.rivals, sources, LIVE)
+        around = AutoscalerContext(world.server, world.pods, world.rivals, sources, LIVE)  # type: ignore[arg-type]  # set by hand
         controller = Controller(
             around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
         )

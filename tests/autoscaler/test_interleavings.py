@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
-from adapter.autoscaler.interfaces import Key, ScaleTarget
+from adapter.autoscaler.interfaces import Key
 from adapter.errors import NotLeadingError
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from tests.support.controller import Bench, Server, fpa
 from tests.support.scaling import external_metric, pods
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.debug import encode
-from adapter.autoscaler.debug import show as show_all
+from adapter.autoscaler import debug
+from adapter.autoscaler.debug import encode, moment, show_entry
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import (
@@ -15,8 +15,10 @@ from adapter.autoscaler.decide.observation import (
     Reading,
     Unavailable,
 )
-from adapter.autoscaler.interfaces import Key, Unfound
-from adapter.autoscaler.journal import Journal, JournalEntry, MetricInput, moment, show
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.reporter import Journal, JournalEntry
+from adapter.autoscaler.snapshot import MetricInput
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.timestamps import SECOND
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, external_metric
@@ -114,7 +116,7 @@ def test_the_same_event_is_reported_once_until_a_pause() -> None:
 )
 def test_an_entry_as_json(reading: Reading, shown: dict[str, Any]) -> None:
     given = (MetricInput("queue", reading, NOW - 1_500_000_000), MetricInput("other", reading, None))
-    found = show(entry(A, NOW, *given, change=ForeignChange(-2, "kubectl", reverses=True)))
+    found = show_entry(entry(A, NOW, *given, change=ForeignChange(-2, "kubectl", reverses=True)))
 
     assert found["inputs"] == [
         {"metric": "queue", **shown, "ageSeconds": 1.5},
@@ -127,7 +129,7 @@ def test_an_entry_as_json(reading: Reading, shown: dict[str, Any]) -> None:
     )
     assert found["changeSeen"] == {"replicas": -2, "manager": "kubectl", "reversal": True}
     assert found["events"] == [{"type": "Normal", "reason": "SuccessfulRescale", "message": "New size: 3"}]
-    assert "changeSeen" not in show(entry(A, NOW))
+    assert "changeSeen" not in show_entry(entry(A, NOW))
 
 
 def test_moments_have_milliseconds() -> None:
@@ -138,13 +140,13 @@ def test_moments_have_milliseconds() -> None:
 async def test_an_autoscaler_whose_target_is_not_there_yet_and_then_not_at_all() -> None:
     bench = Bench()
     bench.put(fpa([external_metric(averageValue="1")]))
-    before = show_all(bench.controller, "default", "web", "").document
+    before = debug.show(bench.controller, "default", "web", "").document
     assert before["target"]["error"] == "deployments is not listed yet"
     assert before["last"] is None
 
     bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
     await bench.step()
-    after = show_all(bench.controller, "default", "web", "").document
+    after = debug.show(bench.controller, "default", "web", "").document
     assert after["last"]["inputs"] == []
     assert after["last"]["error"].endswith('deployments.apps "web" not found')
     assert encode(after).endswith(b"}\n")

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
-from adapter.autoscaler.interfaces import Key, Unfound
+from adapter.autoscaler.interfaces import Key
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PastChange, full_status
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND, FineInstant

@@ -7,10 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading
-from adapter.autoscaler.interfaces import Key, ScaleState, ScaleTarget
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.reconcile import ATTEMPTS
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.transport import RESET
+from adapter.kubernetes.write.scale import ScaleState
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric
 

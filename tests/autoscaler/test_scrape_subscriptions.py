@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
+from adapter.autoscaler.registry import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
@@ -103,11 +103,8 @@ def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> Fast
 async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeSubscriptions]]:
     async with world(rules, lists=LISTS) as here:
         around = Around()
-        yield (
-            here,
-            around,
-            ScrapeSubscriptions(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods)),
-        )
+        targets, pods = _Follow(around.follow_target), _Follow(around.follow_pods)
+        yield here, around, ScrapeSubscriptions(here.scraped, targets, pods)  # type: ignore[arg-type]  # all it calls
 
 
 def scraped(here: World) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from adapter.boost import cleaner
-from adapter.boost.cleaner import FAULT, FloorCleaner
+from adapter.boost import publisher
+from adapter.boost.publisher import CLEANUP_PROBLEM, FloorCleaner
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.floor import LABEL, Demotion, Floor, encode_floor
 from adapter.model.autoscaling.shards import Shard
@@ -71,7 +71,7 @@ async def test_what_is_over_is_deleted_and_nothing_else() -> None:
         place.put("fastpath-floors-of-mine")
         task = asyncio.create_task(place.cleaner.run())
 
-        await asyncio.sleep(cleaner.PERIOD + 1)
+        await asyncio.sleep(publisher.CLEAN + 1)
         ours = ["fastpath-floors-1-of-2", "fastpath-floors-2-of-2"]
         assert place.names == [
             *ours,
@@ -162,4 +162,4 @@ async def test_it_waits_for_the_next_look(*, shut: bool) -> None:
             await asyncio.sleep(30)
         await place.cleaner.clean()
         assert place.names == ["fastpath-floors-1-of-3"]
-        assert (FAULT, "") not in place.process.faults.active()
+        assert (CLEANUP_PROBLEM, "") not in place.process.faults.active()

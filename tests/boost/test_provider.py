@@ -29,7 +29,7 @@ class Case:
         self.clock = FakeClock()
         self.autoscalers = FakeAutoscalers({("shop", "web"): ObservedHPA("1", "100", 50, boosts=True)})
         self.floors = FakeFloors()
-        self.provider = FloorProvider(self.autoscalers, self.floors, self.clock)
+        self.provider = FloorProvider(self.autoscalers, self.floors, self.clock)  # type: ignore[arg-type]  # all it calls
 
     def change(self, uid: str = "1", version: str = "100", most: int = 50, *, boosts: bool = True) -> None:
         self.autoscalers.known["shop", "web"] = ObservedHPA(uid, version, most, boosts)
@@ -128,7 +128,7 @@ async def test_the_floor_describes_the_autoscaler(case: Case, resource: str) -> 
     ids=["all of them", "those that match", "a metric selector"],
 )
 async def test_a_custom_floor_is_of_one_name(case: Case, question: CustomQuestion) -> None:
-    with pytest.raises(BadRequestError, match=r"of one autoscaler by its name, without a selector$"):
+    with pytest.raises(BadRequestError, match=r"read for one HPA by its name, without a selector$"):
         await case.provider.custom(question)
 
 
@@ -295,7 +295,7 @@ async def test_an_autoscaler_that_goes_meanwhile_is_not_found(case: Case) -> Non
 
 async def test_a_0_that_cannot_be_confirmed_is_an_error(case: Case) -> None:
     case.floors.unread = NotSyncedError("10.0.0.1 refuses")
-    with pytest.raises(InternalError, match=r"the floors of autoscalers are not known now$"):
+    with pytest.raises(InternalError, match=r"the published floors cannot be read now$"):
         await case.ask()
     case.publish(entry(7))
     assert await case.ask() == 7, "what is known to be a floor needs no read"
@@ -305,14 +305,14 @@ async def test_floors_that_are_too_old_are_an_error(case: Case) -> None:
     case.publish(entry(7))
     case.floors.unread = NotSyncedError("10.0.0.1 refuses")
     case.floors.stale = True
-    with pytest.raises(InternalError, match=r"the floors of autoscalers are not known now$"):
+    with pytest.raises(InternalError, match=r"the published floors cannot be read now$"):
         await case.ask()
 
 
 async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: Case) -> None:
     case.publish(entry(7))
     case.autoscalers.error = NotSyncedError("10.0.0.1 refuses")
-    with pytest.raises(InternalError, match=r"the autoscalers are not known now$"):
+    with pytest.raises(InternalError, match=r"the HPAs are not known yet$"):
         await case.ask()
 
 

@@ -455,7 +455,7 @@ async def test_the_latest_counts(process: Process) -> None:
         writer.want("b", None)  # its write is under way
         await asyncio.gather(first, latest)
         for each in (replaced, dropped):
-            with pytest.raises(KubernetesError, match="another is wanted since"):
+            with pytest.raises(KubernetesError, match="a newer one has replaced it"):
                 await each
         await asyncio.sleep(1)
     assert published(process.store) == {"a": 5}
@@ -474,7 +474,7 @@ async def test_one_that_is_replaced_while_its_write_is_tried_again(process: Proc
         writer.want("b", None)
         await latest
         for each in (first, other):
-            with pytest.raises(KubernetesError, match="another is wanted since"):
+            with pytest.raises(KubernetesError, match="a newer one has replaced it"):
                 await each
     assert published(process.store) == {"a": 5}
 

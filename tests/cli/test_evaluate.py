@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.autoscaler.decide.evaluate import document
-from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
+from adapter.autoscaler.decide import evaluate_document
+from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
 from adapter.cli import evaluate
 from adapter.cli import main as cli
 
@@ -402,7 +402,7 @@ def test_the_documented_traces_are_real() -> None:
     text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
     (table,) = re.findall(r"^\| what the trace says .*?\n\n", text, re.DOTALL | re.MULTILINE)
     said = re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
-    read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
+    read = [evaluate_document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
     steps = {step.text() for each in read for step in evaluate.evaluate(each).trace}
 
     assert len(said) == 8
@@ -413,7 +413,7 @@ def test_the_documented_traces_are_real() -> None:
 
 def test_every_field_is_documented() -> None:
     text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
-    read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
+    read = [evaluate_document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
     shown = {name for each in read for name in evaluate.show(each, evaluate.evaluate(each))}
     assert shown == {"name", "desiredReplicas", "rescaled", "status", "events", "error", "trace"}
     fields = [

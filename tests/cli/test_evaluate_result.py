@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.evaluate import document
-from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
+from adapter.autoscaler.decide import evaluate_document
+from adapter.autoscaler.decide.evaluate_document import EvaluateDocument
 from adapter.cli import evaluate
 
 _TEXT: dict[str, Any] = {
@@ -32,7 +32,7 @@ _TEXT: dict[str, Any] = {
 
 
 def _read(**changes: object) -> EvaluateDocument:
-    return document.read_json(json.dumps({**_TEXT, **changes}).encode())
+    return evaluate_document.read_json(json.dumps({**_TEXT, **changes}).encode())
 
 
 def test_a_result() -> None:

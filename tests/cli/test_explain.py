@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from adapter.autoscaler import journal
+from adapter.autoscaler import debug
 from adapter.autoscaler.debug import encode, show
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
@@ -103,7 +103,7 @@ def test_an_autoscaler_that_is_not_there() -> None:
 
 
 def test_times_have_milliseconds() -> None:
-    assert journal.moment(1_500_000_000) == "1970-01-01T00:00:01.500Z"
+    assert debug.moment(1_500_000_000) == "1970-01-01T00:00:01.500Z"
 
 
 @pytest.mark.parametrize(

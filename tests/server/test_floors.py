@@ -29,7 +29,7 @@ async def boosting(serve: ServerFactory, floors: FakeFloors) -> Served:
     """Return a server of the floors, where ``shop/web`` is boosted."""
     clock = FakeClock()
     autoscalers = FakeAutoscalers({("shop", "web"): ObservedHPA("1", "100", 50, boosts=True)})
-    return await serve(clock=clock, floors=FloorProvider(autoscalers, floors, clock))
+    return await serve(clock=clock, floors=FloorProvider(autoscalers, floors, clock))  # type: ignore[arg-type]  # all it calls
 
 
 async def test_the_external_metric(boosting: Served, floors: FakeFloors) -> None:
@@ -91,25 +91,25 @@ async def test_no_body_is_kept(boosting: Served, floors: FakeFloors, target: str
         pytest.param(
             EXTERNAL,
             400,
-            "the metric fastpath_replicas is asked for with labelSelector=autoscaler=NAME and nothing else",
+            "the metric fastpath_replicas takes labelSelector=autoscaler=NAME and nothing else",
             id="no selector",
         ),
         pytest.param(
             f"{WEB}%2Capp%3Dweb",
             400,
-            "the metric fastpath_replicas is asked for with labelSelector=autoscaler=NAME and nothing else",
+            "the metric fastpath_replicas takes labelSelector=autoscaler=NAME and nothing else",
             id="more than one",
         ),
         pytest.param(
             f"{CUSTOM}/%2A/fastpath_replicas",
             400,
-            "the metric fastpath_replicas is asked for of one autoscaler by its name, without a selector",
+            "the metric fastpath_replicas is read for one HPA by its name, without a selector",
             id="all of them",
         ),
         pytest.param(
             f"{OF_WEB}?metricLabelSelector=a%3Db",
             400,
-            "the metric fastpath_replicas is asked for of one autoscaler by its name, without a selector",
+            "the metric fastpath_replicas is read for one HPA by its name, without a selector",
             id="a selector",
         ),
         pytest.param(
@@ -139,7 +139,7 @@ async def test_an_unconfirmed_0_is_an_error_without_addresses(
     floors.unread = NotSyncedError("10.0.0.1:443 refuses")
     answer = await boosting.get(target)
     assert (answer.status, answer.json["reason"]) == (500, "InternalError")
-    assert answer.json["message"] == "Internal error occurred: the floors of autoscalers are not known now"
+    assert answer.json["message"] == "Internal error occurred: the published floors cannot be read now"
 
 
 async def test_the_right_to_ask_is_that_of_any_metric(boosting: Served) -> None:

@@ -12,12 +12,14 @@ import msgspec
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import Observation, Reading, Settings, Unavailable
-from adapter.autoscaler.interfaces import Key, ScaleState, ScaleTarget, Unfound
-from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
+from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,

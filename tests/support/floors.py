@@ -14,7 +14,7 @@ _JUST_NOW = 1e9
 
 
 class FakeAutoscalers:
-    """Meets `adapter.boost.provider.FindHPA`."""
+    """The HPAs of a cache, by namespace and name."""
 
     def __init__(self, known: Mapping[tuple[str, str], ObservedHPA]) -> None:
         self.known = dict(known)
@@ -27,7 +27,7 @@ class FakeAutoscalers:
 
 
 class FakeFloors:
-    """Meets `adapter.boost.provider.FloorSource`: what is published is known once a read brings it."""
+    """In place of a `FloorView`: what is published is known once a read brings it."""
 
     def __init__(self) -> None:
         self.reads = 0

@@ -30,7 +30,7 @@ class Process:
         self.clock = LoopClock()
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, self.clock)
-        self.view = FloorView(self.line, self.clock, NAMESPACE, self.faults)
+        self.view = FloorView(self.line, self.clock, NAMESPACE, self.faults)  # type: ignore[arg-type]  # all it calls
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.autoscaler import journal
+from adapter.autoscaler import reporter
 from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
 from adapter.config.options import SERVE, Options
@@ -132,7 +132,7 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("selectors and requests that are read", ESTIMATED * read)
         yield Bound("queries that are read", ESTIMATED * (matchers.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
-        yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
+        yield Bound("decisions remembered", ESTIMATED * reporter.ROOM)
         yield Bound("events that wait", events.QUEUED * EVENT_BYTES)
     if process.scales or options.serves_floors:
         yield Bound("floors, read and about to be written", 3 * publisher.LIMIT)

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.decision import Decision, decide
 from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList, ScaleEvent
@@ -19,6 +18,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
     band,
 )
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
@@ -96,7 +96,7 @@ def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPod
 
 def autoscaler(
     metrics: Sequence[Mapping[str, Any]] = (), settings: Settings | None = None, **spec: Any
-) -> Autoscaler:
+) -> PreparedSpec:
     """Return an autoscaler ready for decisions."""
     return prepare(hpa(metrics, **spec), settings or Settings())
 

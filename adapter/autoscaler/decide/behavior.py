@@ -42,8 +42,6 @@ class Rules(NamedTuple):
 
 
 class ReplicaLimits(NamedTuple):
-    """minReplicas and maxReplicas."""
-
     lowest: int
     highest: int
 

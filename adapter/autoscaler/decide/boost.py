@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import LONGEST, REVERSALS_WITHIN, Demotion, Floor
 from adapter.model.timestamps import SECOND, FineInstant, Span
@@ -106,20 +106,20 @@ def refusal(
     surge pods of a rollout do not become permanent.
     """
     if demotion := active_demotion(memory, boost, now):
-        return f"{demotion.by} took back raises: this autoscaler is only advised"
+        return f"boosting is off: field manager {demotion.by} reverted two raises"
     if boost.mode != BOOST:
-        return "the mode is advise"
+        return "fastpath.io/mode is advise"
     if boost.fault:
         return boost.fault
     if boost.ambiguous:
-        return "the autoscaler has the condition AmbiguousSelector"
+        return "the HPA has the condition AmbiguousSelector"
     if observation.replicas == 0:
-        return "the target is at zero, and only the autoscaler scales from zero"
+        return "the target is at zero; only the HPA scales from zero"
     if made.replicas < observation.replicas:
-        return "boost never scales down: the autoscaler does"
+        return "boost never scales down; the HPA does"
     for count in (observation.replicas, observation.status_replicas):
         if made.replicas <= count * band.high:
-            return f"{made.replicas} replicas are within tolerance of {count}, or fewer"
+            return f"{made.replicas} replicas do not exceed {count} by more than the tolerance"
     return ""
 
 
@@ -128,10 +128,10 @@ def only_advised(memory: Boosting, boost: Boost, now: int) -> bool:
     return boost.mode != BOOST or bool(boost.fault) or active_demotion(memory, boost, now) is not None
 
 
-def capped(autoscaler: Autoscaler, most: int) -> Autoscaler:
-    """Return the autoscaler with `most`, the floor that was published for it, as its maximum."""
-    lowest, highest = autoscaler.limits
-    return msgspec.structs.replace(autoscaler, limits=ReplicaLimits(lowest, max(lowest, min(highest, most))))
+def capped(spec: PreparedSpec, most: int) -> PreparedSpec:
+    """Return the spec with `most`, the floor that was published for it, as its maximum."""
+    lowest, highest = spec.limits
+    return msgspec.structs.replace(spec, limits=ReplicaLimits(lowest, max(lowest, min(highest, most))))
 
 
 # -- the floor -----------------------------------------------------------------------------------------------
@@ -238,17 +238,15 @@ def reversal_event(by: str, before: int, after: int, *, demotes: bool) -> Event:
     what = f"{by} set the replicas from {before} to {after}, below the floor of a raise"
     remedy = _remedy(by)
     if demotes:
-        until = "for an hour, or until spec or annotations change, this autoscaler is only advised"
+        until = "boosting is off for an hour, or until spec or annotations change"
         return Event("Warning", DEMOTED, f"{what}, for the second time in 5 minutes: {until}. {remedy}")
     return Event("Warning", REVERSED, f"{what}. {remedy}")
 
 
 def _remedy(by: str) -> str:
     if by in NATIVE:
-        return (
-            "Check that the autoscaler reads the metric fastpath_replicas and that no other has its target."
-        )
-    return f"Let {by} leave spec.replicas alone, or remove the annotation fastpath.io/mode."
+        return "Check that the HPA reads the metric fastpath_replicas, and that no other HPA has its target."
+    return f"Stop {by} from writing spec.replicas, or remove the annotation fastpath.io/mode."
 
 
 # -- advice --------------------------------------------------------------------------------------------------

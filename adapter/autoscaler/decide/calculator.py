@@ -6,18 +6,21 @@ wrap, ratios are doubles, results are rounded up, and an overflow gives the numb
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from adapter.autoscaler.decide import numbers
-from adapter.autoscaler.decide import readiness as podgroups
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import (
     Band,
     ExternalReading,
+    Groups,
     ObjectReading,
     PodsReading,
     Settings,
     Unavailable,
+    count_ready,
+    group_pods,
+    request_of,
 )
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import PodFacts
@@ -61,27 +64,6 @@ class Measurement(NamedTuple):
     overflowed: bool = False
 
 
-class PodsAverage(Protocol):
-    """How the values of pods are averaged, and what a pod without a sample counts when scaling down."""
-
-    @property
-    def missing_as(self) -> str:
-        """What a missing pod counts when scaling down, as text."""
-        ...
-
-    def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
-        """Return the average of the values."""
-        ...
-
-    def absent(self, pod: str) -> int:
-        """Return what a pod without a sample counts when scaling down."""
-        ...
-
-    def step(self, measured: Measurement) -> Step:
-        """Return the trace step for an average."""
-        ...
-
-
 class UtilizationAverage(NamedTuple):
     """The average in per cent of the requests; mirrors ``GetResourceUtilizationRatio``.
 
@@ -93,6 +75,7 @@ class UtilizationAverage(NamedTuple):
 
     @property
     def missing_as(self) -> str:
+        """What a pod without a sample counts when scaling down, as text."""
         return f"as {max(100, self.target)} % of its request"
 
     def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
@@ -113,6 +96,7 @@ class UtilizationAverage(NamedTuple):
         return Measurement(numbers.ratio(share, self.target), numbers.quot(total, count), share, overflowed)
 
     def absent(self, pod: str) -> int:
+        """Return what a pod without a sample counts when scaling down."""
         return numbers.quot(numbers.w64(self.requested[pod] * max(100, self.target)), 100)
 
     def step(self, measured: Measurement) -> Step:
@@ -149,6 +133,9 @@ class ValueAverage(NamedTuple):
         return Step("average", facts)
 
 
+PodsAverage = UtilizationAverage | ValueAverage
+
+
 def resource_replicas(
     reading: PodsReading, target: int, resource: str, container: str, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
@@ -171,7 +158,7 @@ def _requested(pods: Iterable[PodFacts], resource: str, container: str) -> dict[
     """Return the requests of all pods, ignored ones included; a pod without one fails the metric."""
     requested: dict[str, int] = {}
     for pod in pods:
-        request = podgroups.request_of(pod, resource, container)
+        request = request_of(pod, resource, container)
         if isinstance(request, Unavailable):
             return request
         requested[pod.name] = request
@@ -197,14 +184,14 @@ class _Counted(NamedTuple):
     """The values to average, and the groups of the pods."""
 
     values: Mapping[str, int]
-    groups: podgroups.Groups
+    groups: Groups
 
 
 def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Counted | Unavailable:
     """Group the pods, and drop the values of those that terminate or are not ready."""
     if not situation.pods:
         return _NO_PODS
-    groups = podgroups.group_pods(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
+    groups = group_pods(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
     values = reading.values
     if groups.unready or groups.ignored:
         left_out = {*groups.unready, *groups.ignored}
@@ -356,11 +343,7 @@ def _usage_ratio_replicas(
     the time of the sample (`ready_then`): a value that lags behind the pods would overshoot.
     """
     ratio = numbers.ratio(value, target)
-    steps: tuple[Step, ...] = (
-        Step(
-            "value", {"metric": metric, "measured": value, "target": target, "replicas": None, "ratio": ratio}
-        ),
-    )
+    steps: tuple[Step, ...] = (_value_step(metric, value, target, None, ratio),)
     if situation.replicas == 0:
         replicas, last = _multiply(ratio, 1)
     elif situation.band.holds(ratio):
@@ -368,7 +351,7 @@ def _usage_ratio_replicas(
     elif not situation.pods:
         return Unavailable("NoPods", f"unable to calculate ready pods: {_NO_PODS.message}")
     else:
-        ready, ready_then = podgroups.count_ready(situation.pods), reading.ready_then
+        ready, ready_then = count_ready(situation.pods), reading.ready_then
         base = ready if ready_then is None or ratio <= 1.0 else min(ready_then, ready)
         product = ratio * base
         replicas = INT32_MAX if product > INT32_MAX else numbers.ceil32(product)
@@ -413,7 +396,7 @@ def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation
     """Divide a value by the target for each replica; `cut` if upstream caps the result at INT32_MAX."""
     exist = situation.status_replicas
     ratio = numbers.ratio(usage, float(target) * float(exist))
-    steps = (_shared(metric, usage, target, exist, ratio),)
+    steps = (_value_step(metric, usage, target, exist, ratio),)
     average = INT64_MAX if cut and float(usage) >= 2.0**63 else numbers.ceil64(numbers.ratio(usage, exist))
     if situation.band.holds(ratio):
         return Proposal(
@@ -421,13 +404,10 @@ def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation
         )
     quotient = numbers.ratio(usage, target)
     replicas = INT32_MAX if cut and quotient > INT32_MAX else numbers.ceil32(quotient)
-    return Proposal(replicas, (*steps, _quotient(usage, target, quotient, replicas)), average=average)
+    told = {"measured": usage, "target": target, "product": quotient, "replicas": replicas}
+    return Proposal(replicas, (*steps, Step("quotient", told)), average=average)
 
 
-def _shared(metric: str, usage: int, target: int, exist: int, ratio: float) -> Step:
-    facts = {"metric": metric, "measured": usage, "target": target, "replicas": exist, "ratio": ratio}
+def _value_step(metric: str, measured: int, target: int, replicas: int | None, ratio: float) -> Step:
+    facts = {"metric": metric, "measured": measured, "target": target, "replicas": replicas, "ratio": ratio}
     return Step("value", facts)
-
-
-def _quotient(usage: int, target: int, quotient: float, replicas: int) -> Step:
-    return Step("quotient", {"measured": usage, "target": target, "product": quotient, "replicas": replicas})

@@ -58,7 +58,6 @@ class ConflictState(msgspec.Struct, frozen=True):
     own_zero: bool = False
 
     def is_paused(self, now: int) -> bool:
-        """Tell whether scaling is paused."""
         return now < self.paused_until
 
 
@@ -75,42 +74,37 @@ class ForeignChange(NamedTuple):
     starts_pause: bool = False
 
 
-class Observed(NamedTuple):
-    """The state after an observation, and the change that it shows, if any."""
-
-    state: ConflictState
-    change: ForeignChange | None
-
-
-def observe(state: ConflictState, replicas: int, manager: str, now: int) -> Observed:
+def observe(
+    state: ConflictState, replicas: int, manager: str, now: int
+) -> tuple[ConflictState, ForeignChange | None]:
     """Return what an observed count shows; `manager` is the field manager that owns it, "" if unknown."""
     known = state.known
     if known is None:
         own_zero = replicas == 0 and (state.own_zero if not manager else manager == OWN)
-        return Observed(msgspec.structs.replace(state, known=replicas, own_zero=own_zero), None)
+        return msgspec.structs.replace(state, known=replicas, own_zero=own_zero), None
     if replicas == known:
         # The count may have gone and come back between two observations: the manager tells whose zero it is.
         if replicas == 0 and manager and state.own_zero != (manager == OWN):
-            return Observed(msgspec.structs.replace(state, ours=None, own_zero=manager == OWN), None)
-        return Observed(state, None)
+            return msgspec.structs.replace(state, ours=None, own_zero=manager == OWN), None
+        return state, None
     delta = replicas - known
     if manager == OWN:
         after = msgspec.structs.replace(
             state, known=replicas, ours=OwnWrite(known, replicas), own_zero=replicas == 0
         )
-        return Observed(after, ForeignChange(delta, OWN))
+        return after, ForeignChange(delta, OWN)
     by = manager or UNNAMED
     reverses = delta < 0 and state.ours is not None and state.ours.after > state.ours.before
     after = msgspec.structs.replace(state, known=replicas, ours=None, own_zero=False)
     if not reverses:
-        return Observed(after, ForeignChange(delta, by))
+        return after, ForeignChange(delta, by)
     reversals = (*(at for at in state.reversals if at > now - REVERSALS_WITHIN), now)
     if len(reversals) < 2:
         after = msgspec.structs.replace(after, reversals=reversals)
-        return Observed(after, ForeignChange(delta, by, reverses=True))
+        return after, ForeignChange(delta, by, reverses=True)
     pause = min(state.pause * 2, LONGEST_PAUSE) or FIRST_PAUSE
     after = msgspec.structs.replace(after, reversals=(), pause=pause, paused_until=now + pause, paused_by=by)
-    return Observed(after, ForeignChange(delta, by, reverses=True, starts_pause=True))
+    return after, ForeignChange(delta, by, reverses=True, starts_pause=True)
 
 
 def commit(state: ConflictState, before: int, after: int) -> ConflictState:

@@ -6,16 +6,17 @@ these values.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import behavior, sanity
-from adapter.autoscaler.decide.autoscaler import Autoscaler, PreparedMetric
+from adapter.autoscaler.decide import behavior
 from adapter.autoscaler.decide.behavior import Normalized
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.history import History, with_event
 from adapter.autoscaler.decide.observation import Observation, Unavailable
+from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
 from adapter.model import label_selectors, memo
@@ -70,31 +71,19 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int | None = None
 
 
+@dataclass(slots=True)
 class _Sync:
     """The state of one sync while it is computed."""
 
-    __slots__ = (
-        "absent",
-        "autoscaler",
-        "conditions",
-        "events",
-        "history",
-        "now",
-        "observation",
-        "steps",
-        "wanted",
-    )
-
-    def __init__(self, autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> None:
-        self.autoscaler = autoscaler
-        self.observation = observation
-        self.now = now
-        self.history = history
-        self.conditions = Conditions(observation.status.conditions or (), now)
-        self.events: list[Event] = []
-        self.steps: list[Step] = []
-        self.absent: tuple[str, ...] | None = None
-        self.wanted: int | None = None
+    spec: PreparedSpec
+    observation: Observation
+    history: History
+    now: int
+    conditions: Conditions
+    events: list[Event] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    absent: tuple[str, ...] | None = None
+    wanted: int | None = None
 
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
@@ -150,39 +139,36 @@ class _Failed(NamedTuple):
     statuses: tuple[MetricStatus, ...] | None
 
 
-def decide(autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> Decision:
+def decide(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
     """Decide what one sync does at `now` nanoseconds. The same arguments always give the same decision."""
-    current, (lowest, highest) = observation.replicas, autoscaler.limits
-    sync = _Sync(autoscaler, observation, history, now)
+    current, (lowest, highest) = observation.replicas, spec.limits
+    found = Conditions(observation.status.conditions or (), now)
+    sync = _Sync(spec, observation, history, now, found)
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
-    facts = {"target": autoscaler.target, "replicas": current, "statusReplicas": observation.status_replicas}
+    facts = {"target": spec.target, "replicas": current, "statusReplicas": observation.status_replicas}
     sync.steps.append(Step("start", facts | {"min": lowest, "max": highest}))
     if history.recommendations.empty:
         first = history.recommendations.recorded(current, now, now)
         sync.history = msgspec.structs.replace(history, recommendations=first)
         sync.steps.append(Step("first", {"replicas": current}))
-    came_to_zero = autoscaler.settings.scale_to_zero and conditions.holds(
+    came_to_zero = spec.settings.scale_to_zero and conditions.holds(
         observation.status.conditions, SCALED_TO_ZERO
     )
     if current == 0:
-        if came_to_zero and (lowest != 0 or autoscaler.has_outer_metric):
+        if came_to_zero and (lowest != 0 or spec.has_outer_metric):
             return _follow_metrics(sync, from_zero=True)
         return _disabled(sync)
     if current > highest:
-        told = {"current": current, "side": "above", "bound": highest, "what": "maximum"}
-        sync.steps.append(Step("bounds", told))
-        return _rescale(sync, highest, _ABOVE_MAX, None, "")
+        return _rescale_to_bound(sync, highest, "above", "maximum", _ABOVE_MAX)
     if current < lowest:
-        told = {"current": current, "side": "below", "bound": lowest, "what": "minimum"}
-        sync.steps.append(Step("bounds", told))
-        return _rescale(sync, lowest, _BELOW_MIN, None, "")
+        return _rescale_to_bound(sync, lowest, "below", "minimum", _BELOW_MIN)
     return _follow_metrics(sync, from_zero=False)
 
 
 def _disabled(sync: _Sync) -> Decision:
     """Do nothing: another client scaled the target to zero."""
     sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
-    gate = sync.autoscaler.settings.scale_to_zero
+    gate = sync.spec.settings.scale_to_zero
     if not gate:
         sync.conditions.remove(SCALED_TO_ZERO)
     sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
@@ -190,14 +176,14 @@ def _disabled(sync: _Sync) -> Decision:
 
 
 def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
-    current, lowest = sync.observation.replicas, sync.autoscaler.limits.lowest
+    current, lowest = sync.observation.replicas, sync.spec.limits.lowest
     wanted = _compute_metrics(sync)
     least = sync.observation.fallback if sync.absent else 0
     desired, description = 0, ""
     if isinstance(wanted, _Failed):
         sync.warn("FailedComputeMetricsReplicas", wanted.error)
         whole = "failed to compute desired number of replicas based on listed metrics for"
-        error = f"{whole} {sync.autoscaler.target}: {wanted.error}"
+        error = f"{whole} {sync.spec.target}: {wanted.error}"
         if least <= current:
             return sync.end(sync.observation.status.desired_replicas, statuses=wanted.statuses, error=error)
     else:
@@ -223,15 +209,13 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
 
 def _normalize(sync: _Sync, desired: int) -> Normalized:
     """Apply windows and limits, set their two conditions, and record the recommendation."""
-    autoscaler, now, history = sync.autoscaler, sync.now, sync.history
-    current, limits = sync.observation.replicas, autoscaler.limits
-    if autoscaler.up is None or autoscaler.down is None:
-        window = autoscaler.settings.downscale_stabilization
+    spec, now, history = sync.spec, sync.now, sync.history
+    current, limits = sync.observation.replicas, spec.limits
+    if spec.up is None or spec.down is None:
+        window = spec.settings.downscale_stabilization
         normalized = behavior.normalize_legacy(desired, current, limits, window, history.recommendations, now)
     else:
-        normalized = behavior.normalize(
-            desired, current, limits, autoscaler.up, autoscaler.down, history, now
-        )
+        normalized = behavior.normalize(desired, current, limits, spec.up, spec.down, history, now)
     sync.history = History(normalized.recommendations, history.ups, history.downs)
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
     sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
@@ -239,31 +223,37 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
     return normalized
 
 
+def _rescale_to_bound(sync: _Sync, bound: int, side: str, what: str, reason: str) -> Decision:
+    told = {"current": sync.observation.replicas, "side": side, "bound": bound, "what": what}
+    sync.steps.append(Step("bounds", told))
+    return _rescale(sync, bound, reason, None, "")
+
+
 def _rescale(
     sync: _Sync, replicas: int, reason: str, statuses: tuple[MetricStatus, ...] | None, error: str
 ) -> Decision:
     """Return a decision with a new count, or with the error if it could not be written."""
-    autoscaler, observation = sync.autoscaler, sync.observation
+    spec, observation = sync.spec, sync.observation
     current = observation.replicas
     if problem := observation.write_error:
         sync.warn("FailedRescale", f"New size: {replicas}; reason: {reason}; error: {problem}")
         text = f"the HPA controller was unable to update the target scale: {problem}"
         sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
         sync.steps.append(Step("failed", {"done": "written", "message": problem}))
-        failed = f"failed to rescale {autoscaler.target}: {problem}"
+        failed = f"failed to rescale {spec.target}: {problem}"
         return sync.end(observation.status.desired_replicas, statuses=statuses, error=failed)
     text = f"the HPA controller was able to update the target scale to {replicas}"
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededRescale", message=text)
     sync.events.append(Event("Normal", "SuccessfulRescale", f"New size: {replicas}; reason: {reason}"))
     recommendations, ups, downs = sync.history.recommendations, sync.history.ups, sync.history.downs
-    if autoscaler.up is not None and autoscaler.down is not None:
+    if spec.up is not None and spec.down is not None:
         if replicas > current:
-            ups = with_event(ups, replicas - current, sync.now, autoscaler.up.longest_period)
+            ups = with_event(ups, replicas - current, sync.now, spec.up.longest_period)
         else:
-            downs = with_event(downs, current - replicas, sync.now, autoscaler.down.longest_period)
+            downs = with_event(downs, current - replicas, sync.now, spec.down.longest_period)
         sync.history = History(recommendations, ups, downs)
-    if autoscaler.settings.scale_to_zero:
-        to_zero = replicas == 0 and autoscaler.limits.lowest == 0 and autoscaler.has_outer_metric
+    if spec.settings.scale_to_zero:
+        to_zero = replicas == 0 and spec.limits.lowest == 0 and spec.has_outer_metric
         reason_of_zero = "ScaledToZero" if to_zero else "NotScaledToZero"
         sync.conditions.set(SCALED_TO_ZERO, holds=to_zero, reason=reason_of_zero)
     else:
@@ -272,7 +262,7 @@ def _rescale(
 
 
 def without_scale(
-    autoscaler: Autoscaler, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
+    spec: PreparedSpec, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
 ) -> Decision:
     """Return the decision of a sync whose scale could not be read: an event and a condition."""
     found = Conditions(status.conditions or (), now)
@@ -284,7 +274,7 @@ def without_scale(
         status=after,
         status_changed=not conditions.same_status(status, after),
         events=(Event("Warning", "FailedGetScale", error),),
-        error=f"failed to query scale subresource for {autoscaler.target}: {error}",
+        error=f"failed to query scale subresource for {spec.target}: {error}",
         history=history,
         trace=(Step("failed", {"done": "read", "message": error}),),
     )
@@ -326,12 +316,8 @@ def _check_selector(sync: _Sync) -> str:
     """Return why the pods of the target cannot be selected, "" if they can."""
     observation = sync.observation
     if not observation.selector:
-        error = "selector is required"
-        event, reason, message = (
-            "SelectorRequired",
-            "InvalidSelector",
-            "the HPA target's scale is missing a selector",
-        )
+        error, message = "selector is required", "the HPA target's scale is missing a selector"
+        event, reason = "SelectorRequired", "InvalidSelector"
     elif isinstance(parsed := _parse(observation.selector), str):
         error = message = f"couldn't convert selector into a corresponding internal selector object: {parsed}"
         event = reason = "InvalidSelector"
@@ -356,25 +342,25 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
     """
     if error := _check_selector(sync):
         return _Failed(error, None)
-    autoscaler, observation = sync.autoscaler, sync.observation
+    spec, observation = sync.spec, sync.observation
     situation = Situation(
         observation.replicas,
         observation.status_replicas,
         observation.pods,
-        autoscaler.band,
-        autoscaler.settings,
+        spec.band,
+        spec.settings,
         sync.now,
     )
     best, description = 0, ""
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
-    for metric, reading in zip(autoscaler.metrics, observation.readings, strict=True):
+    for metric, reading in zip(spec.metrics, observation.readings, strict=True):
         if metric.blank:
             outcome: Proposal | Unavailable = Unavailable("InvalidSource", metric.blank)
         elif isinstance(reading, Unavailable):
             outcome = Unavailable(reading.reason, metric.fetching + reading.message)
         else:
-            outcome = sanity.compute(metric, reading, situation)
+            outcome = metric.propose(reading, situation)
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)

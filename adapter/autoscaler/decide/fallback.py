@@ -4,20 +4,19 @@ The caller sets that count as `Observation.fallback`; `decision.decide` applies 
 maxReplicas to it. A fallback keeps or raises the replicas and never lowers them, and the metrics that have
 values may ask for more. Around one decision:
 
-observation = replace(observation, fallback=fallback.replicas(rules, absence, now)) made = decide(autoscaler,
-observation, history, now) absence, events = fallback.follow(rules, absence, made, now)
+    observation = replace(observation, fallback=fallback.replicas(rules, absence, now))
+    made = decide(spec, observation, history, now)
+    absence, events = fallback.follow(rules, absence, made, now)
 """
 
 from typing import NamedTuple
 
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.model.autoscaling.fastpath_autoscaler import FLOOR, LAST_GOOD, Fallback
-from adapter.model.timestamps import write_span
+from adapter.model.timestamps import SECOND, write_span
 
 STARTED = "FallbackStarted"
 ENDED = "FallbackEnded"
-
-_SECOND = 1_000_000_000
 
 
 class Absence(NamedTuple):
@@ -115,4 +114,4 @@ def _end(rules: Fallback | None, before: Absence, made: Decision, now: int) -> E
 def _age(absence: Absence, now: int) -> str:
     """Return how long metrics have been absent, in whole seconds."""
     since = now if absence.since is None else absence.since
-    return write_span((now - since) // _SECOND * _SECOND)
+    return write_span((now - since) // SECOND * SECOND)

@@ -17,13 +17,13 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, fallback
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.history import Events, History, RecommendationQueues
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
@@ -65,7 +65,6 @@ class Memory(msgspec.Struct, frozen=True):
     boost: Boosting = boosting.NOTHING
 
     def with_floor(self, floor: Floor | None) -> "Memory":
-        """Return the memory with another floor."""
         return msgspec.structs.replace(self, boost=msgspec.structs.replace(self.boost, floor=floor))
 
 
@@ -83,7 +82,7 @@ def remember(status: HorizontalPodAutoscalerStatus, ups: Events = (), downs: Eve
 
 
 def observe(
-    autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation, now: int, boost: Boost | None = None
+    spec: PreparedSpec, memory: Memory, scale: ScaleObservation, now: int, boost: Boost | None = None
 ) -> tuple[Memory, ForeignChange | None]:
     """Return the memory after an observation of the scale, and the change that it shows.
 
@@ -99,15 +98,11 @@ def observe(
         # The write had no response, but here is its count.
         floor = msgspec.structs.replace(floor, stands=True)
         memory = memory.with_floor(floor)
-    memory, change = _observe_count(autoscaler, memory, scale, now, boost)
+    memory, change = _observe_count(spec, memory, scale, now, boost)
     floor = memory.boost.floor
     if floor is not None and scale.replicas == 0:
         memory = memory.with_floor(None)
-    elif (
-        floor is not None
-        and floor.stands
-        and boosting.takes_back(memory.boost, scale.replicas, autoscaler.band)
-    ):
+    elif floor is not None and floor.stands and boosting.takes_back(memory.boost, scale.replicas, spec.band):
         # Below the floor only because maxReplicas is lower now. This is no reversal, and must not look like
         # one to the next leader when maxReplicas is raised again.
         memory = memory.with_floor(msgspec.structs.replace(floor, stands=False))
@@ -115,12 +110,12 @@ def observe(
 
 
 def _observe_count(
-    autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation, now: int, boost: Boost | None
+    spec: PreparedSpec, memory: Memory, scale: ScaleObservation, now: int, boost: Boost | None
 ) -> tuple[Memory, ForeignChange | None]:
     replicas, manager = scale.replicas, scale.manager
     at, assumed = now, False
     if memory.conflicts.known is None and replicas:
-        memory, assumed = _recall(autoscaler, memory, scale)
+        memory, assumed = _recall(spec, memory, scale)
         at = _written_at(scale.since, now) if assumed else now
     state, change = conflicts.observe(memory.conflicts, replicas, manager, now)
     if change is None:
@@ -128,41 +123,32 @@ def _observe_count(
             return memory, None
         return msgspec.structs.replace(memory, conflicts=state), None
     history = histories.with_change(
-        memory.history, change.replicas, at, _periods(autoscaler), assumed=assumed
+        memory.history, change.replicas, at, spec.longest_periods, assumed=assumed
     )
     memory = msgspec.structs.replace(memory, history=history, conflicts=state)
     if boost is None or change.by == OWN:
         return memory, change
     if change.replicas > 0:
         return memory, change  # A raise reverts nothing, even if it stays below the floor.
-    most = autoscaler.limits.highest
-    boosted, reversal = boosting.judge(
-        memory.boost, replicas, change.by, boost, autoscaler.band, now, most=most
-    )
+    most = spec.limits.highest
+    boosted, reversal = boosting.judge(memory.boost, replicas, change.by, boost, spec.band, now, most=most)
     change = change._replace(reverses=reversal.counted, starts_pause=reversal.demotes)
     return msgspec.structs.replace(memory, boost=boosted), change
 
 
-def _recall(autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation) -> tuple[Memory, bool]:
+def _recall(spec: PreparedSpec, memory: Memory, scale: ScaleObservation) -> tuple[Memory, bool]:
     """Return the memory with the count before the first observation, and whether that is assumed."""
     floor, history, assumed = memory.boost.floor, memory.history, False
     if floor is not None and floor.stands:
         count: int | None = floor.replicas
-        history = histories.with_change(
-            history, floor.added + floor.replicas - floor.raised_from, floor.raised_at, _periods(autoscaler)
-        )
+        raised = floor.added + floor.replicas - floor.raised_from
+        history = histories.with_change(history, raised, floor.raised_at, spec.longest_periods)
     else:
         count = _count_after(memory.status)
         assumed = count is None and scale.manager == OWN
-        count = min(scale.replicas, autoscaler.limits.lowest) if assumed else count
+        count = min(scale.replicas, spec.limits.lowest) if assumed else count
     state = msgspec.structs.replace(memory.conflicts, known=count)
     return msgspec.structs.replace(memory, history=history, conflicts=state), assumed
-
-
-def _periods(autoscaler: Autoscaler) -> tuple[int, int]:
-    """Return the longest periods of the policies up and down."""
-    up, down = autoscaler.up, autoscaler.down
-    return up.longest_period if up else 0, down.longest_period if down else 0
 
 
 def _written_at(since: str, now: int) -> int:
@@ -267,7 +253,7 @@ def shifted(memory: Memory, by: int) -> Memory:
 
 
 def decide(
-    autoscaler: Autoscaler, observation: Observation, memory: Memory, now: int, constraints: Constraints
+    spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
     """Decide what one sync does at `now` nanoseconds; the status of the observation is that of the memory."""
     mode, rivals, rules, boost = constraints
@@ -284,7 +270,7 @@ def decide(
     seen = _with_true_zero(observation, state, now)
     if mode == BOOST:
         seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
-    made = decision.decide(autoscaler, seen, history, now)
+    made = decision.decide(spec, seen, history, now)
     if observation.replicas == 0 and made.absent is None:
         # At a zero of another client no metric was computed, so there are no recent recommendations either.
         nothing = History(RecommendationQueues(), history.ups, history.downs)
@@ -294,7 +280,7 @@ def decide(
         text = f"scaling suspended for {seconds}s: field manager {state.paused_by} reverted our change"
         return _withhold(made, seen, history, now, FOREIGN_WRITER, text)
     if boost is not None:
-        why = boosting.refusal(made, seen, memory.boost, boost, autoscaler.band, now) if made.rescale else ""
+        why = boosting.refusal(made, seen, memory.boost, boost, spec.band, now) if made.rescale else ""
         return _withhold(made, seen, history, now, boosting.NOT_BOOSTED, why) if why else made
     if mode == ADVISE and made.rescale:
         text = f"would scale to {made.replicas}, but spec.mode is Advise"
@@ -303,7 +289,7 @@ def decide(
 
 
 def failed(
-    autoscaler: Autoscaler,
+    spec: PreparedSpec,
     observation: Observation,
     memory: Memory,
     now: int,
@@ -312,7 +298,7 @@ def failed(
 ) -> Decision:
     """Return what the same sync comes to when its count could not be written."""
     observation = msgspec.structs.replace(observation, write_error=why)
-    return decide(autoscaler, observation, memory, now, constraints)
+    return decide(spec, observation, memory, now, constraints)
 
 
 def refuse(memory: Memory, why: str, now: int) -> Decision:

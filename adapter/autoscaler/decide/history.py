@@ -20,7 +20,7 @@ HPA controller. A clock that was behind makes changes look older, so they are fo
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,39 +39,17 @@ class Recommendation(NamedTuple):
     at: int
 
 
-class Recommendations(Protocol):
-    """The past recommendations. `after` is exclusive: an entry at that nanosecond does not count."""
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was ever recorded."""
-        ...
-
-    def highest(self, wanted: int, after: int) -> int:
-        """Return the highest of `wanted` and of the entries after an instant."""
-        ...
-
-    def lowest(self, wanted: int, after: int) -> int:
-        """Return the lowest of `wanted` and of the entries after an instant."""
-        ...
-
-    def recorded(self, replicas: int, now: int, stale_before: int) -> "Recommendations":
-        """Return the recommendations with one more; entries before `stale_before` count in no window."""
-        ...
-
-    def shifted(self, by: int) -> "Recommendations":
-        """Return them on a clock that was set forward by so many nanoseconds."""
-        ...
-
-
 class RecommendationList(msgspec.Struct, frozen=True):
-    """A list in upstream's order, which is not that of time."""
+    """A list in upstream's order, which is not that of time.
+
+    In both forms `after` is exclusive: an entry at that nanosecond does not count. Entries before
+    `stale_before` count in no window.
+    """
 
     entries: tuple[Recommendation, ...] = ()
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever recorded."""
         return not self.entries
 
     def highest(self, wanted: int, after: int) -> int:
@@ -112,16 +90,13 @@ class RecommendationQueues(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever recorded."""
         return not self.high
 
     def highest(self, wanted: int, after: int) -> int:
-        """Return the highest of `wanted` and of the entries after an instant."""
         place = bisect_right(self.high, after, key=_time)
         return max(wanted, self.high[place].replicas) if place < len(self.high) else wanted
 
     def lowest(self, wanted: int, after: int) -> int:
-        """Return the lowest of `wanted` and of the entries after an instant."""
         place = bisect_right(self.low, after, key=_time)
         return min(wanted, self.low[place].replicas) if place < len(self.low) else wanted
 
@@ -138,8 +113,10 @@ class RecommendationQueues(msgspec.Struct, frozen=True):
         )
 
     def shifted(self, by: int) -> "RecommendationQueues":
-        """Return them on a clock that was set forward by so many nanoseconds."""
         return RecommendationQueues(_shifted(self.high, by), _shifted(self.low, by))
+
+
+Recommendations = RecommendationList | RecommendationQueues
 
 
 def _shifted(entries: tuple[Recommendation, ...], by: int) -> tuple[Recommendation, ...]:

@@ -19,7 +19,8 @@ class Step(NamedTuple):
 
     def text(self) -> str:
         """Return the step as a sentence without a full stop."""
-        return _TEXTS[self.name](self.facts)
+        text = _TEXTS[self.name]
+        return text.format_map(self.facts) if isinstance(text, str) else text(self.facts)
 
 
 def number(value: float) -> str:
@@ -50,10 +51,6 @@ def _start(facts: Facts) -> str:
     allowed = f"{facts['min']} to {facts['max']} allowed"
     asked = f"{_count(facts['replicas'])} asked for, {facts['statusReplicas']} exist"
     return f"{facts['target']}: {asked}, {allowed}"
-
-
-def _first(facts: Facts) -> str:
-    return f"nothing was recommended before: {facts['replicas']} is remembered as the first recommendation"
 
 
 _GROUPS = {
@@ -171,28 +168,6 @@ def _stabilized(facts: Facts) -> str:
     return f"{wanted} becomes {replicas}: {within} (stabilization of the way {way})"
 
 
-def _limited(facts: Facts) -> str:
-    return f"{facts['from']} limited to {facts['replicas']} by {facts['by']}"
-
-
-def _bounds(facts: Facts) -> str:
-    return (
-        f"{facts['current']} is {facts['side']} {facts['bound']}, the {facts['what']}: no metric is looked at"
-    )
-
-
-def _disabled(facts: Facts) -> str:
-    return f"the target is scaled to zero{facts['why']}: nothing is computed"
-
-
-def _selector(facts: Facts) -> str:
-    return f"the pods cannot be found: {facts['message']}"
-
-
-def _raised(facts: Facts) -> str:
-    return f"coming from zero: raised to the minimum of {facts['replicas']}"
-
-
 def _result(facts: Facts) -> str:
     if facts["replicas"] == facts["current"]:
         return f"stays {facts['current']}"
@@ -203,14 +178,6 @@ def _withheld(facts: Facts) -> str:
     if facts["replicas"] == facts["current"]:
         return f"nothing is written: {facts['message']}"
     return f"{facts['replicas']} is not written: {facts['message']}"
-
-
-def _fallback(facts: Facts) -> str:
-    return f"metrics are absent: the fallback asks for {facts['replicas']}"
-
-
-def _failed(facts: Facts) -> str:
-    return f"the scale could not be {facts['done']}: {facts['message']}"
 
 
 def _called(metric: str) -> str:
@@ -226,12 +193,12 @@ def _pods_count(pods: int) -> str:
     return f"{pods} pod" if pods == 1 else f"{pods} pods"
 
 
-_TEXTS: dict[str, Callable[[Facts], str]] = {
+_TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "start": _start,
-    "first": _first,
-    "bounds": _bounds,
-    "disabled": _disabled,
-    "selector": _selector,
+    "first": "nothing was recommended before: {replicas} is remembered as the first recommendation",
+    "bounds": "{current} is {side} {bound}, the {what}: no metric is looked at",
+    "disabled": "the target is scaled to zero{why}: nothing is computed",
+    "selector": "the pods cannot be found: {message}",
     "pods": _pods,
     "utilization": _utilization,
     "average": _average,
@@ -247,10 +214,10 @@ _TEXTS: dict[str, Callable[[Facts], str]] = {
     "choice": _choice,
     "blocked": _blocked,
     "stabilized": _stabilized,
-    "limited": _limited,
-    "raised": _raised,
+    "limited": "{from} limited to {replicas} by {by}",
+    "raised": "coming from zero: raised to the minimum of {replicas}",
     "result": _result,
-    "fallback": _fallback,
-    "failed": _failed,
+    "fallback": "metrics are absent: the fallback asks for {replicas}",
+    "failed": "the scale could not be {done}: {message}",
     "withheld": _withheld,
 }

@@ -4,14 +4,13 @@ Autoscalers that use the same metric share its feed. Which source answers is dec
 rules may come and go.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+import functools
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.metrics import readings
-from adapter.autoscaler.metrics.feed import QUERIES, Feed, PollResult
+from adapter.autoscaler.metrics.feed import QUERIES, Feed, Poll, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.readings import SourceAnswer
 from adapter.autoscaler.metrics.sources import (
     ExternalSource,
     InvalidMetric,
@@ -44,6 +43,7 @@ from adapter.model.metrics import (
 from adapter.model.quantity import from_milli
 from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant, span_of
+from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scrape.cache import ScrapedValues
 from adapter.telemetry.problems import UNFETCHED
@@ -58,26 +58,13 @@ WINDOW_PART = 1 / 8
 samples."""
 
 
-class ResourceUsages(Protocol):
-    """Cpu and memory of pods by our rules; met by `ResourceProvider`."""
-
-    @property
-    def answers(self) -> bool:
-        """Whether there are such rules."""
-        ...
-
-    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
-        """Return usages; with `sampled` partial ones too, and the times of their samples; StatusError."""
-        ...
-
-
 class SourceFactory:
     """Creates metric sources."""
 
     def __init__(
         self,
         provider: ScalerProvider,
-        usages: ResourceUsages,
+        usages: ResourceProvider,
         api: MetricsAPI,
         catalogue: Callable[[], Catalogue],
         scraped: ScrapedValues | None,
@@ -95,37 +82,34 @@ class SourceFactory:
         self._api_period = api_period
 
     def open(self, metric: MetricSpec, subscriber: Subscriber) -> MetricSource:
-        """Return the source of a metric."""
+        key, poller = subscriber.key, self._poller
         if metric.resource is not None and metric.type == "Resource":
-            return ResourceSource(
-                self._resource_feed(subscriber), self._poller, subscriber.key, metric.resource.name, ""
-            )
+            return ResourceSource(self._resource_feed(subscriber), poller, key, metric.resource.name, "")
         if metric.container_resource is not None and metric.type == "ContainerResource":
-            source = metric.container_resource
-            return ResourceSource(
-                self._resource_feed(subscriber), self._poller, subscriber.key, source.name, source.container
-            )
+            resource = metric.container_resource
+            feed = self._resource_feed(subscriber)
+            return ResourceSource(feed, poller, key, resource.name, resource.container)
         try:
             if metric.pods is not None and metric.type == "Pods":
                 narrowed = api_selectors.compile_selector(metric.pods.metric.selector)
                 return self._open_pods(metric.pods.metric.name, narrowed, subscriber)
             if metric.object is not None and metric.type == "Object":
+                name, described = metric.object.metric.name, metric.object.described_object
                 narrowed = api_selectors.compile_selector(metric.object.metric.selector)
-                feed = self._object_feed(
-                    metric.object.metric.name, metric.object.described_object, narrowed, subscriber
-                )
-                return ObjectSource(feed, self._poller, subscriber.key)
+                return ObjectSource(self._object_feed(name, described, narrowed, subscriber), poller, key)
             assert metric.external is not None
-            narrowed = api_selectors.compile_selector(metric.external.metric.selector)
-            return ExternalSource(
-                self._external_feed(metric.external.metric.name, narrowed, subscriber),
-                self._poller,
-                subscriber.key,
-            )
+            name, selector = metric.external.metric.name, metric.external.metric.selector
+            narrowed = api_selectors.compile_selector(selector)
+            return ExternalSource(self._external_feed(name, narrowed, subscriber), poller, key)
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
-    # -- pods ------------------------------------------------------------------------------------------------
+    def _feed(
+        self, subscriber: Subscriber, key: Hashable, group: Hashable, poll: Poll, queries: int = QUERIES
+    ) -> Feed:
+        """Return the feed of this key, which other autoscalers may use already."""
+        make = functools.partial(Feed, key, group, poll, queries)
+        return self._poller.want(subscriber.key, subscriber.period, key, make)
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         def open_feed() -> PodsSource:
@@ -138,19 +122,14 @@ class SourceFactory:
     def _pods_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
 
-        async def ask(ttl: float) -> PollResult:
+        async def poll(ttl: float) -> PollResult:
             if await self._provider.knows_custom(question):
-                return _asked(await self._provider.sample_objects(question, subscriber.names(), ttl))
+                return _of_samples(await self._provider.sample_objects(question, subscriber.names(), ttl))
             asking = self._api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
             return await self._ask_api(asking, _of_custom)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
-        group = ("pods", metric, narrowed)
-        return self._poller.want(
-            subscriber.key, subscriber.period, key, lambda: Feed(key, group, ask, shares=True)
-        )
-
-    # -- objects and external metrics ------------------------------------------------------------------------
+        return self._feed(subscriber, key, ("pods", metric, narrowed), poll)
 
     def _object_feed(
         self,
@@ -161,22 +140,19 @@ class SourceFactory:
     ) -> Feed:
         namespace = subscriber.namespace
 
-        async def ask(ttl: float) -> PollResult:
+        async def poll(ttl: float) -> PollResult:
             resource = self._resource_of(described)
             is_namespace = resource == "namespaces"
             name = namespace if is_namespace else described.name
             within = None if is_namespace else namespace
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
             if await self._provider.knows_custom(question):
-                return _asked(await self._provider.sample_objects(question, (name,), ttl))
+                return _of_samples(await self._provider.sample_objects(question, (name,), ttl))
             asking = self._api.described(Described(resource, namespace, name), metric, str(narrowed))
             return await self._ask_api(asking, _of_one)
 
         key = ("object", namespace, described, metric, narrowed)
-        group = ("object", described.kind, metric, narrowed)
-        return self._poller.want(
-            subscriber.key, subscriber.period, key, lambda: Feed(key, group, ask, shares=True)
-        )
+        return self._feed(subscriber, key, ("object", described.kind, metric, narrowed), poll)
 
     def _resource_of(self, described: CrossVersionObjectReference) -> str:
         """Return ``plural.group`` of a kind from discovery; NotSyncedError, KubernetesError."""
@@ -194,44 +170,33 @@ class SourceFactory:
     def _external_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
         namespace = subscriber.namespace
 
-        async def ask(ttl: float) -> PollResult:
-            if await self._provider.knows_external(metric):
-                samples = await self._provider.sample_series(
-                    ExternalQuestion(namespace, metric, narrowed), ttl
-                )
-                times = {} if samples.time is None else {"": readings.nanoseconds(samples.time)}
-                bounds = _span(samples.lookback), _span(samples.oldest)
-                return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
-            return await self._ask_api(self._api.external(namespace, metric, str(narrowed)), _of_external)
+        async def poll(ttl: float) -> PollResult:
+            if not await self._provider.knows_external(metric):
+                asking = self._api.external(namespace, metric, str(narrowed))
+                return await self._ask_api(asking, _of_external)
+            samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
+            times = {} if samples.time is None else {"": span_of(samples.time)}
+            bounds = _span(samples.lookback), _span(samples.oldest)
+            return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
 
         key = ("external", namespace, metric, narrowed)
-        return self._poller.want(subscriber.key, subscriber.period, key, lambda: Feed(key, key, ask))
-
-    # -- cpu and memory --------------------------------------------------------------------------------------
+        return self._feed(subscriber, key, key, poll)
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
-        question = ResourceQuestion("pods", subscriber.namespace, None, subscriber.selector, FieldSelector())
+        namespace, selector = subscriber.namespace, subscriber.selector
+        question = ResourceQuestion("pods", namespace, None, selector, FieldSelector())
 
-        async def ask(_: float) -> PollResult:
-            if self._usages.answers:
-                usages = await self._usages.resource(question, sampled=True)
-                if usages.stands_in:
-                    raise InternalError(UNFETCHED)
-                return PollResult(_of_usages(usages), min(self._api_period, usages.window * WINDOW_PART))
-            return await self._ask_api(
-                self._api.resource(subscriber.namespace, str(subscriber.selector)), _of_items
-            )
+        async def poll(_: float) -> PollResult:
+            if not self._usages.answers:
+                return await self._ask_api(self._api.resource(namespace, str(selector)), _of_items)
+            usages = await self._usages.resource(question, sampled=True)
+            if usages.stands_in:
+                raise InternalError(UNFETCHED)
+            return PollResult(_of_usages(usages), min(self._api_period, usages.window * WINDOW_PART))
 
-        key = ("resource", subscriber.namespace, subscriber.selector)
-        group, queries = ("resource", subscriber.namespace), QUERIES
-        if self._usages.answers:
-            queries *= 2  # cpu and memory by our rules
-        return self._poller.want(
-            subscriber.key,
-            subscriber.period,
-            key,
-            lambda: Feed(key, group, ask, shares=True, queries=queries),
-        )
+        queries = 2 * QUERIES if self._usages.answers else QUERIES  # our rules query cpu and memory
+        key = ("resource", namespace, selector)
+        return self._feed(subscriber, key, ("resource", namespace), poll, queries)
 
     async def _ask_api(
         self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], SourceAnswer]
@@ -250,8 +215,8 @@ def _span(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SECOND)
 
 
-def _asked(samples: ObjectSamples) -> PollResult:
-    times = {name: readings.nanoseconds(time) for name, time in samples.times.items()}
+def _of_samples(samples: ObjectSamples) -> PollResult:
+    times = {name: span_of(time) for name, time in samples.times.items()}
     bounds = _span(samples.lookback), _span(samples.oldest)
     answer = SourceAnswer(samples.values, times, (), *bounds, overdue=samples.overdue)
     return PollResult(answer, merges=samples.merges, crosses=samples.crosses)
@@ -260,7 +225,8 @@ def _asked(samples: ObjectSamples) -> PollResult:
 def _of_custom(values: Sequence[TimedCustomValue]) -> SourceAnswer:
     found = {value.described_object.name: value.value.milli for value in values}
     times = {value.described_object.name: value.timestamp for value in values if value.timestamp is not None}
-    return SourceAnswer(found, times, (), _longest(value.window_seconds for value in values), trusted=True)
+    seconds = _longest(value.window_seconds for value in values)
+    return SourceAnswer(found, times, (), _span(seconds), trusted=True)
 
 
 def _of_one(values: Sequence[TimedCustomValue]) -> SourceAnswer:
@@ -275,7 +241,8 @@ def _of_external(values: Sequence[TimedExternalValue]) -> SourceAnswer:
     times = {
         str(number): value.timestamp for number, value in enumerate(values) if value.timestamp is not None
     }
-    return SourceAnswer({}, times, series, _longest(value.window for value in values), trusted=True)
+    seconds = _longest(value.window for value in values)
+    return SourceAnswer({}, times, series, _span(seconds), trusted=True)
 
 
 def _longest(windows: Iterable[int | None]) -> int | None:
@@ -283,13 +250,12 @@ def _longest(windows: Iterable[int | None]) -> int | None:
     found = [*windows]
     if not found or None in found:
         return None
-    return max(window for window in found if window is not None) * SECOND
+    return max(window for window in found if window is not None)
 
 
 def _of_items(items: Sequence[PodMetrics]) -> SourceAnswer:
     times = {item.metadata.name: item.timestamp for item in items if item.timestamp is not None}
-    windows = [item.window for item in items if item.window is not None]
-    lookback = max(windows) if windows and len(windows) == len(items) else None
+    lookback = _longest(item.window for item in items)
     return SourceAnswer({}, times, lookback=lookback, items=tuple(items), trusted=True)
 
 
@@ -299,9 +265,7 @@ def _of_usages(usages: ResourceAnswer) -> SourceAnswer:
     answer = answer._replace(overdue=PARTIAL if usages.partial else "")
     if usages.times is None:
         return answer
-    return answer._replace(
-        times={name: readings.nanoseconds(time) for name, time in usages.times.items()}, trusted=False
-    )
+    return answer._replace(times={name: span_of(time) for name, time in usages.times.items()}, trusted=False)
 
 
 def _metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:

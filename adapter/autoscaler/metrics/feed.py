@@ -1,20 +1,228 @@
-"""One metric that is polled: its latest answer, when it is polled next, and how late it is.
+"""One polled metric: its answer, when it is polled next, and what a decision may read from it.
 
-A feed is state without behavior; `polling` polls it. An answer becomes *late* when the next one is overdue:
-it may still scale up, but not down. After `FORGOTTEN` seconds it is dropped. `DelayReporter` reports polls
-that are late because the query budget is used up.
+A `Feed` is state; `polling` polls it. An answer becomes *late* when the next one is overdue: it may still
+scale up, but not down. After `FORGOTTEN` seconds it is dropped.
+
+The functions make readings from answers, and are pure. Three rules keep a decision safe: a value of unknown
+age, or one that stands in for a better one, may scale up but not down; a value that is too old counts as
+missing; and a value that lags behind the pods is multiplied by the pods of its own time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import NamedTuple
 
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.readings import SampleInterval, SourceAnswer
+from adapter.model.autoscaling.hpa import PodMetrics
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+
+SLACK = 10 * SECOND
+"""How much older than two sample intervals a sample may be: scrapes and rule evaluations take time."""
+
+OLDEST = 300 * SECOND
+"""How old a sample may be if its interval is unknown: the lookback of an instant query."""
+
+ASSUMED_WINDOW = 60 * SECOND
+"""The window of a value without one: upstream's default for custom metrics."""
+
+ASSUMED_INTERVAL = 60 * SECOND
+"""The sample interval before it is known."""
+
+_INTERVALS = 5
+_SETTLED = 1.5
+"""After so many intervals all series of a metric that was absent count as back: one interval until the last
+of them has two samples, and half of one because the interval is estimated."""
+
+UNKNOWN_AGE = "the age of its samples is not known"
+UNKNOWN_INTERVAL = "its sample interval is not known yet"
+
+LeastReady = Callable[[int], int | None]
+"""Returns the smallest number of ready pods since an instant, None if unknown."""
+
+
+class SourceAnswer(NamedTuple):
+    """The answer of a source: values in thousandths by name or in order, and the times of their samples.
+
+    `times` are those of the oldest samples; a value of unknown time has none. `lookback` is the window of the
+    values before that time, None if unknown. `oldest` is the rule's bound on the age of a sample, None
+    without one. `items` are usages of pods, which several metrics read differently. `overdue` says why the
+    values may be out of date or incomplete, "" if they are not.
+    """
+
+    values: Mapping[str, int]
+    times: Mapping[str, int]
+    series: tuple[int, ...] = ()
+    lookback: int | None = None
+    oldest: int | None = None
+    items: tuple[PodMetrics, ...] = ()
+    trusted: bool = False
+    """Whether the times can be trusted as they are: a metrics API stamps its samples, and has no visible
+    interval."""
+    overdue: str = ""
+
+    @property
+    def has_value(self) -> bool:
+        return bool(self.values or self.series or self.items)
+
+
+class SampleInterval:
+    """The sample interval of a metric, estimated from the times of its samples.
+
+    The time of an answer is that of the oldest of many series, which are sampled one after the other. So it
+    moves in small steps, and its age before a step tells the interval of each series.
+    """
+
+    __slots__ = ("_age", "_ages", "_back", "_last", "_name", "_steps", "newest", "returning")
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._last = 0
+        self._age = 0
+        self._steps: tuple[int, ...] = ()
+        self._ages: tuple[int, ...] = ()
+        self.returning = False
+        """Whether the metric was absent lately, so that some of its series may still be missing."""
+        self._back: int | None = None
+        self.newest = 0
+        """The time of the newest sample ever seen. If the clock is earlier, it was set back."""
+
+    @property
+    def known(self) -> int | None:
+        """The usual time between two samples; None before two were seen."""
+        return round(median(self._steps)) if self._steps else None
+
+    @property
+    def lasts(self) -> int | None:
+        """How long a sample of the slowest series is usually the newest; None before two were seen."""
+        return round(median(self._ages)) if self._ages else None
+
+    def see(self, times: Mapping[str, int], now: int, *, sparse: bool = False) -> None:
+        """Learn from the times of an answer at `now`. One series is followed while it exists.
+
+        `sparse` says that the poll was late, so samples may have been missed and a step may be the interval
+        of the polls. Such a step counts only if the former sample was at least half as old as the step when
+        it was last seen: then at most one sample was missed.
+        """
+        if not times:
+            self.lose()
+            return
+        self.newest = max(self.newest, *times.values())
+        if self._name is None or self._name not in times:
+            self._name = min(times)
+            self._last = times[self._name]
+            self._back = self._last if self._back is None else self._back
+        step = times[self._name] - self._last
+        if step > 0 and not (sparse and 2 * self._age < step):
+            self._steps = (*self._steps[1 - _INTERVALS :], step)
+            self._ages = (*self._ages[1 - _INTERVALS :], max(step, self._age))
+        if step > 0:
+            self._last = times[self._name]
+            if self._back is not None and self._last - self._back >= _SETTLED * (self.lasts or 0):
+                self.returning = False
+        self._age = now - self._last
+
+    def lose(self) -> None:
+        """Note a missing answer: the time between the samples before and after it is no interval."""
+        self._name = self._back = None
+        self.returning = bool(self._last)
+
+
+class FreshValues(NamedTuple):
+    """The values that are not too old, the time of their oldest sample, and why they may be out of date."""
+
+    values: Mapping[str, int]
+    time: int | None
+    overdue: str
+
+
+def fresh_values(answer: SourceAnswer, interval: int | None, now: int) -> FreshValues:
+    """Return the values of an answer that are not too old at `now`."""
+    bound = answer.oldest
+    if bound is None:
+        bound = OLDEST if interval is None or answer.trusted else 2 * interval + SLACK
+    times = answer.times
+    if not times:
+        if answer.oldest is not None:
+            return FreshValues({}, None, "")  # the rule bounds the age, and it is unknown
+        return FreshValues(answer.values, None, UNKNOWN_AGE)
+    limit = now - bound
+    values = {name: value for name, value in answer.values.items() if times.get(name, limit - 1) >= limit}
+    kept = [times[name] for name in values]
+    overdue = UNKNOWN_INTERVAL if interval is None and answer.oldest is None and not answer.trusted else ""
+    return FreshValues(values, min(kept) if kept else None, overdue)
+
+
+def pods_reading(
+    answer: SourceAnswer, interval: int | None, now: int, late: str
+) -> PodsReading | Unavailable:
+    """Return the reading of a metric of pods; `late` says why the answer is late, "" if it is not."""
+    found = fresh_values(answer, interval, now)
+    if not found.values:
+        return _nothing(answer, "custom")
+    return PodsReading(found.values, overdue=late or answer.overdue or found.overdue)
+
+
+def object_reading(
+    answer: SourceAnswer, interval: int | None, now: int, late: str, least_ready: LeastReady
+) -> ObjectReading | Unavailable:
+    """Return the reading of a metric of one object."""
+    found = fresh_values(answer, interval, now)
+    if len(found.values) != 1:
+        return _nothing(answer, "custom")
+    (value,) = found.values.values()
+    return ObjectReading(
+        value,
+        ready_then(found.time, answer.lookback, interval, now, least_ready),
+        late or answer.overdue or found.overdue,
+    )
+
+
+def series_reading(
+    answer: SourceAnswer, interval: int | None, now: int, late: str, least_ready: LeastReady
+) -> ExternalReading | Unavailable:
+    """Return the reading of an external metric; if one series is too old, the sum would lack a part."""
+    if not answer.series:
+        return _nothing(answer, "external")
+    found = fresh_values(answer._replace(values=dict.fromkeys(answer.times, 0)), interval, now)
+    if answer.times and len(found.values) < len(answer.times):
+        return stale_reading("external")
+    if not answer.times and answer.oldest is not None:
+        return stale_reading("external")
+    then = ready_then(found.time, answer.lookback, interval, now, least_ready)
+    return ExternalReading(answer.series, then, late or answer.overdue or found.overdue)
+
+
+def ready_then(
+    time: int | None, lookback: int | None, interval: int | None, now: int, least_ready: LeastReady
+) -> int | None:
+    """Return the smallest number of ready pods over the time that a value covers; None if unknown.
+
+    If that time is unknown and pods became ready within the usual one, return 0, with which nothing is scaled
+    up.
+    """
+    pause = ASSUMED_INTERVAL if interval is None else interval
+    if lookback is not None:
+        taken = now - pause if time is None else min(time, now)
+        return least_ready(taken - lookback)
+    lowest, current = least_ready(now - ASSUMED_WINDOW - pause), least_ready(now)
+    if lowest is None or current is None:
+        return lowest
+    return 0 if lowest < current else lowest
+
+
+def _nothing(answer: SourceAnswer, source: str) -> Unavailable:
+    if answer.values or answer.series:
+        return stale_reading(source)
+    return Unavailable("NoMetrics", f"no metrics returned from {source} metrics API")
+
+
+def stale_reading(source: str) -> Unavailable:
+    """Return the reading of a metric whose samples are all too old."""
+    return Unavailable("Stale", f"no metrics returned from {source} metrics API: all samples are too old")
+
 
 LATE = 2.0
 """An answer is late when the next one is overdue by its period and so many seconds."""
@@ -29,9 +237,9 @@ RESIGNED, SELDOM = 10, 15.0
 """After so many answers without a value a feed is polled every so many seconds: a metric that does not exist
 must not delay the others."""
 
-LATE_IN_TURN = "its answer is late, it waits for its turn (--prometheus-max-queries-per-second)"
-RETURNING = "it was absent, and not all of its series may be back"
-NEVER_IN_TURN = "no answer yet, it waits for its turn (--prometheus-max-queries-per-second)"
+LATE_IN_TURN = "its answer is late: its query waits for --prometheus-max-queries-per-second"
+RETURNING = "it was absent until lately, and some of its series may still be missing"
+NEVER_IN_TURN = "no answer yet: its query waits for --prometheus-max-queries-per-second"
 
 
 class PollResult(NamedTuple):
@@ -58,14 +266,13 @@ Poll = Callable[[float], Awaitable[PollResult]]
 class Feed:
     """One polled metric.
 
-    Feeds of one `group` may be answered by the same queries; `shares` says whether a group can have several.
+    Feeds of one `group` may be answered by the same queries; a feed that is alone has its key as its group.
     `queries` is how many queries a poll sends.
     """
 
     key: Hashable
     group: Hashable
     poll: Poll
-    shares: bool = False
     queries: int = QUERIES
     listeners: dict[Key, float] = field(default_factory=dict)
     """The autoscalers that use the metric, each with the period that it wants, in seconds."""
@@ -133,66 +340,3 @@ class Feed:
 DELAYED = 5.0
 """A feed that waits for the query budget for so many seconds is delayed. Less is normal when several are due
 at once."""
-
-CALM = 60.0
-"""A problem is resolved when no feed of the namespace has been delayed for so many seconds."""
-
-REPORT_AGAIN = 600.0
-"""An autoscaler whose feeds stay delayed gets an event every so many seconds."""
-
-PROBLEM = "query-budget"
-_MESSAGE = "queries wait for --prometheus-max-queries-per-second; late values may scale up, not down"
-
-
-class DelayReporter:
-    """Collects delays, and reports them each time `report` is called.
-
-    There are three audiences. The gauge shows by how much the longest delay stretches a period. The problem
-    names the namespaces, for the operator of Fastpath, who can raise the rate. `delayed` gets the
-    autoscalers, each of which has an event, for their owners.
-    """
-
-    def __init__(
-        self, monitoring: Monitoring, problems: ProblemLog, delayed: Callable[[Iterable[Key]], None]
-    ) -> None:
-        """`delayed` gets the autoscalers with delayed feeds, each at most once in `REPORT_AGAIN` seconds."""
-        self._stretch = monitoring.scaler_question_stretch
-        self._stretch.set(1.0)
-        self._problems = problems
-        self._delayed = delayed
-        self._ratio = 1.0
-        self._keys: set[Key] = set()
-        self._reported: dict[Key, float] = {}
-        self._namespaces: dict[str, float] = {}
-
-    def note(self, key: Key, period: float, waited: float, now: float) -> None:
-        """Note that a feed that is due every `period` seconds has waited for `waited` seconds."""
-        self._ratio = max(self._ratio, (period + waited) / period)
-        if waited >= DELAYED:
-            self._keys.add(key)
-            self._namespaces[key.namespace] = now
-
-    def report(self, now: float) -> None:
-        """Report what was noted since the last report."""
-        self._stretch.set(self._ratio)
-        self._ratio = 1.0
-        for namespace, last in [*self._namespaces.items()]:
-            if last == now:
-                reason = "the rate is too low for the metrics of the autoscalers"
-                self._problems.report(PROBLEM, _MESSAGE, reason, subject=namespace)
-            elif now - last > CALM:
-                del self._namespaces[namespace]
-                self._problems.resolve(PROBLEM, subject=namespace)
-        self._reported = {key: at for key, at in self._reported.items() if now - at < REPORT_AGAIN}
-        news = tuple(key for key in self._keys if key not in self._reported)
-        self._keys.clear()
-        self._reported |= dict.fromkeys(news, now)
-        if news:
-            self._delayed(news)
-
-    def close(self) -> None:
-        """Resolve all problems: nothing is polled any more."""
-        self._stretch.set(1.0)
-        for namespace in self._namespaces:
-            self._problems.resolve(PROBLEM, subject=namespace)
-        self._namespaces.clear()

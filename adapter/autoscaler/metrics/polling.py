@@ -33,12 +33,14 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.feed import LATE, DelayReporter, Feed
+from adapter.autoscaler.metrics.feed import DELAYED, LATE, Feed
 from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,14 @@ SHARED = 0.25
 DEFECT_PAUSE = 30.0
 """The pause of a feed after an unexpected error."""
 
+CALM = 60.0
+"""A problem is resolved when no feed of the namespace has been delayed for so many seconds."""
+
+REPORT_AGAIN = 600.0
+"""An autoscaler whose feeds stay delayed gets an event every so many seconds."""
+
+PROBLEM = "query-budget"
+_MESSAGE = "queries wait for --prometheus-max-queries-per-second; late values may scale up, not down"
 
 _LEAST_WAIT = 0.001
 _REPORT_PERIOD = 1.0
@@ -83,6 +93,60 @@ class QueryBudget:
         self._counted = now
         self._tokens -= cost
         return max(0.0, -self._tokens / self._rate)
+
+
+class DelayReporter:
+    """Collects delays, and reports them each time `report` is called.
+
+    There are three audiences. The gauge shows by how much the longest delay stretches a period. The problem
+    names the namespaces, for the operator of Fastpath, who can raise the rate. `delayed` gets the
+    autoscalers, each of which has an event, for their owners.
+    """
+
+    def __init__(
+        self, monitoring: Monitoring, problems: ProblemLog, delayed: Callable[[Iterable[Key]], None]
+    ) -> None:
+        """`delayed` gets the autoscalers with delayed feeds, each at most once in `REPORT_AGAIN` seconds."""
+        self._stretch = monitoring.scaler_question_stretch
+        self._stretch.set(1.0)
+        self._problems = problems
+        self._delayed = delayed
+        self._ratio = 1.0
+        self._keys: set[Key] = set()
+        self._reported: dict[Key, float] = {}
+        self._namespaces: dict[str, float] = {}
+
+    def note(self, key: Key, period: float, waited: float, now: float) -> None:
+        """Note that a feed that is due every `period` seconds has waited for `waited` seconds."""
+        self._ratio = max(self._ratio, (period + waited) / period)
+        if waited >= DELAYED:
+            self._keys.add(key)
+            self._namespaces[key.namespace] = now
+
+    def report(self, now: float) -> None:
+        """Report what was noted since the last report."""
+        self._stretch.set(self._ratio)
+        self._ratio = 1.0
+        for namespace, last in [*self._namespaces.items()]:
+            if last == now:
+                reason = "the rate is too low for the metrics of the autoscalers"
+                self._problems.report(PROBLEM, _MESSAGE, reason, subject=namespace)
+            elif now - last > CALM:
+                del self._namespaces[namespace]
+                self._problems.resolve(PROBLEM, subject=namespace)
+        self._reported = {key: at for key, at in self._reported.items() if now - at < REPORT_AGAIN}
+        news = tuple(key for key in self._keys if key not in self._reported)
+        self._keys.clear()
+        self._reported |= dict.fromkeys(news, now)
+        if news:
+            self._delayed(news)
+
+    def close(self) -> None:
+        """Resolve all problems: nothing is polled any more."""
+        self._stretch.set(1.0)
+        for namespace in self._namespaces:
+            self._problems.resolve(PROBLEM, subject=namespace)
+        self._namespaces.clear()
 
 
 class Poller:
@@ -229,7 +293,7 @@ class Poller:
         _, _, chosen = self._turns.next(lambda each: each.waited(now) / each.period)
         group = self._groups[chosen.group]
         leaving = [chosen]
-        if chosen.shares and group.merges:
+        if chosen.group != chosen.key and group.merges:
             leaving += [
                 each
                 for each in group.waiting.values()

@@ -6,18 +6,26 @@ falls back to Prometheus for pods without one. Before the first answer a metric 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from adapter.autoscaler.decide.observation import NOT_YET, PodsReading, Reading, Unavailable, read_usage
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics import readings
-from adapter.autoscaler.metrics.feed import Feed
+from adapter.autoscaler.metrics.feed import (
+    OLDEST,
+    Feed,
+    LeastReady,
+    SourceAnswer,
+    fresh_values,
+    object_reading,
+    pods_reading,
+    series_reading,
+    stale_reading,
+)
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.readings import LeastReady, SourceAnswer
 from adapter.config.rules_file import OnNaN
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, span_of
 from adapter.rules import matchers
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry
@@ -40,7 +48,6 @@ class Subscriber:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the autoscaler."""
         return self.key.namespace
 
 
@@ -51,28 +58,6 @@ class ReadContext(NamedTuple):
     least_ready: LeastReady
     now: int
     monotonic: float
-
-
-class MetricSource(Protocol):
-    """One metric of one autoscaler."""
-
-    @property
-    def sampled(self) -> int | None:
-        """The time of the oldest sample of the last reading; None if unknown."""
-        ...
-
-    @property
-    def span(self) -> int | None:
-        """The nanoseconds that a sample covers: its window and the interval to the next; None if unknown."""
-        ...
-
-    def read(self, context: ReadContext) -> Reading:
-        """Return the reading at a decision."""
-        ...
-
-    def close(self) -> None:
-        """Stop polling."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -87,11 +72,13 @@ class _PolledSource:
 
     @property
     def sampled(self) -> int | None:
+        """The time of the oldest sample; None if unknown."""
         answer = self.feed.answer
         return min(answer.times.values()) if answer is not None and answer.times else None
 
     @property
     def span(self) -> int | None:
+        """The nanoseconds that a sample covers: its window and the interval to the next; None if unknown."""
         answer, interval = self.feed.answer, self.feed.interval.known
         if answer is None or interval is None or answer.lookback is None:
             return None
@@ -121,33 +108,27 @@ class _PolledSource:
 
 
 class PodsSource(_PolledSource):
-    """A metric of pods."""
-
     __slots__ = ()
     api: ClassVar[str] = "custom"
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return readings.of_pods(answer, self.feed.interval.lasts, context.now, late, self.api)
+        return pods_reading(answer, self.feed.interval.lasts, context.now, late)
 
 
 class ObjectSource(_PolledSource):
-    """A metric of one object."""
-
     __slots__ = ()
     api: ClassVar[str] = "custom"
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return readings.of_object(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
+        return object_reading(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
 
 
 class ExternalSource(_PolledSource):
-    """An external metric."""
-
     __slots__ = ()
     api: ClassVar[str] = "external"
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
-        return readings.of_series(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
+        return series_reading(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
 
 
 @dataclass(slots=True, eq=False)
@@ -164,12 +145,12 @@ class ResourceSource(_PolledSource):
         overdue = late or answer.overdue
         if not answer.trusted:
             usages = answer._replace(values={item.metadata.name: 0 for item in answer.items})
-            found = readings.age(usages, self.feed.interval.lasts, context.now)
+            found = fresh_values(usages, self.feed.interval.lasts, context.now)
             if usages.values and not found.values:
-                return readings.stale(self.api)
+                return stale_reading(self.api)
             names &= found.values.keys()
             overdue = overdue or found.overdue
-        oldest = context.now - readings.OLDEST
+        oldest = context.now - OLDEST
         recent = [
             item
             for item in answer.items
@@ -193,7 +174,7 @@ class InvalidMetric:
         return self.why
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
 
 @dataclass(slots=True, eq=False)
@@ -230,7 +211,7 @@ class ScrapedPodsSource:
             return read
         values, overdue = read
         times = [time for _, time, _ in look.values.values()]
-        self.sampled = readings.nanoseconds(min(times)) if times else None
+        self.sampled = span_of(min(times)) if times else None
         if missing := [
             pod.name
             for pod in context.pods
@@ -309,3 +290,7 @@ class ScrapedPodsSource:
         if self.fallback is not None:
             self.fallback.close()
             self.fallback = None
+
+
+MetricSource = _PolledSource | ScrapedPodsSource | InvalidMetric
+"""One metric of one autoscaler."""

@@ -5,7 +5,7 @@ Pure: facts in, hops out.
 
 import msgspec
 
-from adapter.autoscaler.decide import autoscaler, behavior, history
+from adapter.autoscaler.decide import behavior, history, prepared_spec
 from adapter.autoscaler.decide.behavior import Rules
 from adapter.autoscaler.decide.observation import Settings
 from adapter.cli.doctor.model import (
@@ -216,7 +216,7 @@ def _said(state: State, text: str, change: str = "") -> Hop:
 def behavior_hop(facts: Facts) -> Hop:
     """Return how long stabilization and policies delay a doubling."""
     spec = msgspec.structs.replace(with_defaults(facts.hpa.spec), metrics=())
-    rules = autoscaler.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings()).up
+    rules = prepared_spec.prepare(msgspec.structs.replace(facts.hpa, spec=spec), Settings()).up
     if rules is None:
         return Hop("behavior", State.OK, "may double at once", NOTHING)
     if rules.select == "Disabled":

@@ -2,7 +2,7 @@
 
 There may be 100,000 records, so none is tracked by the garbage collector, and pods with equal specs share one
 `SharedSpec`. A field that cannot be parsed is treated as absent and does not affect the others. What the
-facts mean is decided in `autoscaler.decide.readiness`.
+facts mean is decided in `autoscaler.decide.observation`.
 """
 
 import hashlib

@@ -18,10 +18,9 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide import autoscaler, decision
+from adapter.autoscaler.decide import decision, evaluate_document, prepared_spec
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.evaluate import readings as answers
-from adapter.autoscaler.decide.evaluate.document import EvaluateDocument, Metrics
+from adapter.autoscaler.decide.evaluate_document import EvaluateDocument, Metrics
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Settings, Unavailable
 from adapter.errors import KubernetesError
@@ -179,7 +178,7 @@ class NativeController:
             await asyncio.sleep(self._period)
 
     async def _reconcile(self, key: HPAKey, hpa: HorizontalPodAutoscaler) -> Decision:
-        ready = autoscaler.prepare(hpa, self._settings)
+        ready = prepared_spec.prepare(hpa, self._settings)
         history = self._histories.get(key, History())
         now = timestamps.span_of(self._clock.wall())
         try:
@@ -196,7 +195,7 @@ class NativeController:
         if scale.spec.replicas and ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest:
             self._note_selector(key, scale.status.selector)
         observation = replace(
-            answers.observe(document), readings=readings, selected_by=self._selected_by(key, pods)
+            evaluate_document.observe(document), readings=readings, selected_by=self._selected_by(key, pods)
         )
         made = decision.decide(ready, observation, history, now)
         if made.rescale:
@@ -281,7 +280,7 @@ class NativeController:
             plain = replace(metric.external, metric=MetricIdentifier(metric.external.metric.name))
             metric = replace(metric, external=plain)
         hpa = replace(document.hpa, spec=replace(document.hpa.spec, metrics=(metric,)))
-        (reading,) = answers.observe(replace(document, hpa=hpa, metrics=found)).readings
+        (reading,) = evaluate_document.observe(replace(document, hpa=hpa, metrics=found)).readings
         return reading
 
     async def _ask(self, metric: MetricSpec, namespace: str, selector: str) -> Metrics:

@@ -99,14 +99,26 @@ DEMOTED = Boosting(demotion=Demotion(FineInstant(NOW + SECOND), "argocd", "one")
 @pytest.mark.parametrize(
     ("observation", "boost", "memory", "why"),
     [
-        pytest.param(seen(4, 8), ADVISED, NOTHING, "the mode is advise", id="advised"),
+        pytest.param(seen(4, 8), ADVISED, NOTHING, "fastpath.io/mode is advise", id="advised"),
         pytest.param(
             seen(4, 8), ON._replace(fault="no handshake"), NOTHING, "no handshake", id="no handshake"
         ),
         pytest.param(seen(4, 8), ON._replace(ambiguous=True), NOTHING, "AmbiguousSelector", id="ambiguous"),
-        pytest.param(seen(4, 8), ON, DEMOTED, "argocd took back", id="demoted"),
-        pytest.param(seen(18, 23, exist=22), ON, NOTHING, "within tolerance of 22", id="a rollout's surge"),
-        pytest.param(seen(10, 14, exist=20), ON, NOTHING, "within tolerance of 20", id="fewer than exist"),
+        pytest.param(seen(4, 8), ON, DEMOTED, "field manager argocd reverted two raises", id="demoted"),
+        pytest.param(
+            seen(18, 23, exist=22),
+            ON,
+            NOTHING,
+            "do not exceed 22 by more than the tolerance",
+            id="a rollout's surge",
+        ),
+        pytest.param(
+            seen(10, 14, exist=20),
+            ON,
+            NOTHING,
+            "do not exceed 20 by more than the tolerance",
+            id="fewer than exist",
+        ),
     ],
 )
 def test_a_raise_that_is_not_done(observation: Observation, boost: Boost, memory: Boosting, why: str) -> None:
@@ -335,8 +347,8 @@ def test_a_demotion_drops_what_was_adopted_with_it() -> None:
 @pytest.mark.parametrize(
     ("by", "demotes", "words"),
     [
-        ("argocd", False, "Let argocd leave spec.replicas alone"),
-        ("argocd", True, "only advised. Let argocd leave"),
+        ("argocd", False, "Stop argocd from writing spec.replicas"),
+        ("argocd", True, "annotations change. Stop argocd from writing"),
         (NATIVE, True, "reads the metric fastpath_replicas"),
     ],
 )

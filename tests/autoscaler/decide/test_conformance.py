@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.evaluate import document
+from adapter.autoscaler.decide import evaluate_document
 from adapter.cli import evaluate
 
 _FOLDER = Path(__file__).parents[2] / "data" / "hpa-evaluate"
@@ -47,7 +47,7 @@ def _compared(given: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", _cases())
 def test_decides_as_kubernetes(case: dict[str, Any]) -> None:
-    read = document.read_json(json.dumps(case["case"]).encode())
+    read = evaluate_document.read_json(json.dumps(case["case"]).encode())
 
     shown = json.loads(evaluate.to_json(evaluate.show(read, evaluate.evaluate(read))))
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import decision as decisions
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.decision import Decision, Event, decide, selector_of, without_scale
 from adapter.autoscaler.decide.history import (
     History,
@@ -24,6 +23,7 @@ from adapter.autoscaler.decide.observation import (
     Settings,
     Unavailable,
 )
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
 from tests.support.scaling import (
@@ -60,7 +60,7 @@ def _seen(replicas: int, wanted: int | Reading = 0, **seen: Any) -> Observation:
     )
 
 
-def _decide(scaler: Autoscaler, seen: Observation, history: History | None = None) -> Decision:
+def _decide(scaler: PreparedSpec, seen: Observation, history: History | None = None) -> Decision:
     return decide(scaler, seen, History() if history is None else history, NOW)
 
 

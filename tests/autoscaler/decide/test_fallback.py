@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import fallback
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.decision import Decision, Event, decide
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.history import History, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.fastpath_autoscaler import Fallback
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND, Span
@@ -33,7 +33,7 @@ def _wants(count: int) -> ExternalReading:
 class Story:
     """One autoscaler from decision to decision, each of which is done."""
 
-    def __init__(self, rules: Fallback | None, scaler: Autoscaler, replicas: int) -> None:
+    def __init__(self, rules: Fallback | None, scaler: PreparedSpec, replicas: int) -> None:
         self.rules, self.scaler, self.replicas = rules, scaler, replicas
         self.absence = NOTHING_ABSENT
         self.history = History(RecommendationQueues())

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded
-from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.conflicts import OWN, UNNAMED, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW, autoscaler, external_metric, pods
@@ -64,7 +64,7 @@ class World:
     Real time and the clock of the decisions differ once that clock is set.
     """
 
-    def __init__(self, scaler: Autoscaler, replicas: int) -> None:
+    def __init__(self, scaler: PreparedSpec, replicas: int) -> None:
         self.scaler = scaler
         self.time: int = NOW
         self.skew = 0

@@ -8,10 +8,8 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics import readings
-from adapter.autoscaler.metrics.feed import Feed, PollResult
+from adapter.autoscaler.metrics.feed import Feed, PollResult, SourceAnswer, series_reading
 from adapter.autoscaler.metrics.polling import Poller, QueryBudget
-from adapter.autoscaler.metrics.readings import SourceAnswer
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
 from tests.support.election import LoopClock
@@ -47,7 +45,7 @@ class PolledMetric:
         return PollResult(SourceAnswer({"a": 1}, {"a": taken}), self.pause, merges=self.merges)
 
     def feed(self, key: str = "a", *, shares: bool = False) -> Feed:
-        return Feed(key, "group" if shares else key, self.ask, shares)
+        return Feed(key, "group" if shares else key, self.ask)
 
 
 class Told:
@@ -232,7 +230,7 @@ async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds:
     source.merges = False
     for number in range(40):
         key = f"q{number}"
-        make = functools.partial(Feed, key, "group", source.ask, shares=True)
+        make = functools.partial(Feed, key, "group", source.ask)
         feeds.want(Key("default", "web"), 0.1, key, make)
     await asyncio.sleep(1)
     source.asked.clear()
@@ -312,7 +310,7 @@ async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_
         answer, late, _ = feed.state(clock.monotonic())
         assert answer is not None
         now = round(clock.wall() * SECOND)
-        found = readings.of_series(answer, feed.interval.lasts, now, late, lambda _: 1)
+        found = series_reading(answer, feed.interval.lasts, now, late, lambda _: 1)
         assert isinstance(found, ExternalReading)
         assert found.overdue == ""
 

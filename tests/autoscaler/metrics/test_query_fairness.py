@@ -15,9 +15,9 @@ import pytest
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics import feed as polled
-from adapter.autoscaler.metrics.feed import LATE_IN_TURN, NEVER_IN_TURN, DelayReporter, Feed, PollResult
-from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.readings import SourceAnswer
+from adapter.autoscaler.metrics import polling
+from adapter.autoscaler.metrics.feed import LATE_IN_TURN, NEVER_IN_TURN, Feed, PollResult, SourceAnswer
+from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.autoscaler.metrics.sources import ExternalSource, ReadContext
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -55,7 +55,7 @@ class Prometheus:
             answer = SourceAnswer({}, {"": taken}, (1000,), 0)
             return PollResult(answer, merges=self.merges, crosses=self.crosses)
 
-        return Feed(key, key if group is None else group, ask, shares=group is not None)
+        return Feed(key, key if group is None else group, ask)
 
     def want(
         self, feeds: Poller, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None
@@ -94,7 +94,7 @@ class Watch:
 
     @property
     def namespaces(self) -> list[str]:
-        return [subject for fault, subject in self.faults.active() if fault == polled.PROBLEM]
+        return [subject for fault, subject in self.faults.active() if fault == polling.PROBLEM]
 
 
 @asynccontextmanager
@@ -338,13 +338,13 @@ async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() ->
         assert watch.stretch > 10
         assert watch.namespaces == ["greedy"]
         assert sorted(map(str, watch.owners)) == [f"greedy/a{number}" for number in range(4)]
-        await asyncio.sleep(polled.REPORT_AGAIN)
+        await asyncio.sleep(polling.REPORT_AGAIN)
         assert sorted(map(str, watch.owners)) == sorted([f"greedy/a{number}" for number in range(4)] * 2)
 
         for other in list(feeds._feeds.values()):
             if other is not feed:
                 feeds.drop(next(iter(other.listeners)), other)
-        await asyncio.sleep(polled.CALM + 5)
+        await asyncio.sleep(polling.CALM + 5)
         assert watch.stretch < 2
         assert watch.namespaces == []
 

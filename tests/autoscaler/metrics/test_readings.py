@@ -3,8 +3,8 @@
 import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.autoscaler.metrics import readings
-from adapter.autoscaler.metrics.readings import (
+from adapter.autoscaler.metrics import feed
+from adapter.autoscaler.metrics.feed import (
     OLDEST,
     SLACK,
     UNKNOWN_AGE,
@@ -25,7 +25,7 @@ def answer(age: float = 1, **fields: object) -> SourceAnswer:
 
 
 def test_fresh_values() -> None:
-    assert readings.of_pods(answer(), FIVE, NOW, "", "custom") == PodsReading({"a": 1000, "b": 2000})
+    assert feed.pods_reading(answer(), FIVE, NOW, "") == PodsReading({"a": 1000, "b": 2000})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_fresh_values() -> None:
 def test_old_samples_are_no_values(
     age: float, interval: int | None, oldest: int | None, *, kept: bool
 ) -> None:
-    found = readings.of_pods(answer(age, oldest=oldest), interval, NOW, "", "custom")
+    found = feed.pods_reading(answer(age, oldest=oldest), interval, NOW, "")
 
     assert isinstance(found, PodsReading)
     assert set(found.values) == ({"a", "b"} if kept else {"b"})
@@ -50,39 +50,37 @@ def test_old_samples_are_no_values(
 
 
 def test_unknown_ages_may_raise_and_not_shrink() -> None:
-    found = readings.of_pods(answer(times={}), FIVE, NOW, "", "custom")
+    found = feed.pods_reading(answer(times={}), FIVE, NOW, "")
 
     assert found == PodsReading({"a": 1000, "b": 2000}, overdue=UNKNOWN_AGE)
 
 
 def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
-    found = readings.of_pods(answer(times={}, oldest=FIVE), FIVE, NOW, "", "custom")
+    found = feed.pods_reading(answer(times={}, oldest=FIVE), FIVE, NOW, "")
 
     assert isinstance(found, Unavailable)
     assert "too old" in found.message
 
 
 def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
-    found = readings.of_pods(answer(), None, NOW, "", "custom")
+    found = feed.pods_reading(answer(), None, NOW, "")
 
     assert isinstance(found, PodsReading)
     assert found.overdue == UNKNOWN_INTERVAL
 
 
 def test_an_api_that_stamps_its_samples_is_believed() -> None:
-    assert readings.of_pods(answer(trusted=True), None, NOW, "", "custom") == PodsReading(
-        {"a": 1000, "b": 2000}
-    )
+    assert feed.pods_reading(answer(trusted=True), None, NOW, "") == PodsReading({"a": 1000, "b": 2000})
 
 
 def test_nothing_is_nothing() -> None:
-    found = readings.of_pods(SourceAnswer({}, {}), FIVE, NOW, "", "custom")
+    found = feed.pods_reading(SourceAnswer({}, {}), FIVE, NOW, "")
 
     assert found == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
 
 
 def test_late_answers() -> None:
-    found = readings.of_object(
+    found = feed.object_reading(
         SourceAnswer({"a": 1}, {"a": NOW}, lookback=0), FIVE, NOW, "it is late", lambda _: 3
     )
 
@@ -92,11 +90,11 @@ def test_late_answers() -> None:
 def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:
     old = SourceAnswer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
 
-    assert isinstance(readings.of_series(old, FIVE, NOW, "", lambda _: 3), Unavailable)
+    assert isinstance(feed.series_reading(old, FIVE, NOW, "", lambda _: 3), Unavailable)
     assert isinstance(
-        readings.of_series(SourceAnswer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable
+        feed.series_reading(SourceAnswer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable
     )
-    assert readings.of_series(
+    assert feed.series_reading(
         SourceAnswer({}, {"": NOW}, (1, 2), 0), FIVE, NOW, "", lambda _: 3
     ) == ExternalReading((1, 2), 3)
 
@@ -108,15 +106,15 @@ def test_pods_ready_over_the_window_of_the_sample() -> None:
         asked.append(NOW - since)
         return 3
 
-    assert readings.ready_then(NOW - 2 * SECOND, 60 * SECOND, FIVE, NOW, least) == 3
-    assert readings.ready_then(None, 60 * SECOND, FIVE, NOW, least) == 3
+    assert feed.ready_then(NOW - 2 * SECOND, 60 * SECOND, FIVE, NOW, least) == 3
+    assert feed.ready_then(None, 60 * SECOND, FIVE, NOW, least) == 3
     assert asked == [62 * SECOND, 65 * SECOND]
 
 
 def test_an_unknown_window_waits_for_pods_that_became_ready() -> None:
-    assert readings.ready_then(NOW, None, FIVE, NOW, lambda since: 5 if since == NOW else 3) == 0
-    assert readings.ready_then(NOW, None, FIVE, NOW, lambda _: 5) == 5
-    assert readings.ready_then(NOW, None, FIVE, NOW, lambda _: None) is None
+    assert feed.ready_then(NOW, None, FIVE, NOW, lambda since: 5 if since == NOW else 3) == 0
+    assert feed.ready_then(NOW, None, FIVE, NOW, lambda _: 5) == 5
+    assert feed.ready_then(NOW, None, FIVE, NOW, lambda _: None) is None
 
 
 def test_intervals_are_seen_from_times() -> None:

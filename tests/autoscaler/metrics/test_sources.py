@@ -10,8 +10,8 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics import readings
 from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
@@ -29,7 +29,7 @@ from adapter.model.metrics import (
     Usage,
 )
 from adapter.model.resources import BUILTIN
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from tests.support.clock import WALL, FakeClock
@@ -588,11 +588,11 @@ async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
         here.provided.usages = used("a", "b", "c", times={"a": 2.0, "b": 301.0})
         source = here.open(cpu_metric())
         reading = await here.answered(source)
-        assert (reading.values, reading.overdue) == ({"a": 300}, readings.UNKNOWN_INTERVAL)
-        assert source.sampled == readings.nanoseconds(WALL - 301.0)
+        assert (reading.values, reading.overdue) == ({"a": 300}, UNKNOWN_INTERVAL)
+        assert source.sampled == span_of(WALL - 301.0)
 
         (feed,) = here.feeds._feeds.values()
-        feed.interval.see({"a": readings.nanoseconds(WALL + 8.0)}, readings.nanoseconds(WALL + 10.0))
+        feed.interval.see({"a": span_of(WALL + 8.0)}, span_of(WALL + 10.0))
         here.provided.usages = used("a", times={"a": 2.0})
         reading = here.read(source)
         assert (reading.values, reading.overdue) == ({"a": 300}, "")
@@ -610,7 +610,7 @@ async def test_cpu_by_rules_of_ours_of_unknown_age_may_raise_and_not_shrink() ->
     async with bench() as here:
         here.provided.usages = used("a", times={})
         reading = await here.answered(here.open(cpu_metric()))
-        assert (reading.values, reading.overdue) == ({"a": 300}, readings.UNKNOWN_AGE)
+        assert (reading.values, reading.overdue) == ({"a": 300}, UNKNOWN_AGE)
 
 
 async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:

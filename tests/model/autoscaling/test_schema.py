@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide.autoscaler import prepare
 from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.errors import InputError
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (

@@ -3,8 +3,14 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import PodsReading, Settings, Unavailable
-from adapter.autoscaler.decide.readiness import count_ready, group_pods, request_of
+from adapter.autoscaler.decide.observation import (
+    PodsReading,
+    Settings,
+    Unavailable,
+    count_ready,
+    group_pods,
+    request_of,
+)
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import NEVER, SECOND

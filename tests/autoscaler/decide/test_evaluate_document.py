@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide.evaluate import document
-from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
+from adapter.autoscaler.decide import evaluate_document
+from adapter.autoscaler.decide.evaluate_document import EvaluateDocument
 from adapter.autoscaler.decide.history import RecommendationList, ScaleEvent
 from adapter.autoscaler.decide.observation import Settings
 from adapter.cli import evaluate
@@ -24,14 +24,14 @@ _LEAST: dict[str, Any] = {
     "scale": {"spec": {"replicas": 3}, "status": {"replicas": 3, "selector": "app=web"}},
 }
 _CASE: dict[str, Any] = json.loads(
-    (Path(__file__).parents[3] / "data" / "hpa-evaluate" / "hpa-evaluate-hard.jsonl")
+    (Path(__file__).parents[2] / "data" / "hpa-evaluate" / "hpa-evaluate-hard.jsonl")
     .read_text("utf-8")
     .splitlines()[0]
 )["case"]
 
 
 def _read(value: Any) -> EvaluateDocument:
-    return document.read_json(json.dumps(value).encode())
+    return evaluate_document.read_json(json.dumps(value).encode())
 
 
 def _changed(path: str, value: Any, base: dict[str, Any] = _CASE) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def _changed(path: str, value: Any, base: dict[str, Any] = _CASE) -> dict[str, A
 
 def _faults(value: Any) -> list[str]:
     with pytest.raises(InputError) as plain:
-        document.read_plain(value, "case.yaml")
+        evaluate_document.read_plain(value, "case.yaml")
     with pytest.raises(InputError) as raised:
-        document.read_json(json.dumps(value).encode(), "case.yaml")
+        evaluate_document.read_json(json.dumps(value).encode(), "case.yaml")
     assert [str(fault) for fault in plain.value.faults] == [str(fault) for fault in raised.value.faults]
     return [str(fault) for fault in raised.value.faults]
 
@@ -243,10 +243,10 @@ def test_a_document_is_an_object(value: Any) -> None:
 )
 def test_what_is_not_json(text: bytes, said: str) -> None:
     with pytest.raises(InputError) as raised:
-        document.read_json(text)
+        evaluate_document.read_json(text)
 
     assert str(raised.value).startswith(said)
-    assert document.name_of(text) is None
+    assert evaluate_document.name_of(text) is None
 
 
 def test_values_are_shown_short_and_visible() -> None:
@@ -268,7 +268,7 @@ def test_values_are_shown_short_and_visible() -> None:
     ],
 )
 def test_names_of_what_is_not_valid(text: bytes, name: str | None) -> None:
-    assert document.name_of(text) == name
+    assert evaluate_document.name_of(text) == name
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_names_of_what_is_not_valid(text: bytes, name: str | None) -> None:
 )
 def test_keys_given_twice_end_in_a_sentence(text: bytes) -> None:
     with pytest.raises(InputError) as raised:
-        document.read_json(text)
+        evaluate_document.read_json(text)
 
     assert "expected" in str(raised.value)
 
@@ -329,7 +329,10 @@ def test_anything_anywhere_is_evaluated_or_refused_with_a_place(
         except (KeyError, IndexError, TypeError):
             continue
     text = json.dumps(value).encode()
-    found = [_outcome(partial(document.read_json, text)), _outcome(partial(document.read_plain, value))]
+    found = [
+        _outcome(partial(evaluate_document.read_json, text)),
+        _outcome(partial(evaluate_document.read_plain, value)),
+    ]
     for read in found:
         if isinstance(read, InputError):
             assert all(fault.value or fault.expected for fault in read.faults)
@@ -350,4 +353,4 @@ def _outcome(read: Callable[[], EvaluateDocument]) -> EvaluateDocument | InputEr
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_with_a_sentence(text: bytes) -> None:
     with pytest.raises(InputError):
-        document.read_json(text)
+        evaluate_document.read_json(text)

@@ -3,10 +3,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide.autoscaler import PreparedMetric, prepare
 from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.observation import Settings, band
+from adapter.autoscaler.decide.prepared_spec import PreparedMetric, prepare
 from adapter.model.autoscaling.hpa import MetricStatus, encode_scalar
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import autoscaler, cpu_metric, external_metric, hpa, object_metric, pods_metric

@@ -2,25 +2,30 @@
 
 `prepare` runs when a spec changes, `decision.decide` at every sync. A `PreparedMetric` knows how its metric
 is computed, described and reported; `decision` combines the proposals.
+
+With the setting `strict` a metric refuses values that upstream's arithmetic would accept, but that are
+impossible: values below zero and numbers that overflow. An overdue value may scale up or keep the replicas;
+if it asks for fewer, it counts as unavailable.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from adapter.autoscaler.decide import calculator
 from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Proposal, Situation
+from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import (
     Band,
     ExternalReading,
     ObjectReading,
     PodsReading,
-    Reading,
     Settings,
     Unavailable,
     band,
+    count_ready,
 )
 from adapter.model import api_selectors
 from adapter.model.autoscaling.hpa import (
@@ -40,7 +45,12 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.quantity import Format, from_milli
 from adapter.model.timestamps import SECOND
 
-Compute = Callable[[Reading, Situation], Proposal | Unavailable]
+_NEGATIVE = "negative values are not used"
+_OVERFLOW = "a number exceeds 64 or 32 bits"
+
+Values = PodsReading | ObjectReading | ExternalReading
+Compute = Callable[[Any, Situation], Proposal | Unavailable]
+"""Computes a metric; its argument is the reading of the metric's own type."""
 Report = Callable[[MetricValueStatus], MetricStatus]
 
 
@@ -53,16 +63,33 @@ class PreparedMetric(NamedTuple):
     for any other.
     """
 
-    name: str
     description: str
     failure: str
     fetching: str
-    computing: str
     aggregate: str
     compute: Compute
     report: Report
+    computing: str = ""
     memory: bool = False
     blank: str = ""
+
+    def propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
+        """Return the proposal of the metric, or why its reading is not used."""
+        strict = situation.settings.strict
+        if strict and (refusal := _refuse(reading)):
+            return Unavailable("Unusable", self.fetching + refusal)
+        outcome = self.compute(reading, situation)
+        if isinstance(outcome, Unavailable):
+            return outcome
+        if strict and (outcome.overflowed or not 0 <= outcome.replicas < INT32_MAX):
+            return Unavailable("Unusable", self.fetching + _OVERFLOW)
+        if strict and _is_without_base(reading, outcome, situation):
+            return Unavailable(
+                "NoReadyPods", f"{self.fetching}no pod is ready, so the load per pod is unknown"
+            )
+        if reading.overdue and outcome.replicas < situation.replicas:
+            return Unavailable("Overdue", f"{self.fetching}{reading.overdue}: it may scale up, not down")
+        return outcome
 
     def current(self, proposal: Proposal) -> MetricValueStatus:
         """Return the value for the status: memory in powers of 1024 if that is exact."""
@@ -75,7 +102,24 @@ class PreparedMetric(NamedTuple):
         )
 
 
-class Autoscaler(msgspec.Struct, frozen=True):
+def _refuse(reading: Values) -> str:
+    """Return why values are rejected, "" if they are not."""
+    if isinstance(reading, ObjectReading):
+        return _NEGATIVE if reading.value < 0 else ""
+    values = reading.values.values() if isinstance(reading, PodsReading) else reading.values
+    if values and min(values) < 0:
+        return _NEGATIVE
+    return _OVERFLOW if isinstance(reading, ExternalReading) and sum(values) > INT64_MAX else ""
+
+
+def _is_without_base(reading: Values, outcome: Proposal, situation: Situation) -> bool:
+    """Tell whether a value was multiplied by zero ready pods: the result says nothing about the load."""
+    if isinstance(reading, PodsReading) or not outcome.value or not situation.replicas:
+        return False
+    return outcome.replicas < situation.replicas and not count_ready(situation.pods)
+
+
+class PreparedSpec(msgspec.Struct, frozen=True):
     """What `decide` needs of a spec. `up` and `down` are None for the legacy algorithm.
 
     `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
@@ -91,8 +135,13 @@ class Autoscaler(msgspec.Struct, frozen=True):
     up: Rules | None = None
     down: Rules | None = None
 
+    @property
+    def longest_periods(self) -> tuple[int, int]:
+        """The longest periods of the policies up and down; 0 without policies."""
+        return self.up.longest_period if self.up else 0, self.down.longest_period if self.down else 0
 
-def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscaler:
+
+def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> PreparedSpec:
     """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
@@ -106,10 +155,10 @@ def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscal
             if rules.tolerance is not None:
                 tolerances[place] = rules.tolerance.approximate()
     metrics = spec.metrics or ()
-    return Autoscaler(
+    return PreparedSpec(
         target=f"{target.kind}/{meta.namespace}/{target.name}",
         limits=ReplicaLimits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
-        metrics=tuple(_metric(metric, meta.namespace) for metric in metrics),
+        metrics=tuple(_BY_TYPE[metric.type](metric, meta.namespace) for metric in metrics),
         band=band(*tolerances),
         settings=settings,
         has_outer_metric=any(metric.type in {"Object", "External"} for metric in metrics),
@@ -129,20 +178,19 @@ def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
     return Rules(window * SECOND, rules.select_policy or "Max", tuple(policies))
 
 
-def _metric(metric: MetricSpec, namespace: str) -> PreparedMetric:
-    return _BY_TYPE[metric.type](metric, namespace)
-
-
 def _resource(metric: MetricSpec, _: str) -> PreparedMetric:
     source = metric.resource
     assert source is not None
     name = source.name
-
-    def report(current: MetricValueStatus) -> MetricStatus:
-        return MetricStatus("Resource", resource=ResourceMetricStatus(name, current))
-
-    aggregate = f"failed to get {name} resource metric value: "
-    return _of_resource(name, "", source.target, "resource", "FailedGetResourceMetric", aggregate, report)
+    return _of_resource(
+        name,
+        "",
+        source.target,
+        "resource",
+        "FailedGetResourceMetric",
+        f"failed to get {name} resource metric value: ",
+        lambda current: MetricStatus("Resource", resource=ResourceMetricStatus(name, current)),
+    )
 
 
 def _container_resource(metric: MetricSpec, _: str) -> PreparedMetric:
@@ -154,35 +202,39 @@ def _container_resource(metric: MetricSpec, _: str) -> PreparedMetric:
         status = ContainerResourceMetricStatus(name, container, current)
         return MetricStatus("ContainerResource", container_resource=status)
 
-    aggregate = f"failed to get {container} container metric value: "
-    failure = "FailedGetContainerResourceMetric"
-    return _of_resource(name, container, source.target, "container resource", failure, aggregate, report)
+    return _of_resource(
+        name,
+        container,
+        source.target,
+        "container resource",
+        "FailedGetContainerResourceMetric",
+        f"failed to get {container} container metric value: ",
+        report,
+    )
 
 
 def _of_resource(
     name: str, container: str, target: MetricTarget, what: str, failure: str, aggregate: str, report: Report
 ) -> PreparedMetric:
     """Build a resource metric: by averageValue if that is set, else by averageUtilization."""
-    fetching = f"unable to get metrics for resource {name}: "
     raw, share = target.average_value, target.average_utilization
     if raw is not None:
-        description = f"{name} resource"
+        milli, measure, description = raw.milli, "usage", f"{name} resource"
 
-        def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
-            assert isinstance(reading, PodsReading)
-            return calculator.raw_resource_replicas(reading, raw.milli, name, description, situation)
+        def compute(reading: PodsReading, situation: Situation) -> Proposal | Unavailable:
+            return calculator.raw_resource_replicas(reading, milli, name, description, situation)
 
     else:
         assert share is not None
-        description = f"{name} {what} utilization (percentage of request)"
+        measure, description = "utilization", f"{name} {what} utilization (percentage of request)"
 
-        def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
-            assert isinstance(reading, PodsReading)
+        def compute(reading: PodsReading, situation: Situation) -> Proposal | Unavailable:
             return calculator.resource_replicas(reading, share, name, container, description, situation)
 
-    computing = f"failed to get {name} {'usage' if raw is not None else 'utilization'}: "
+    fetching = f"unable to get metrics for resource {name}: "
+    computing = f"failed to get {name} {measure}: "
     memory = name == "memory"
-    return PreparedMetric(name, description, failure, fetching, computing, aggregate, compute, report, memory)
+    return PreparedMetric(description, failure, fetching, aggregate, compute, report, computing, memory)
 
 
 def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
@@ -191,19 +243,16 @@ def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
     assert source.target.average_value is not None
     name, target = source.metric.name, source.target.average_value.milli
     description = f"pods metric {name}"
-
-    def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
-        assert isinstance(reading, PodsReading)
-        return calculator.raw_resource_replicas(reading, target, "", description, situation)
-
-    def report(current: MetricValueStatus) -> MetricStatus:
-        return MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current))
-
-    aggregate = "failed to get pods metric value: "
-    blank = _selector_fault(source.metric)
-    fetching = f"unable to get metric {name}: "
     return PreparedMetric(
-        name, description, "FailedGetPodsMetric", fetching, "", aggregate, compute, report, blank=blank
+        description,
+        "FailedGetPodsMetric",
+        f"unable to get metric {name}: ",
+        "failed to get pods metric value: ",
+        lambda reading, situation: calculator.raw_resource_replicas(
+            reading, target, "", description, situation
+        ),
+        lambda current: MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current)),
+        blank=_selector_fault(source.metric),
     )
 
 
@@ -227,18 +276,15 @@ def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
             blank
             or "invalid object metric source: neither a value target nor an average value target was set"
         )
-
-    def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
-        assert isinstance(reading, ObjectReading)
-        return calculate(reading, milli, description, situation)
-
-    def report(current: MetricValueStatus) -> MetricStatus:
-        return MetricStatus("Object", object=ObjectMetricStatus(source.metric, current, described))
-
-    # Upstream's order, with the error last.
-    fetching = f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/"
     return PreparedMetric(
-        name, description, "FailedGetObjectMetric", fetching, "", aggregate, compute, report, blank=blank
+        description,
+        "FailedGetObjectMetric",
+        # Upstream's order, with the error last.
+        f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/",
+        aggregate,
+        lambda reading, situation: calculate(reading, milli, description, situation),
+        lambda current: MetricStatus("Object", object=ObjectMetricStatus(source.metric, current, described)),
+        blank=blank,
     )
 
 
@@ -256,18 +302,14 @@ def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
         assert target.value is not None
         aggregate += f"failed to get external metric {name}: "
         calculate, milli = calculator.external_metric_replicas, target.value.milli
-
-    def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
-        assert isinstance(reading, ExternalReading)
-        return calculate(reading, milli, description, situation)
-
-    def report(current: MetricValueStatus) -> MetricStatus:
-        return MetricStatus("External", external=ExternalMetricStatus(source.metric, current))
-
-    fetching = f"unable to get external metric {namespace}/{name}/{selector}: "
-    blank = _selector_fault(source.metric)
     return PreparedMetric(
-        name, description, "FailedGetExternalMetric", fetching, "", aggregate, compute, report, blank=blank
+        description,
+        "FailedGetExternalMetric",
+        f"unable to get external metric {namespace}/{name}/{selector}: ",
+        aggregate,
+        lambda reading, situation: calculate(reading, milli, description, situation),
+        lambda current: MetricStatus("External", external=ExternalMetricStatus(source.metric, current)),
+        blank=_selector_fault(source.metric),
     )
 
 

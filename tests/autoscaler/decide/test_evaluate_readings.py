@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.evaluate import document, readings
+from adapter.autoscaler.decide import evaluate_document
+from adapter.autoscaler.decide import evaluate_document as readings
 from adapter.autoscaler.decide.observation import (
     NO_STATUS,
     ExternalReading,
@@ -68,7 +69,7 @@ def _observe(
             "metrics": lists,
         }
     )
-    return readings.observe(document.read_json(text.encode()))
+    return readings.observe(evaluate_document.read_json(text.encode()))
 
 
 def _reading(metric: dict[str, Any], **lists: Any) -> Reading:
