@@ -12,8 +12,6 @@ from collections.abc import Iterator
 import aiohttp
 import msgspec
 from aiohttp import http_exceptions
-from kubernetes_asyncio.client import exceptions
-from kubernetes_asyncio.config import ConfigException
 
 from adapter import errors, net
 from adapter.kubernetes import codec
@@ -22,8 +20,6 @@ FOREIGN = (
     *codec.UNREADABLE,
     aiohttp.ClientError,
     http_exceptions.HttpProcessingError,
-    exceptions.OpenApiException,
-    ConfigException,
     TimeoutError,
     OSError,
     ValueError,

@@ -1,7 +1,7 @@
 """The verbs of the Kubernetes API: get, list, watch, create for reviews, and writes.
 
-Every failure is an `errors.KubernetesError`: the exceptions of aiohttp, kubernetes-asyncio and the decoders
-are translated in `transport`. Retries are decided there too. When to list and when to watch is up to
+Every failure is an `errors.KubernetesError`: the exceptions of aiohttp and the decoders are translated in
+`transport`. Retries are decided there too. When to list and when to watch is up to
 `cache.reflector`.
 """
 
@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Generic, Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
-from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
 from adapter.kubernetes import credentials
 from adapter.kubernetes.api_errors import error_of, translated
 from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.transport import (
     REVIEW_SECONDS,
     GuardedBody,
@@ -252,7 +252,7 @@ class ObjectWatch(Generic[_T]):
 
 
 async def connect(
-    configuration: Configuration,
+    configuration: ClientConfiguration,
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     random: Callable[[], float],

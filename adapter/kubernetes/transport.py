@@ -2,8 +2,7 @@
 
 Session, credentials, attempts, and the body of a write that may be stopped at the last moment.
 
-kubernetes-asyncio provides configuration, TLS, proxies and the session; its typed models and its watch are
-not used. Retries happen here and nowhere else.
+Retries happen here and nowhere else.
 
 A write of a leader must not reach the API server after the lease may have been lost. Opening a connection can
 take seconds, and the process may be suspended at any point, so a check before the request is not enough.
@@ -14,20 +13,21 @@ would deliver it later. Such a connection is reset (SO_LINGER 0), which discards
 
 import asyncio
 import contextlib
+import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_writer import StreamWriter
-from kubernetes_asyncio.client import Configuration, rest
 from yarl import URL
 
 from adapter import errors, net
-from adapter.kubernetes import credentials
 from adapter.kubernetes.api_errors import RESET, refusal_of, translated
+from adapter.kubernetes.credentials import ClientConfiguration
 
 _READ_BYTES = 2 * 1024 * 1024
 """Read-ahead of a response body: an object may be as large as etcd accepts."""
@@ -133,13 +133,14 @@ class Sender:
 
     def __init__(
         self,
-        configuration: Configuration,
-        session: rest.RESTClientObject,
+        config: ClientConfiguration,
+        session: aiohttp.ClientSession,
         *,
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
     ) -> None:
-        self._configuration = configuration
+        self._config = config
+        self._proxy = config.proxy or _proxy_of(config.host)
         self._session = session
         self._sleep = sleep
         self._random = random
@@ -211,53 +212,40 @@ class Sender:
     async def _request(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
         # identity: inside a cluster, bandwidth is cheaper than decompression in the event loop
         headers = {"Accept": request.accept, "Accept-Encoding": "identity", "User-Agent": "fastpath-adapter"}
-        if authorization := await credentials.fetch_authorization(self._configuration):
+        if authorization := await self._config.authorization():
             headers["Authorization"] = authorization
         if self._closed:
             raise self._closed_error(request)
+        data: GuardedBody | bytes | None = None
+        method = "GET"
         if request.body is not None:
-            return await self._request_write(request, request.body, headers)
+            data, method = request.body, request.method
+            headers["Content-Type"] = request.body.content_type
+        elif request.document is not None:
+            data, method = json.dumps(request.document).encode(), "POST"
+            headers["Content-Type"] = "application/json"
         try:
-            response: aiohttp.ClientResponse = await self._session.request(
-                "GET" if request.document is None else "POST",
-                f"{self._configuration.host}{request.path}",
-                query_params=dict(request.parameters),
+            response = await self._session.request(
+                method,
+                f"{self._config.host}{request.path}",
+                params=request.parameters,
                 headers=headers,
-                body=request.document,
-                _preload_content=False,
-                _request_timeout=request.timeout,
+                data=data,
+                timeout=request.timeout,
+                # some redirects resend the body, which may be a review with a user's token
+                allow_redirects=False,
+                proxy=self._proxy or None,
+                server_hostname=self._config.tls_server_name or None,
             )
         except (
             AssertionError,
             RuntimeError,
-        ) as error:  # from aiohttp, if the session is closed during a request
+        ) as error:  # aiohttp's, if the session is closed during a request
             if not self._closed:
                 raise
             raise self._closed_error(request) from error
-        return response
-
-    async def _request_write(
-        self, request: KubernetesRequest, body: GuardedBody, headers: dict[str, str]
-    ) -> aiohttp.ClientResponse:
-        """Send a write through the library's session: its own request method would build the body itself."""
-        session = self._session
-        try:
-            response: aiohttp.ClientResponse = await session.pool_manager.request(
-                method=request.method,
-                url=f"{self._configuration.host}{request.path}",
-                params=dict(request.parameters),
-                headers=headers | {"Content-Type": body.content_type},
-                data=body,
-                timeout=request.timeout,
-                proxy=session.proxy or None,
-                proxy_headers=session.proxy_headers or None,
-                server_hostname=session.server_hostname or None,
-            )
-        except (AssertionError, RuntimeError) as error:  # as above
-            if not self._closed:
-                raise
-            raise self._closed_error(request) from error
-        body.answered()
+        if request.body is not None:
+            request.body.answered()
         return response
 
     @staticmethod
@@ -266,7 +254,7 @@ class Sender:
 
 
 def open_sender(
-    configuration: Configuration,
+    config: ClientConfiguration,
     *,
     sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
@@ -278,28 +266,33 @@ def open_sender(
     Raises `errors.InputError` for unusable certificates.
     """
     try:
-        # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
-        # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
-        session = rest.RESTClientObject(configuration, maxsize=0)
+        context = _build_tls_context(config)
     except (OSError, ValueError) as error:
         reason = net.describe_file_error(error)
-        files = [
-            each
-            for each in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-            if each
-        ]
+        files = [each for each in (config.ca_file, config.cert_file, config.key_file) if each]
         fault = errors.Fault(flag, ", ".join(files), f"expected usable certificates ({reason})")
         raise errors.InputError([fault]) from error
-    library = session.pool_manager
-    # the library's own session looks for a .netrc in a thread before each request, which is slower than the
-    # request
-    headers = {"Impersonate-User": impersonate} if impersonate else None
-    own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES, headers=headers)
-    library.detach()
-    session.proxy = session.proxy or _proxy_of(configuration.host or "")
-    # has the methods that the library calls
-    session.pool_manager = _NoRedirects(own)  # type: ignore[assignment]
-    return Sender(configuration, session, sleep=sleep, random=random)
+    session = aiohttp.ClientSession(
+        # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
+        # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
+        connector=aiohttp.TCPConnector(limit=0, ssl=context),
+        read_bufsize=_READ_BYTES,
+        headers={"Impersonate-User": impersonate} if impersonate else None,
+    )
+    return Sender(config, session, sleep=sleep, random=random)
+
+
+def _build_tls_context(config: ClientConfiguration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=config.ca_file or None)
+    if config.cert_file:
+        context.load_cert_chain(config.cert_file, config.key_file or None)
+    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and
+    # clusters use them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not config.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _proxy_of(base: str) -> str:
@@ -309,24 +302,6 @@ def _proxy_of(base: str) -> str:
     except ValueError:  # each request reports it
         return ""
     return net.proxy_of(base, host or "")
-
-
-class _NoRedirects:
-    """A session that follows no redirects.
-
-    The library follows them, with some even resending the body, which may be a review with a user's token.
-    """
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
-
-    async def request(self, **arguments: Any) -> aiohttp.ClientResponse:
-        """Send a request; a redirect is returned as the response."""
-        return await self._session.request(**arguments, allow_redirects=False)
-
-    async def close(self) -> None:
-        """Close the session."""
-        await self._session.close()
 
 
 async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from kubernetes_asyncio.client import Configuration
-
 from adapter.errors import Fault, InputError
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.model.clock import Clock
 from adapter.telemetry.problems import ProblemLog
 
@@ -107,16 +106,16 @@ class FileAuthorization:
 
 
 class KubeconfigAuthorization:
-    """The token of a kubeconfig's user, which kubernetes-asyncio's own hook renews."""
+    """The credentials of a kubeconfig's user, which are renewed at intervals of their own."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
+    def __init__(self, configuration: ClientConfiguration) -> None:
+        self._authorization = configuration.authorization
 
     async def header(self) -> str:
-        return await self._configuration.get_api_key_with_prefix("BearerToken") or ""
+        return await self._authorization()
 
     def refuse(self) -> None:
-        """Do nothing: the hook has its own period."""
+        """Do nothing: a refused token is renewed when it is due."""
 
 
 def render_bearer(text: str) -> str:

@@ -148,13 +148,13 @@ async def _resolve_tls(
             named = [replace(fault, path="--prometheus-auth-config") for fault in error.faults]
             raise InputError(named) from error
         tls = TLSFiles(
-            found.ssl_ca_cert or "",
-            own.cert_file or found.cert_file or "",
-            own.key_file or found.key_file or "",
-            bool(found.verify_ssl),
-            found.tls_server_name or "",
+            found.ca_file,
+            own.cert_file or found.cert_file,
+            own.key_file or found.key_file,
+            found.verify,
+            found.tls_server_name,
         )
-        return tls, KubeconfigAuthorization(found), found.proxy or ""
+        return tls, KubeconfigAuthorization(found), found.proxy
     return own, None, ""
 
 
