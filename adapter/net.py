@@ -10,9 +10,9 @@ import os
 import re
 import ssl
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
 import aiohttp
-import requests.utils
 
 _WRONG_PROTOCOL = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "PACKET_LENGTH_TOO_LONG"}
@@ -89,7 +89,9 @@ def proxy_of(base: str, host: str) -> str:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError:
         local = host == "localhost"
-    if local:
+    if local or not getproxies_environment():
         return ""
-    proxy = requests.utils.get_environ_proxies(base).get(urlsplit(base).scheme, "")
+    from requests.utils import get_environ_proxies  # noqa: PLC0415 - knows NO_PROXY, and takes 6 MiB
+
+    proxy = get_environ_proxies(base).get(urlsplit(base).scheme, "")
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"

@@ -1,11 +1,13 @@
-"""The sandbox cluster as a process: `python -m benchmarks.cluster KUBECONFIG APPS PODS_PER_APP OWNER`.
+"""The sandbox cluster as a process: `python -m benchmarks.cluster KUBECONFIG APPS PODS_PER_APP OWNER [PAIR]`.
 
 The pods carry the labels of pods of OWNER, a Deployment or a StatefulSet; those of a StatefulSet have one
-label of their own. The process writes the kubeconfig once all pods exist, and runs until it is ended.
+label of their own. With PAIR, a folder with ``tls.crt`` and ``tls.key``, it serves over TLS. The process
+writes the kubeconfig once all pods exist, and runs until it is ended.
 """
 
 import asyncio
 import os
+import ssl
 import sys
 from pathlib import Path
 
@@ -17,8 +19,12 @@ from benchmarks import load
 from benchmarks.stage import App, make_apps
 
 
-async def main(kubeconfig: Path, apps: int, pods_per_app: int, owner: str) -> None:
-    cluster = Cluster(log_size=1000)
+async def main(kubeconfig: Path, apps: int, pods_per_app: int, owner: str, pair: Path | None) -> None:
+    tls = None
+    if pair is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(pair / "tls.crt", pair / "tls.key")
+    cluster = Cluster(log_size=1000, tls=tls)
     cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
     for app in make_apps(apps, pods_per_app):
         for pod in app.pods:
@@ -63,4 +69,5 @@ def _pod(app: App, name: str, owner: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
+    pair = Path(sys.argv[5]) if len(sys.argv) > 5 else None
+    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], pair))

@@ -41,7 +41,7 @@ async def list_pods(url: str) -> dict[str, float]:
     faults = ProblemLog(monitoring, clock)
     kind = BUILTIN.lookup("pods")
     assert kind is not None
-    configuration = credentials.build_configuration(url)
+    configuration = credentials.ClientConfiguration(url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
         lister = ObjectLister(ReflectorContext(client, clock, monitoring, faults, lambda: 0.0))
         lister.start([kind])

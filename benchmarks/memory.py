@@ -3,8 +3,9 @@
 The pods are those of Deployments, which share their labels. The large number is repeated with pods of
 StatefulSets, each of which has a label of its own.
 
-Ready is the first `readyz` that succeeds: pods listed, series discovered. Memory is read then, and again
-after every autoscaler has asked once. The peak is over all that time.
+Fastpath has the credentials of a Pod: see `benchmarks.pod`. Ready is the first `readyz` that succeeds: pods
+listed, series discovered. Memory is read then, and again after every autoscaler has asked once. The peak is
+over all that time.
 """
 
 import sys
@@ -25,9 +26,8 @@ def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
     apps = make_apps(min(_ASKING, count), pods_per_app)
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
-        adapter = stage.start_adapter(
-            stage.start_cluster(count, pods_per_app, owner), prometheus.url, rules([_METRIC])
-        )
+        cluster = stage.start_cluster(count, pods_per_app, owner, tls=True)
+        adapter = stage.start_adapter(cluster, prometheus.url, rules([_METRIC]), pod=True)
         ready = adapter.memory()
         for app in apps:
             status, body = stage.fetch(adapter.port, path_of(app, "http_requests_per_second"))

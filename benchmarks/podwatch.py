@@ -82,7 +82,7 @@ def memory(field: str) -> float:
 async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     """Return the figures of one run in this process."""
     clock, monitoring = SystemClock(), Monitoring()
-    client = await kubernetes.connect(credentials.build_configuration(url), random=random.random)
+    client = await kubernetes.connect(credentials.ClientConfiguration(url), random=random.random)
     around = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
     watch = PodCache(around)
     changes = 0

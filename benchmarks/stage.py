@@ -109,12 +109,17 @@ class Stage:
         """The certificate of the adapter's certificate authority."""
         return self.directory / "ca.crt"
 
-    def start_cluster(self, count: int, pods_per_app: int, owner: str = "Deployment") -> Path:
+    def start_cluster(
+        self, count: int, pods_per_app: int, owner: str = "Deployment", *, tls: bool = False
+    ) -> Path:
         """Start the cluster with the pods of `make_apps`, labelled for `owner`; return its kubeconfig."""
         kubeconfig = self.directory / f"kubeconfig-{self._started}"
         self._start(
             "cluster",
-            ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app), owner],
+            [
+                *("benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app), owner),
+                *([str(self.directory)] if tls else []),
+            ],
             kubeconfig.exists,
         )
         return kubeconfig
@@ -139,8 +144,13 @@ class Stage:
             server.write(*pending)
         return server
 
-    def start_adapter(self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str) -> Adapter:
-        """Start `fastpath serve` on the server's core and wait until it is ready."""
+    def start_adapter(
+        self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str, pod: bool = False
+    ) -> Adapter:
+        """Start `fastpath serve` on the server's core and wait until it is ready.
+
+        As a `pod` it has a service account in place of the kubeconfig; the cluster then needs TLS.
+        """
         config = self.directory / f"rules-{self._started}.yaml"
         config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
         port: list[int] = []
@@ -153,9 +163,17 @@ class Stage:
                 port.append(int(found[1]))
             return self.fetch(port[0], "/readyz")[0] == 200
 
+        program = ["adapter"]
+        if pod:
+            account = self.directory / "serviceaccount"
+            account.mkdir()
+            shutil.copy(self.authority, account)
+            (account / "token").write_text(load.TOKEN, encoding="ascii")
+            program = ["benchmarks.pod", str(kubeconfig), str(account)]
         command = [
-            *("adapter", "serve", "--config", str(config), "--secure-port", "0"),
-            *("--lister-kubeconfig", str(kubeconfig), "--prometheus-url", prometheus_url),
+            *(*program, "serve", "--config", str(config), "--secure-port", "0"),
+            *([] if pod else ["--lister-kubeconfig", str(kubeconfig)]),
+            *("--prometheus-url", prometheus_url),
             *("--scrape-pod-cidrs", "127.0.0.0/8"),
             *("--tls-cert-file", str(self.directory / "tls.crt")),
             *("--tls-private-key-file", str(self.directory / "tls.key")),

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubernetes_asyncio.client import Configuration
-
 from adapter.config.options import Options
 from adapter.config.server_options import openssl_cipher_list
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.reviews import ReviewClient
 from adapter.kubernetes.trust_sources import ConfigMapTrustSource, FileTrustSource
 from adapter.model.clock import Clock
@@ -166,7 +165,7 @@ def _open_certificate(
 
 async def _load_configuration(
     kubeconfig: str, flag: str, options: Options, clock: Clock, problems: ProblemLog
-) -> Configuration:
+) -> ClientConfiguration:
     """Return how to reach the API server for reviews.
 
     In this order: the kubeconfig of the flag, the pod's service account, the kubeconfig of the lister.

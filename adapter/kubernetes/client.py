@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
-from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
 from adapter.kubernetes import credentials
 from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.transport import (
     JSON,
     NOTHING,
@@ -232,7 +232,7 @@ async def _read_events(
 
 
 async def connect(
-    configuration: Configuration,
+    configuration: ClientConfiguration,
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     random: Callable[[], float],

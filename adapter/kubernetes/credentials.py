@@ -1,25 +1,19 @@
-"""Where the API server is and which identity we have: a kubeconfig file, else the Pod's service account.
+"""Where the API server is and which identity we have there: a kubeconfig, else the Pod's service account.
 
-kubernetes-asyncio loads both, and renews what they refer to (token files, exec plugins, OIDC). If a renewal
-fails, the old credentials stay in use: only the API server can decide whether they are still valid.
+Whatever renews credentials (token files, exec plugins, OIDC) may fail for a while. Then the old credentials
+stay in use: only the API server can decide whether they are still valid.
+
+kubernetes-asyncio reads kubeconfig files. It is imported only for them, because it loads models of every
+Kubernetes object, which take 37 MiB. A Pod needs two files and two variables.
 """
 
 import asyncio
-import atexit
+import dataclasses
 import os
 import socket
-import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import aiohttp
-import yaml
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, incluster_config, kube_config
-from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
 from adapter import errors, net
 from adapter.model.clock import Clock
@@ -30,48 +24,32 @@ FLAG = "--lister-kubeconfig"
 _REMEDY = {"--kubeconfig": "KUBECONFIG or --kubeconfig"}
 
 RENEWAL_SECONDS = 60.0
-"""Interval between renewals of credentials, in seconds; kubernetes-asyncio's own for service account
-tokens.
-"""
+"""Interval between renewals of credentials, in seconds, as client-go reads service account tokens."""
 
-_UNUSABLE = (
-    ConfigException,
-    OSError,
-    yaml.YAMLError,
-    aiohttp.ClientError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-    ImportError,
-    RuntimeError,
-)
-"""Exceptions of kubernetes-asyncio for an unusable kubeconfig: its own, and any that its code happens to
-raise on odd input.
-"""
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""The folder that kubelet mounts into a Pod."""
 
 
-def _write_temporary_file(holder: kube_config.FileOrData, content: str | bytes) -> str:
-    """Return the name of a file with `content`, the same for equal contents; it is removed at exit.
+async def _without_credentials() -> str:
+    return ""
 
-    Replaces a method of kubernetes-asyncio (36.1) that never closes the descriptor of `mkstemp`. It leaks one
-    descriptor for each inline `*-data` field, and another whenever an exec plugin returns a new certificate.
+
+@dataclasses.dataclass
+class ClientConfiguration:
+    """How to reach one API server, like client-go's ``rest.Config``.
+
+    Files are names, "" for none; without `ca_file` the system's authorities are trusted. `authorization`
+    returns the value of the Authorization header, renewed if it is due, "" for none.
     """
-    written = kube_config._temp_files  # noqa: SLF001
-    name = written.get(str(content))
-    if name is None:
-        if not written:
-            atexit.register(kube_config._cleanup_temp_files)  # noqa: SLF001
-        descriptor, name = tempfile.mkstemp(dir=holder._temp_file_path)  # noqa: SLF001
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        written[str(content)] = name
-    return name
 
-
-_holder: Any = kube_config.FileOrData
-_holder._create_temp_file_with_content = _write_temporary_file  # noqa: SLF001
+    host: str
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    verify: bool = True
+    tls_server_name: str = ""
+    proxy: str = ""
+    authorization: Callable[[], Awaitable[str]] = _without_credentials
 
 
 async def load_configuration(
@@ -81,98 +59,96 @@ async def load_configuration(
     *,
     flag: str = FLAG,
     context: str | None = None,
-) -> Configuration:
+) -> ClientConfiguration:
     """Load the configuration from the file `kubeconfig`, or if that is None from the Pod of this process.
 
     `context` names a context of the file, None for the current one. Raises `errors.InputError`, which names
     `flag`, if the configuration cannot be loaded.
     """
-    configuration = _new_configuration()
     if kubeconfig is None:
         try:
-            service_account = InClusterConfigLoader(
-                token_filename=incluster_config.SERVICE_TOKEN_FILENAME,
-                cert_filename=incluster_config.SERVICE_CERT_FILENAME,
-                # with its own renewal, every call fails while the file is unreadable
-                try_refresh_token=False,
-            )
-            service_account.load_and_set(configuration)
-        except (ConfigException, OSError) as error:
+            config = _read_service_account(clock, problems)
+        except (OSError, ValueError) as error:
             raise _refuse(
                 flag,
                 "",
                 f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)},"
                 f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
-        configuration.refresh_api_key_hook = _Renewal(service_account.load_and_set, clock, problems)
-        return configuration
+        return config
     if not await asyncio.to_thread(kubeconfig.is_file):
         raise _refuse(flag, str(kubeconfig), "expected a kubeconfig file; there is no such file")
+    from adapter.kubernetes import kubeconfig as library  # noqa: PLC0415 - see above
+
     try:
-        # do not write renewed tokens to the file: it may be a mounted Secret, and it belongs to its owner
-        loader = await config.load_kube_config(
-            str(kubeconfig), context=context, client_configuration=configuration, persist_config=False
-        )
-    except _UNUSABLE as error:
+        config, header, renew = await library.load(kubeconfig, context)
+    except library.UNUSABLE as error:
         raise _refuse(
             flag, str(kubeconfig), f"expected a usable kubeconfig file ({_sentence(error)})"
         ) from error
-    configuration.refresh_api_key_hook = _Renewal(loader.load_and_set, clock, problems)
-    return configuration
+    config.authorization = _Renewal(header, renew, library.UNUSABLE, clock, problems)
+    return config
 
 
-def build_configuration(host: str) -> Configuration:
-    """Return a configuration for an API server at the URL `host`, without credentials."""
-    configuration = _new_configuration()
-    configuration.host = host
-    return configuration
+def _read_service_account(clock: Clock, problems: ProblemLog) -> ClientConfiguration:
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
+    if not host or not port:
+        raise ValueError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
+    authority = SERVICE_ACCOUNT / "ca.crt"
+    if not authority.read_bytes():
+        raise ValueError(f"{authority} is empty")
+
+    async def read_token() -> str:
+        # a few hundred bytes of a local file, usually in memory: not worth a thread
+        return _read_token(SERVICE_ACCOUNT / "token")
+
+    token = _read_token(SERVICE_ACCOUNT / "token")
+    renewal = _Renewal(token, read_token, (OSError, ValueError), clock, problems)
+    name = f"[{host}]" if ":" in host else host
+    return ClientConfiguration(f"https://{name}:{port}", str(authority), authorization=renewal)
 
 
-def _new_configuration() -> Configuration:
-    configuration = Configuration()
-    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and
-    # clusters use them.
-    configuration.disable_strict_ssl_verification = True
-    return configuration
-
-
-async def fetch_authorization(configuration: Configuration) -> str:
-    """Return the value of the Authorization header, renewed if it is due; "" without token and password."""
-    settings = await configuration.auth_settings()
-    bearer = settings.get("BearerToken")
-    # token files usually end with a newline, which a header must not contain
-    return str(bearer["value"]).strip() if bearer else ""
+def _read_token(file: Path) -> str:
+    token = file.read_text(encoding="utf-8").strip()
+    if not token:
+        raise ValueError(f"{file} is empty")
+    return f"Bearer {token}"
 
 
 class _Renewal:
-    """The hook that kubernetes-asyncio calls before each use of a token; renews once in `RENEWAL_SECONDS`."""
+    """An Authorization header that is renewed at most once in `RENEWAL_SECONDS`."""
 
     def __init__(
-        self, renew: Callable[[Configuration], Awaitable[None] | None], clock: Clock, problems: ProblemLog
+        self,
+        header: str,
+        renew: Callable[[], Awaitable[str]],
+        unusable: tuple[type[Exception], ...],
+        clock: Clock,
+        problems: ProblemLog,
     ) -> None:
+        self._header = header
         self._renew = renew
+        self._unusable = unusable
         self._clock = clock
         self._problems = problems
         self._last = clock.monotonic()
         self._lock = asyncio.Lock()
 
-    async def __call__(self, configuration: Configuration) -> None:
+    async def __call__(self) -> str:
         async with self._lock:
-            if self._clock.monotonic() - self._last < RENEWAL_SECONDS:
-                return
-            self._last = self._clock.monotonic()
-            try:
-                renewing = self._renew(configuration)
-                if renewing is not None:
-                    await renewing
-            except _UNUSABLE as error:
-                self._problems.report(
-                    "credentials",
-                    "credentials for the API server cannot be renewed; the old ones stay in use",
-                    _sentence(error),
-                )
-            else:
-                self._problems.resolve("credentials")
+            if self._clock.monotonic() - self._last >= RENEWAL_SECONDS:
+                self._last = self._clock.monotonic()
+                try:
+                    self._header = await self._renew()
+                except self._unusable as error:
+                    self._problems.report(
+                        "credentials",
+                        "credentials for the API server cannot be renewed; the old ones stay in use",
+                        _sentence(error),
+                    )
+                else:
+                    self._problems.resolve("credentials")
+            return self._header
 
 
 def _sentence(error: BaseException) -> str:
@@ -186,15 +162,15 @@ def _refuse(flag: str, value: str, expected: str) -> errors.InputError:
 
 # -- our own Pod ---------------------------------------------------------------------------------------------
 
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
 
 def find_pod_name(environment: Mapping[str, str] = os.environ) -> str:
     """Return `POD_NAME`, else the host name, which is the Pod's name unless it uses the host network."""
     return environment.get("POD_NAME") or socket.gethostname()
 
 
-def find_namespace(environment: Mapping[str, str] = os.environ, file: Path = NAMESPACE_FILE) -> str:
+def find_namespace(
+    environment: Mapping[str, str] = os.environ, file: Path = SERVICE_ACCOUNT / "namespace"
+) -> str:
     """Return `POD_NAMESPACE`, else the namespace of the service account, "" outside of a cluster."""
     if found := environment.get("POD_NAMESPACE"):
         return found

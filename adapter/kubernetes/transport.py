@@ -1,7 +1,6 @@
 """One request to the API server: session, credentials, attempts, and the errors that they end with.
 
-kubernetes-asyncio provides configuration, TLS and credentials; its request methods, typed models and watch
-are not used. Retries happen here and nowhere else. Every failure becomes an `errors.KubernetesError` with a
+Retries happen here and nowhere else. Every failure becomes an `errors.KubernetesError` with a
 status (0 without a response), a reason and a sentence that says what could not be done; no exception of a
 library gets past here.
 
@@ -16,6 +15,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -26,12 +26,11 @@ import msgspec
 from aiohttp import http_exceptions
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_writer import StreamWriter
-from kubernetes_asyncio.client import Configuration, exceptions, rest
-from kubernetes_asyncio.config import ConfigException
 from yarl import URL
 
 from adapter import errors, net
-from adapter.kubernetes import codec, credentials
+from adapter.kubernetes import codec
+from adapter.kubernetes.credentials import ClientConfiguration
 
 _READ_BYTES = 2 * 1024 * 1024
 """Read-ahead of a response body: an object may be as large as etcd accepts."""
@@ -70,8 +69,6 @@ FOREIGN = (
     *codec.UNREADABLE,
     aiohttp.ClientError,
     http_exceptions.HttpProcessingError,
-    exceptions.OpenApiException,
-    ConfigException,
     TimeoutError,
     OSError,
     ValueError,
@@ -214,7 +211,7 @@ class Sender:
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: ClientConfiguration,
         session: aiohttp.ClientSession,
         proxy: str,
         *,
@@ -296,7 +293,7 @@ class Sender:
     async def _request(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
         # identity: inside a cluster, bandwidth is cheaper than decompression in the event loop
         headers = {"Accept": request.accept, "Accept-Encoding": "identity", "User-Agent": "fastpath-adapter"}
-        if authorization := await credentials.fetch_authorization(self._configuration):
+        if authorization := await self._configuration.authorization():
             headers["Authorization"] = authorization
         if request.write is not None:
             headers["Content-Type"] = request.write.content_type
@@ -315,7 +312,6 @@ class Sender:
                 # a redirect could resend the body, which may be a review with a user's token
                 allow_redirects=False,
                 proxy=self._proxy or None,
-                proxy_headers=self._configuration.proxy_headers or None,
                 server_hostname=self._configuration.tls_server_name or None,
             )
         except (AssertionError, RuntimeError) as error:  # from aiohttp, if the session is closed meanwhile
@@ -339,7 +335,7 @@ async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def open_sender(
-    configuration: Configuration,
+    configuration: ClientConfiguration,
     *,
     sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
@@ -351,21 +347,34 @@ def open_sender(
     Raises `errors.InputError` for unusable certificates.
     """
     try:
-        # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
-        # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
-        library = rest.RESTClientObject(configuration, maxsize=0).pool_manager
+        context = _build_tls_context(configuration)
     except (OSError, ValueError) as error:
         reason = net.describe_file_error(error)
-        files = filter(None, (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file))
+        files = filter(None, (configuration.ca_file, configuration.cert_file, configuration.key_file))
         fault = errors.Fault(flag, ", ".join(files), f"expected usable certificates ({reason})")
         raise errors.InputError([fault]) from error
-    # the library's own session looks for a .netrc in a thread before each request, which is slower than the
-    # request; its connector has the TLS settings
-    headers = {"Impersonate-User": impersonate} if impersonate else None
-    session = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES, headers=headers)
-    library.detach()
-    proxy = configuration.proxy or _proxy_of(configuration.host or "")
+    session = aiohttp.ClientSession(
+        # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
+        # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
+        connector=aiohttp.TCPConnector(limit=0, ssl=context),
+        read_bufsize=_READ_BYTES,
+        headers={"Impersonate-User": impersonate} if impersonate else None,
+    )
+    proxy = configuration.proxy or _proxy_of(configuration.host)
     return Sender(configuration, session, proxy, sleep=sleep, random=random)
+
+
+def _build_tls_context(configuration: ClientConfiguration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ca_file or None)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
+    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and
+    # clusters use them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _proxy_of(base: str) -> str:

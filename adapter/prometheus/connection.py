@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from kubernetes_asyncio.client import Configuration
-
 from adapter import net
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import credentials
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.model.clock import Clock
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 from adapter.telemetry.problems import ProblemLog
@@ -148,14 +147,14 @@ class FileAuthorization(Authorization):
 
 
 class KubeconfigAuthorization(Authorization):
-    """The token of a kubeconfig's user, which kubernetes-asyncio's own hook renews."""
+    """The credentials of a kubeconfig's user. They are renewed when due, even if the last were refused."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: ClientConfiguration) -> None:
         super().__init__()
         self._configuration = configuration
 
     async def header(self) -> str:
-        return await self._configuration.get_api_key_with_prefix("BearerToken") or ""
+        return await self._configuration.authorization()
 
 
 def render_bearer(text: str) -> str:
@@ -324,13 +323,13 @@ async def _resolve_tls(
             named = [replace(fault, path="--prometheus-auth-config") for fault in error.faults]
             raise InputError(named) from error
         tls = TLSFiles(
-            found.ssl_ca_cert or "",
-            own.cert_file or found.cert_file or "",
-            own.key_file or found.key_file or "",
-            bool(found.verify_ssl),
-            found.tls_server_name or "",
+            found.ca_file,
+            own.cert_file or found.cert_file,
+            own.key_file or found.key_file,
+            found.verify,
+            found.tls_server_name,
         )
-        return tls, KubeconfigAuthorization(found), found.proxy or ""
+        return tls, KubeconfigAuthorization(found), found.proxy
     return own, None, ""
 
 

@@ -320,7 +320,7 @@ async def test_many_entries_are_decoded_in_steps(process: Process) -> None:
 async def test_over_http() -> None:
     monitoring, clock = Monitoring(), SystemClock()
     async with Cluster() as cluster:
-        configuration = credentials.build_configuration(cluster.url)
+        configuration = credentials.ClientConfiguration(cluster.url)
         async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
             view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
             task = asyncio.create_task(view.run())

@@ -1,4 +1,8 @@
-"""Verbs that contact no server start quickly: their modules import no package that takes long to import."""
+"""What a verb imports bounds its start and its memory.
+
+Verbs that contact no server import no package that takes long to import. `serve` and `scale` in a Pod import
+none of the packages that only a kubeconfig file, a proxy or the discovery worker needs.
+"""
 
 import asyncio
 import subprocess
@@ -6,7 +10,8 @@ import sys
 
 import pytest
 
-HEAVY = ("aiohttp", "kubernetes_asyncio", "prometheus_api_client", "requests", "rich", "urllib3", "uvloop")
+HEAVY = {"aiohttp", "kubernetes_asyncio", "prometheus_api_client", "requests", "rich", "urllib3", "uvloop"}
+UNUSED_IN_A_POD = {"kubernetes_asyncio", "prometheus_api_client", "requests", "rich", "urllib3"}
 
 
 @pytest.mark.integration
@@ -16,10 +21,21 @@ HEAVY = ("aiohttp", "kubernetes_asyncio", "prometheus_api_client", "requests", "
     ["main", "check.command", "convert", "certs", "evaluate", "boost", "demo"],
 )
 async def test_no_heavy_package_is_imported(module: str) -> None:
-    script = f"import sys, adapter.cli.{module}; print(*sys.modules)"
+    assert not await packages_of(f"adapter.cli.{module}") & HEAVY
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+async def test_a_server_in_a_pod_imports_no_package_that_it_does_not_use() -> None:
+    assert not await packages_of("adapter.compose.app") & UNUSED_IN_A_POD
+
+
+async def packages_of(module: str) -> set[str]:
+    """Return the packages that a fresh interpreter has imported after `module`."""
+    script = f"import sys, {module}; print(*sys.modules)"
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     imported = done.stdout.split()
-    assert f"adapter.cli.{module}" in imported
-    assert not {name for name in imported if name.partition(".")[0] in HEAVY}
+    assert module in imported
+    return {name.partition(".")[0] for name in imported}

@@ -23,7 +23,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def client(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
-    configuration = credentials.build_configuration(cluster.url)
+    configuration = credentials.ClientConfiguration(cluster.url)
 
     async def at_once(_seconds: float) -> None:
         return

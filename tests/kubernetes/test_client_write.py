@@ -31,7 +31,7 @@ def passing() -> None:
 
 @contextlib.asynccontextmanager
 async def connected(host: str) -> AsyncIterator[KubernetesClient]:
-    async with await kubernetes.connect(credentials.build_configuration(host), random=lambda: 0.5) as client:
+    async with await kubernetes.connect(credentials.ClientConfiguration(host), random=lambda: 0.5) as client:
         yield client
 
 
@@ -244,8 +244,8 @@ async def test_all_that_holds_over_tls_too(authority: Authority) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=authority.server_context())
     async with server, Wire(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}") as wire:
-        configuration = credentials.build_configuration(wire.url.replace("http:", "https:"))
-        configuration.ssl_ca_cert = str(authority.file)
+        configuration = credentials.ClientConfiguration(wire.url.replace("http:", "https:"))
+        configuration.ca_file = str(authority.file)
         async with await kubernetes.connect(configuration, random=lambda: 0.5) as client:
             await client.write("PUT", PATH, BODY, seconds=1, check=passing)
             assert wire.resets == 0

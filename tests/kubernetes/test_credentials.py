@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_asyncio.config import incluster_config
 
 from adapter import errors
 from adapter.kubernetes import credentials
@@ -52,8 +51,8 @@ async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: ProblemLog) 
     assert configuration.host == "http://127.0.0.1:1"
     assert configuration.tls_server_name == "kubernetes"
     assert configuration.proxy == "http://proxy:3128"
-    assert configuration.verify_ssl is False
-    assert await credentials.fetch_authorization(configuration) == "Bearer secret"
+    assert configuration.verify is False
+    assert await configuration.authorization() == "Bearer secret"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ async def test_authorization(
     configuration = await credentials.load_configuration(
         write_kubeconfig(tmp_path / "c", user), clock, faults
     )
-    assert await credentials.fetch_authorization(configuration) == expected
+    assert await configuration.authorization() == expected
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ async def test_neither_file_nor_cluster(
     assert str(raised.value) == (
         "--lister-kubeconfig: expected a kubeconfig file: set --lister-kubeconfig, or run in a pod of the "
         "cluster "
-        "(Service host/port is not set)"
+        "(KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set)"
     )
 
 
@@ -141,16 +140,16 @@ async def test_a_token_file_is_read_again(tmp_path: Path, clock: FakeClock, faul
     path = write_kubeconfig(tmp_path / "c", {"tokenFile": str(token)})
     configuration = await credentials.load_configuration(path, clock, faults)
     token.write_text("second\n")
-    assert await credentials.fetch_authorization(configuration) == "Bearer first"
+    assert await configuration.authorization() == "Bearer first"
     clock.advance(credentials.RENEWAL_SECONDS)
-    assert await credentials.fetch_authorization(configuration) == "Bearer second"
+    assert await configuration.authorization() == "Bearer second"
     token.unlink()
     clock.advance(credentials.RENEWAL_SECONDS)
-    assert await credentials.fetch_authorization(configuration) == "Bearer second"
+    assert await configuration.authorization() == "Bearer second"
     assert list(faults.active()) == [("credentials", "")]
     token.write_text("third")
     clock.advance(credentials.RENEWAL_SECONDS)
-    assert await credentials.fetch_authorization(configuration) == "Bearer third"
+    assert await configuration.authorization() == "Bearer third"
     assert not faults.active()
 
 
@@ -170,10 +169,10 @@ async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, f
     }
     path = write_kubeconfig(tmp_path / "c", {"exec": plugin})
     configuration = await credentials.load_configuration(path, clock, faults)
-    assert await credentials.fetch_authorization(configuration) == "Bearer token-1"
-    assert await credentials.fetch_authorization(configuration) == "Bearer token-1"
+    assert await configuration.authorization() == "Bearer token-1"
+    assert await configuration.authorization() == "Bearer token-1"
     clock.advance(credentials.RENEWAL_SECONDS)
-    assert await credentials.fetch_authorization(configuration) == "Bearer token-2"
+    assert await configuration.authorization() == "Bearer token-2"
 
 
 async def test_service_account(
@@ -187,16 +186,16 @@ async def test_service_account(
     token.write_text("first\n")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.file))
+    monkeypatch.setattr(credentials, "SERVICE_ACCOUNT", tmp_path)
+    (tmp_path / "ca.crt").write_bytes(authority.file.read_bytes())
     configuration = await credentials.load_configuration(None, clock, faults)
     assert configuration.host == "https://[fd00::1]:443"
-    assert configuration.ssl_ca_cert == str(authority.file)
-    assert await credentials.fetch_authorization(configuration) == "Bearer first"
+    assert configuration.ca_file == str(tmp_path / "ca.crt")
+    assert await configuration.authorization() == "Bearer first"
     for text, expected in (("second", "Bearer second"), ("", "Bearer second"), ("third", "Bearer third")):
         token.write_text(text)
         clock.advance(credentials.RENEWAL_SECONDS)
-        assert await credentials.fetch_authorization(configuration) == expected
+        assert await configuration.authorization() == expected
         assert bool(faults.active()) is not bool(text)
 
 
@@ -227,10 +226,10 @@ async def test_inline_certificates_leave_no_file_open(
             **{"certificate-authority-data": encode(authority)},
         )
         configuration = await credentials.load_configuration(path, clock, faults)
-        files = (configuration.cert_file, configuration.key_file, configuration.ssl_ca_cert)
+        files = (configuration.cert_file, configuration.key_file, configuration.ca_file)
         assert [read(file) for file in files] == [(certificate, 0o600), (key, 0o600), (authority, 0o600)]
         again = await credentials.load_configuration(path, clock, faults)
-        assert (again.cert_file, again.key_file, again.ssl_ca_cert) == files
+        assert (again.cert_file, again.key_file, again.ca_file) == files
     assert count_open_files() < opened + 20
 
 

@@ -33,7 +33,7 @@ async def no_pause(seconds: float) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
-    configuration = credentials.build_configuration(cluster.url)
+    configuration = credentials.ClientConfiguration(cluster.url)
     async with await kubernetes.connect(
         configuration, sleep=no_pause, random=lambda: 0.0, timeout=1.0
     ) as client:
@@ -139,7 +139,7 @@ async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: boo
 
 
 async def test_a_server_that_is_down(unused_tcp_port: int) -> None:
-    configuration = credentials.build_configuration(f"http://127.0.0.1:{unused_tcp_port}")
+    configuration = credentials.ClientConfiguration(f"http://127.0.0.1:{unused_tcp_port}")
     async with await kubernetes.connect(configuration, sleep=no_pause, random=lambda: 0.0) as client:
         with pytest.raises(errors.KubernetesError):
             await fetch_catalogue(client)

@@ -25,7 +25,7 @@ LATER = msgspec.structs.replace(MINE, renewed="2026-01-31T12:00:02.000000Z")
 
 @contextlib.asynccontextmanager
 async def store_of(url: str) -> AsyncIterator[KubernetesLeases]:
-    async with await kubernetes.connect(credentials.build_configuration(url), random=lambda: 0.0) as client:
+    async with await kubernetes.connect(credentials.ClientConfiguration(url), random=lambda: 0.0) as client:
         yield KubernetesLeases(client, "default", "fastpath")
 
 

@@ -105,7 +105,7 @@ async def asking(
 
     try:
         async with Cluster() as cluster:
-            configuration = credentials.build_configuration(cluster.url)
+            configuration = credentials.ClientConfiguration(cluster.url)
             async with await kubernetes.connect(
                 configuration, sleep=no_pause, random=lambda: 0.0, timeout=seconds
             ) as client:

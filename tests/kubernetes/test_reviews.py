@@ -10,7 +10,7 @@ from aiohttp import web
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import reviews, transport
-from adapter.kubernetes.credentials import build_configuration
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.reviews import ReviewClient, Throttle
 from adapter.model.identity import AccessVerdict, User
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -43,7 +43,7 @@ async def open_world(url: str, clock: FakeClock) -> World:
     async def pause(seconds: float) -> None:
         paused.append(seconds)
 
-    client = await kubernetes.connect(build_configuration(url), sleep=pause, random=lambda: 0.5)
+    client = await kubernetes.connect(ClientConfiguration(url), sleep=pause, random=lambda: 0.5)
     return World(client, clock, paused)
 
 
@@ -308,7 +308,7 @@ async def test_a_burst_and_then_a_rate() -> None:
 
 async def test_reviews_take_their_turn(cluster: Cluster, clock: FakeClock) -> None:
     turns = Turns(rate=10, burst=1)
-    client = await kubernetes.connect(build_configuration(cluster.url), random=lambda: 0.0)
+    client = await kubernetes.connect(ClientConfiguration(cluster.url), random=lambda: 0.0)
     monitoring = Monitoring()
     async with client:
         asking = ReviewClient(

@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import trust_sources
-from adapter.kubernetes.credentials import build_configuration
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.trust_sources import ConfigMapPeriods, ConfigMapTrustSource, FileTrustSource
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.problems import ProblemLog
@@ -45,7 +45,7 @@ async def reading(
         pauses.append(seconds)
         await asyncio.sleep(0.005)
 
-    client = await kubernetes.connect(build_configuration(cluster.url), sleep=pause, random=lambda: 0.0)
+    client = await kubernetes.connect(ClientConfiguration(cluster.url), sleep=pause, random=lambda: 0.0)
     async with client:
         source = ConfigMapTrustSource(
             client,

@@ -66,8 +66,10 @@ class Scaler:
         self._client: kubernetes.KubernetesClient
 
     async def run(self) -> None:
-        configuration = credentials.build_configuration(self._url)
-        configuration.api_key["BearerToken"] = f"Bearer {self.identity}"
+        async def header() -> str:
+            return f"Bearer {self.identity}"
+
+        configuration = credentials.ClientConfiguration(self._url, authorization=header)
         async with await kubernetes.connect(configuration, random=random.random) as client:
             self._client = client
             self.store = StuckStore(client, self.namespace, "fastpath")

@@ -67,6 +67,6 @@ class Desk:
 @contextlib.asynccontextmanager
 async def desk_on(cluster: Cluster, rate: float = 1000.0) -> AsyncIterator[Desk]:
     """Give a writer for a cluster that listens."""
-    configuration = credentials.build_configuration(cluster.url)
+    configuration = credentials.ClientConfiguration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
         yield Desk(cluster, client, rate)

@@ -58,7 +58,7 @@ def ours(name: str, namespace: str = "default", target: str = "web") -> FastPath
 @contextlib.asynccontextmanager
 async def surrounded(cluster: Cluster) -> AsyncIterator[ReflectorContext]:
     monitoring, clock = Monitoring(), ShiftedClock()
-    configuration = credentials.build_configuration(cluster.url)
+    configuration = credentials.ClientConfiguration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         yield ReflectorContext(
             client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK

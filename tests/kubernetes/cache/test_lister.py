@@ -104,7 +104,7 @@ async def caching(
     timeout: float = 1.0,  # noqa: ASYNC109 - the client's
     fields: str = "",
 ) -> AsyncIterator[Cache]:
-    configuration = credentials.build_configuration(cluster.url)
+    configuration = credentials.ClientConfiguration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=timeout) as client:
         cache = Cache(client, kinds, periods, fields)
         running = asyncio.create_task(cache.lister.run(), name="lister")

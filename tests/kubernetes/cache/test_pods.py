@@ -86,7 +86,7 @@ async def watching(
 ) -> AsyncIterator[PodCache]:
     monitoring = Monitoring()
     clock = clock or ShiftedClock()
-    configuration = credentials.build_configuration(cluster.url)
+    configuration = credentials.ClientConfiguration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         around = ReflectorContext(
             client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=periods

@@ -85,7 +85,7 @@ class Watched:
 async def watching(
     cluster: Cluster, namespaces: Sequence[str] = ("",), *, url: str = ""
 ) -> AsyncIterator[Watched]:
-    configuration = credentials.build_configuration(url or cluster.url)
+    configuration = credentials.ClientConfiguration(url or cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         watched = Watched(client, namespaces)
         task = asyncio.create_task(watched.targets.run(), name="targets")
@@ -219,7 +219,7 @@ async def test_what_was_asked_for_once_is_let_go() -> None:
 async def test_followed_before_it_runs() -> None:
     async with Cluster() as cluster:
         cluster.create(deployment("web"))
-        configuration = credentials.build_configuration(cluster.url)
+        configuration = credentials.ClientConfiguration(cluster.url)
         async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
             watched = Watched(client, ("",))
             assert watched.targets.find("default", WEB) == NOT_YET

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes.credentials import build_configuration
+from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
@@ -127,8 +127,8 @@ async def world() -> AsyncIterator[World]:
         Workloads(cluster, startup=0).step(EPOCH)
         url = str(server.make_url("")).rstrip("/")
         async with (
-            await kubernetes.connect(build_configuration(cluster.url), random=lambda: 0.0) as client,
-            await kubernetes.connect(build_configuration(url), random=lambda: 0.0) as asking,
+            await kubernetes.connect(ClientConfiguration(cluster.url), random=lambda: 0.0) as client,
+            await kubernetes.connect(ClientConfiguration(url), random=lambda: 0.0) as asking,
         ):
             clock = FakeClock(EPOCH + 3600)
             controller = NativeController(client, MetricsAPI(asking), clock, period=0.05, random=lambda: 0.0)
