@@ -33,10 +33,10 @@ import yaml
 from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
+from adapter.sandbox.apiserver.workloads import ScaleWatch
 from adapter.sandbox.demo import metric_source, native_hpa
 from adapter.sandbox.demo.metric_source import Job
 from adapter.sandbox.demo.native_hpa import Adapter
-from adapter.sandbox.demo.scale_watch import ScaleWatch
 from benchmarks import common, load, stepping
 from benchmarks.common import Goal, Report
 from benchmarks.stage import ROOT, Stage

@@ -20,8 +20,7 @@ from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from benchmarks import load
 from benchmarks.stage import ROOT, App, make_apps
 from tests.support.prometheus import PrometheusServer

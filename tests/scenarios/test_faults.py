@@ -25,7 +25,7 @@ from aiohttp import web
 from adapter.prometheus import endpoint
 from adapter.provider.rules_files import RulesFiles
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.apiserver.kinds import Kind
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.server.tls import serving_certificate
 from tests.support import adapter as support

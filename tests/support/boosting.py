@@ -26,9 +26,9 @@ from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.store import Change
+from adapter.sandbox.apiserver.store import Change
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus import exporter
+from adapter.sandbox.prometheus import series as exporter
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import crd

@@ -14,15 +14,14 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.sandbox.apiserver import routing, selectors, status, views, watching
+from adapter.sandbox.apiserver import patches, requests, selectors, status, views, watching
+from adapter.sandbox.apiserver import scale as scaling
+from adapter.sandbox.apiserver.kinds import Kind
+from adapter.sandbox.apiserver.objects import ObjectRegistry
+from adapter.sandbox.apiserver.requests import Target
 from adapter.sandbox.apiserver.reviews import Reviews
-from adapter.sandbox.apiserver.routing import Target
-from adapter.sandbox.apiserver.storage import patches
-from adapter.sandbox.apiserver.storage import scale as scaling
-from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key
-from adapter.sandbox.apiserver.storage.scale import FieldManager
-from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record
+from adapter.sandbox.apiserver.scale import FieldManager
+from adapter.sandbox.apiserver.store import JSON, KindKey, Record
 
 JSON_TYPES = ("application/json", "application/yaml")
 PATCH_TYPES = (
@@ -62,7 +61,7 @@ class ResourceHandlers:
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answer a request for a resource; raises StatusFailure."""
-        routing.check_method(target)
+        target.check_method()
         kind = target.kind
         if not kind.stored and kind.verbs == ("create",):
             return json_response(
@@ -167,9 +166,7 @@ class ResourceHandlers:
             return json_response(msgspec.json.encode(success))
         predicate = _predicate(kind, request.query)
         chosen = [
-            record
-            for record in self._objects.store.records(store_key(kind), target.namespace)
-            if predicate(record)
+            record for record in self._objects.store.records(kind.key, target.namespace) if predicate(record)
         ]
         for record in chosen:
             if not dry_run:
@@ -184,7 +181,7 @@ class ResourceHandlers:
         predicate = _predicate(kind, query)
         # As the watch cache does, a list from version 0 ignores the limit.
         limit = 0 if query.get("resourceVersion") == "0" else _unsigned("limit", query.get("limit") or "0")
-        version, records = self._present(store_key(kind), target.namespace, query, limit)
+        version, records = self._present(kind.key, target.namespace, query, limit)
         chosen = [record for record in records if predicate(record)]
         metadata: JSON = {"resourceVersion": str(version)}
         if limit and len(chosen) > limit:
@@ -229,14 +226,14 @@ class ResourceHandlers:
                 "you requested PartialObjectMetadataList, "
                 f"but the requested object is not a list (*{kind.kind})"
             )
-        initial_events = routing.is_true(query.get("sendInitialEvents"))
+        initial_events = requests.is_true(query.get("sendInitialEvents"))
         if "sendInitialEvents" in query:
             self._check_initial_events(query)
         asked = query.get("resourceVersion", "")
         start = None if asked in {"", "0"} or initial_events else _unsigned("resourceVersion", asked)
         timeout = _unsigned("timeoutSeconds", query.get("timeoutSeconds") or "0")
         bookmarks = (
-            self._watches.bookmark_interval if routing.is_true(query.get("allowWatchBookmarks")) else None
+            self._watches.bookmark_interval if requests.is_true(query.get("allowWatchBookmarks")) else None
         )
         predicate = _predicate(kind, query)
         if target.namespace:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.apiserver.kinds import Kind
 
 JSON = dict[str, Any]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage.kinds import COMMON_FIELDS, Kind
-from adapter.sandbox.apiserver.storage.store import Record
+from adapter.sandbox.apiserver.kinds import COMMON_FIELDS, Kind
+from adapter.sandbox.apiserver.store import Record
 
 Predicate = Callable[[Record], bool]
 LabelTest = Callable[[dict[str, str]], bool]

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.apiserver.kinds import Kind
 
 
 class StatusFailure(Exception):  # noqa: N818 - the API calls it a Status whose status is Failure

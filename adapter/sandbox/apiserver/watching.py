@@ -12,10 +12,9 @@ import msgspec
 from aiohttp import web
 
 from adapter.sandbox.apiserver import status, views
+from adapter.sandbox.apiserver.kinds import Kind
 from adapter.sandbox.apiserver.selectors import Predicate
-from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import store_key
-from adapter.sandbox.apiserver.storage.store import Change, Record, Store
+from adapter.sandbox.apiserver.store import Change, Record, Store
 
 
 class StreamGate:
@@ -58,7 +57,7 @@ class Watch:
 
     def start(self, version: int | None, *, mark_initial_end: bool = False) -> list[bytes]:
         """Collect changes from now on and return the first lines; raise 410 for a forgotten `version`."""
-        key = store_key(self._kind)
+        key = self._kind.key
         lines = []
         if version is None:
             records = self._store.records(key)

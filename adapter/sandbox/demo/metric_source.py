@@ -15,8 +15,7 @@ from typing import NamedTuple
 import aiohttp
 
 from adapter.errors import RunError
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Point, Series, SeriesSet
+from adapter.sandbox.prometheus.series import Exporter, Point, Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 
 _READY_SECONDS = 20.0

@@ -19,7 +19,7 @@ from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.apiserver.kinds import Kind
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.waiting import other_work, until

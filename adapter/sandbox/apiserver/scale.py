@@ -7,8 +7,8 @@ another read. Only the replicas have an owner here. The real API server tracks o
 from typing import Any, NamedTuple
 
 from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage.kinds import Kind, ScalePaths
-from adapter.sandbox.apiserver.storage.store import JSON, Record, clone
+from adapter.sandbox.apiserver.kinds import Kind, ScalePaths
+from adapter.sandbox.apiserver.store import JSON, Record, clone
 
 _SIGNS = {"In": "in", "NotIn": "notin"}
 

@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage import custom_resources, scale
-from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.storage.scale import SANDBOX, FieldManager
-from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record, Store, clone
+from adapter.sandbox.apiserver import kinds, scale, status
+from adapter.sandbox.apiserver.kinds import Kind, KindTable
+from adapter.sandbox.apiserver.scale import SANDBOX, FieldManager
+from adapter.sandbox.apiserver.store import JSON, Record, Store, clone
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -50,10 +49,6 @@ def name_suffix(number: int) -> str:
     return "".join(letters)
 
 
-def store_key(kind: Kind) -> KindKey:
-    return kind.group, kind.plural
-
-
 class ObjectRegistry:
     """Reads and writes of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
 
@@ -66,7 +61,7 @@ class ObjectRegistry:
 
     def read(self, kind: Kind, namespace: str, name: str) -> Record:
         """Return the current record or raise 404."""
-        record = self.store.get(store_key(kind), namespace, name)
+        record = self.store.get(kind.key, namespace, name)
         if record is None:
             raise status.not_found(kind, name)
         return record
@@ -95,7 +90,7 @@ class ObjectRegistry:
         if kind.namespaced:
             self._need_namespace(namespace, trusted=trusted)
             metadata["namespace"] = namespace
-        if self.store.get(store_key(kind), namespace, name) is not None:
+        if self.store.get(kind.key, namespace, name) is not None:
             raise status.already_exists(kind, name)
         if metadata.get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
@@ -113,7 +108,7 @@ class ObjectRegistry:
         scale.note_writer(kind, None, document, by, timestamp(self._now()))
         if dry_run:
             return Record(document, self.store.version)
-        return self.store.put(store_key(kind), document)
+        return self.store.put(kind.key, document)
 
     def replace(
         self,
@@ -133,7 +128,7 @@ class ObjectRegistry:
             raise status.bad_request(
                 f"the name of the object ({given}) does not match the name on the URL ({name})"
             )
-        current = self.store.get(store_key(kind), namespace, name)
+        current = self.store.get(kind.key, namespace, name)
         version = document["metadata"].get("resourceVersion", "")
         if current is None:
             if kind.create_on_update and not subresource and not version:
@@ -178,7 +173,7 @@ class ObjectRegistry:
         by: FieldManager = SANDBOX,
     ) -> tuple[Record, bool]:
         """Create the object or merge into it: server-side apply without field ownership."""
-        if self.store.get(store_key(kind), namespace, name) is not None:
+        if self.store.get(kind.key, namespace, name) is not None:
             return self.patch(kind, namespace, name, merged, dry_run=dry_run, by=by), False
         document = merged({"metadata": {"name": name}})
         return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
@@ -214,7 +209,7 @@ class ObjectRegistry:
             return Record(document, current.version)
         if "deletionTimestamp" in old_metadata and not document["metadata"].get("finalizers"):
             return self._remove(kind, current, "Background")
-        return self.store.put(store_key(kind), document)
+        return self.store.put(kind.key, document)
 
     def delete(self, kind: Kind, record: Record, options: JSON | None = None) -> Record:
         """Delete an object, or mark it while finalizers hold it; return the last state.
@@ -242,11 +237,11 @@ class ObjectRegistry:
                 **record.document,
                 "metadata": {**metadata, "deletionTimestamp": timestamp(self._now())},
             }
-            return self.store.put(store_key(kind), marked)
+            return self.store.put(kind.key, marked)
         return self._remove(kind, record, policy)
 
     def _remove(self, kind: Kind, record: Record, policy: str) -> Record:
-        last = self.store.remove(store_key(kind), record)
+        last = self.store.remove(kind.key, record)
         uid = record.document["metadata"]["uid"]
         for key, dependent in self.store.dependents(uid):
             owned = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
@@ -259,7 +254,7 @@ class ObjectRegistry:
                 self.store.put(key, {**dependent.document, "metadata": metadata})
             else:
                 self.delete(owned, dependent)
-        if store_key(kind) == ("", "namespaces"):
+        if kind.key == ("", "namespaces"):
             for key, records in self.store.kinds_in(record.name):
                 inside = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
                 for content in records:
@@ -355,9 +350,9 @@ def _check_name(kind: Kind, name: str) -> None:
 
 def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
     """Apply the validation of a few kinds."""
-    if store_key(kind) == custom_resources.KEY:
-        custom_resources.check(document)
-    elif store_key(kind) == ("", "events"):
+    if kind.key == kinds.DEFINITIONS:
+        _check_definition(document)
+    elif kind.key == ("", "events"):
         involved = (document.get("involvedObject") or {}).get("namespace") or ""
         if involved != namespace and (involved or namespace != "default"):
             message = f'Invalid value: "{involved}": does not match event.namespace'
@@ -367,9 +362,39 @@ def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
             )
 
 
+def _check_definition(document: JSON) -> None:
+    """Raise 422 for an invalid definition, 501 for one that only the real API server can serve."""
+    name = document["metadata"]["name"]
+    spec = document.get("spec") or {}
+    names = spec.get("names") or {}
+    versions = spec.get("versions") or []
+    wanted = f"{names.get('plural')}.{spec.get('group')}"
+    required: list[tuple[str, Any]] = [
+        ("spec.group", spec.get("group")),
+        ("spec.names.plural", names.get("plural")),
+        ("spec.names.kind", names.get("kind")),
+        ("spec.scope", spec.get("scope")),
+        ("spec.versions", versions),
+    ]
+    for field, value in required:
+        if not value:
+            raise _invalid_definition(name, field, "Required value", "FieldValueRequired")
+    if name != wanted:
+        message = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
+        raise _invalid_definition(name, "metadata.name", message, "FieldValueInvalid")
+    if sum(bool(version.get("served")) for version in versions) > 1:
+        raise status.not_built("serving a custom kind in several versions", "serve one of them")
+
+
+def _invalid_definition(name: str, field: str, message: str, reason: str) -> status.StatusFailure:
+    return status.invalid(
+        "CustomResourceDefinition", kinds.DEFINITIONS[0], name, field=field, message=message, reason=reason
+    )
+
+
 def _set_defaults(kind: Kind, document: JSON) -> None:
     """Set the few defaults that clients of an autoscaler can observe."""
-    if store_key(kind) in _SCALED:
+    if kind.key in _SCALED:
         spec = document.setdefault("spec", {})
         if spec.get("replicas") is None:
             spec["replicas"] = 1
@@ -382,7 +407,7 @@ def _set_defaults(kind: Kind, document: JSON) -> None:
         )
         document.setdefault("spec", {})
         document.setdefault("status", {}).setdefault("phase", "Active")
-    elif store_key(kind) == ("autoscaling", "horizontalpodautoscalers"):
+    elif kind.key == ("autoscaling", "horizontalpodautoscalers"):
         document.setdefault("spec", {}).setdefault("minReplicas", 1)
-    elif store_key(kind) == custom_resources.KEY:
-        document.setdefault("status", custom_resources.established(document))
+    elif kind.key == kinds.DEFINITIONS:
+        document.setdefault("status", kinds.definition_status(document))
