@@ -19,14 +19,17 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.sandbox.apiserver import discovery, handlers, kinds, requests, status, views
+from adapter.sandbox.apiserver import discovery, kinds, requests, status
+from adapter.sandbox.apiserver.handlers import ResourceHandlers
 from adapter.sandbox.apiserver.kinds import Kind, KindTable
 from adapter.sandbox.apiserver.objects import ObjectRegistry, timestamp
 from adapter.sandbox.apiserver.patches import merge
 from adapter.sandbox.apiserver.requests import Faults, Request, Target
 from adapter.sandbox.apiserver.reviews import Reviews
-from adapter.sandbox.apiserver.scale import FieldManager
+from adapter.sandbox.apiserver.scale import WriteOptions
 from adapter.sandbox.apiserver.store import JSON, Change, Record, Store, clone
+from adapter.sandbox.apiserver.views import json_response, negotiate, parse_accept
+from adapter.sandbox.apiserver.watching import Watches
 from adapter.sandbox.listener import Listener
 
 EPOCH = 1_767_225_600.0
@@ -94,10 +97,13 @@ class Cluster:
         self.requests: deque[Request] = deque(maxlen=100_000)
         self._objects = ObjectRegistry(self.store, self.kinds, now)
         self.store.subscribe(kinds.DEFINITIONS, self._definition_changed)
-        self._watches = handlers.WatchOptions(
-            bookmark_interval=bookmark_interval, initial_events=initial_events, gone_as_status=gone_as_status
+        self._watches = Watches(
+            self.store,
+            bookmark_interval=bookmark_interval,
+            initial_events=initial_events,
+            gone_as_status=gone_as_status,
         )
-        self._handlers = handlers.ResourceHandlers(self._objects, self.reviews, self._watches, now)
+        self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches, now)
         self._aggregation = discovery.Aggregation(self.store, self.kinds, proxy_certificate)
         self._listener = Listener(self._handle, host, port, tls)
         for name in ("default", "kube-system"):
@@ -145,19 +151,19 @@ class Cluster:
         """
         kind = self._kind_of(document)
         namespace = (document.get("metadata", {}).get("namespace") or "default") if kind.namespaced else ""
-        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=FieldManager(manager)))
+        return _copy(self._objects.create(kind, namespace, document, WriteOptions(manager), trusted=True))
 
     def update(self, document: JSON, *, manager: str = "sandbox") -> JSON:
         """Replace an object and its status; a resourceVersion in it must be current."""
         kind = self._kind_of(document)
         metadata = document["metadata"]
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        record, _ = self._objects.replace(
-            kind, namespace, metadata["name"], document, by=FieldManager(manager)
-        )
+        record, _ = self._objects.replace(kind, namespace, metadata["name"], document, WriteOptions(manager))
         if "status" in kind.subresources and "status" in document:
             current = {**document, "metadata": {**metadata, "resourceVersion": str(record.version)}}
-            record, _ = self._objects.replace(kind, namespace, metadata["name"], current, "status")
+            record, _ = self._objects.replace(
+                kind, namespace, metadata["name"], current, WriteOptions(subresource="status")
+            )
         return _copy(record)
 
     def patch(
@@ -171,7 +177,7 @@ class Cluster:
         row, namespace = self._scoped(kind, namespace)
         scale = {"spec": {"replicas": replicas}}
         rescale = self._objects.rescale
-        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=FieldManager(manager)))
+        return _copy(rescale(row, namespace, name, lambda _: scale, WriteOptions(manager)))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Delete an object and all that it owns."""
@@ -238,11 +244,11 @@ class Cluster:
 
     def freeze_watches(self) -> None:
         """Silence all watches, bookmarks included; their connections stay open."""
-        self._watches.gate.close()
+        self._watches.flowing.clear()
 
     def thaw_watches(self) -> None:
         """Resume all watches and send the changes they missed."""
-        self._watches.gate.open()
+        self._watches.flowing.set()
 
     def compact(self) -> None:
         """Drop the log of changes: watches and continued lists from older versions get 410."""
@@ -284,7 +290,7 @@ class Cluster:
                 raise status.forbidden(user, target.verb, target.kind, target.subresource, **where)
             return await self._answer(request, target)
         except status.StatusFailure as failure:
-            return handlers.json_response(failure.encode(), failure.code)
+            return json_response(failure.encode(), failure.code)
 
     async def _answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         code = self.faults.next_code(target)
@@ -311,7 +317,7 @@ class Cluster:
         if path == "/version":
             return _json(_VERSION)
         if path == "/openapi/v2":
-            views.negotiate(request.headers.get("Accept", ""))
+            negotiate(request.headers.get("Accept", ""))
             return _json(_OPENAPI)
         if path == "/openapi/v3":
             return _json({"paths": {}})
@@ -324,7 +330,7 @@ class Cluster:
                 if path == "/apis":
                     document["items"] += await self._aggregation.discover()
                 form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-                return handlers.json_response(msgspec.json.encode(document), content_type=form)
+                return json_response(msgspec.json.encode(document), content_type=form)
         found = discovery.legacy(
             path,
             self.kinds,
@@ -341,7 +347,7 @@ def _copy(record: Record) -> JSON:
 
 
 def _json(document: Mapping[str, Any]) -> web.Response:
-    return handlers.json_response(msgspec.json.encode(document))
+    return json_response(msgspec.json.encode(document))
 
 
 def _unknown_path() -> web.Response:
@@ -349,7 +355,7 @@ def _unknown_path() -> web.Response:
 
 
 def _aggregated_version(accept: str) -> str:
-    for media in views.parse_accept(accept):
+    for media in parse_accept(accept):
         if (
             media.parameters.get("as") == "APIGroupDiscoveryList"
             and media.parameters.get("g") == "apidiscovery.k8s.io"

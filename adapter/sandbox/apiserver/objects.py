@@ -12,7 +12,7 @@ from typing import Any
 
 from adapter.sandbox.apiserver import kinds, scale, status
 from adapter.sandbox.apiserver.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.scale import SANDBOX, FieldManager
+from adapter.sandbox.apiserver.scale import SANDBOX, WriteOptions
 from adapter.sandbox.apiserver.store import JSON, Record, Store, clone
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -71,10 +71,9 @@ class ObjectRegistry:
         kind: Kind,
         namespace: str,
         document: JSON,
+        by: WriteOptions = SANDBOX,
         *,
         trusted: bool = False,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
     ) -> Record:
         """Store a new object; `by` is recorded as the writer of its replicas.
 
@@ -106,7 +105,7 @@ class ObjectRegistry:
         _check_content(kind, namespace, document)
         _set_defaults(kind, document)
         scale.note_writer(kind, None, document, by, timestamp(self._now()))
-        if dry_run:
+        if by.dry_run:
             return Record(document, self.store.version)
         return self.store.put(kind.key, document)
 
@@ -116,10 +115,7 @@ class ObjectRegistry:
         namespace: str,
         name: str,
         document: JSON,
-        subresource: str = "",
-        *,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
+        by: WriteOptions = SANDBOX,
     ) -> tuple[Record, bool]:
         """Replace an object, or only its status; return the record and whether a PUT created it."""
         document = self._checked(kind, namespace, clone(document))
@@ -131,15 +127,15 @@ class ObjectRegistry:
         current = self.store.get(kind.key, namespace, name)
         version = document["metadata"].get("resourceVersion", "")
         if current is None:
-            if kind.create_on_update and not subresource and not version:
-                return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
+            if kind.create_on_update and not by.subresource and not version:
+                return self.create(kind, namespace, document, by), True
             raise status.not_found(kind, name)
         if not version and kind.must_carry_version:
             message = 'Invalid value: "": must be specified for an update'
             raise status.invalid(
                 kind.plural, kind.group, name, field="metadata.resourceVersion", message=message
             )
-        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by), False
+        return self._write(kind, current, document, by), False
 
     def patch(
         self,
@@ -147,10 +143,7 @@ class ObjectRegistry:
         namespace: str,
         name: str,
         change: Callable[[JSON], JSON],
-        subresource: str = "",
-        *,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
+        by: WriteOptions = SANDBOX,
     ) -> Record:
         """Replace an object by the result of `change`, which must not alter its argument."""
         current = self.read(kind, namespace, name)
@@ -160,7 +153,7 @@ class ObjectRegistry:
                 f"the name of the object ({document['metadata'].get('name', '')}) "
                 f"does not match the name on the URL ({name})"
             )
-        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by)
+        return self._write(kind, current, document, by)
 
     def apply(
         self,
@@ -168,25 +161,20 @@ class ObjectRegistry:
         namespace: str,
         name: str,
         merged: Callable[[JSON], JSON],
-        *,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
+        by: WriteOptions = SANDBOX,
     ) -> tuple[Record, bool]:
         """Create the object or merge into it: server-side apply without field ownership."""
         if self.store.get(kind.key, namespace, name) is not None:
-            return self.patch(kind, namespace, name, merged, dry_run=dry_run, by=by), False
+            return self.patch(kind, namespace, name, merged, by), False
         document = merged({"metadata": {"name": name}})
-        return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
+        return self.create(kind, namespace, document, by), True
 
     def _write(
         self,
         kind: Kind,
         current: Record,
         document: JSON,
-        subresource: str,
-        *,
-        dry_run: bool,
-        by: FieldManager,
+        by: WriteOptions,
     ) -> Record:
         metadata = document["metadata"]
         version = metadata.get("resourceVersion", "")
@@ -197,7 +185,7 @@ class ObjectRegistry:
         if metadata.get("uid") and metadata["uid"] != old_metadata["uid"]:
             cause = _wrong_uid(metadata["uid"], old_metadata["uid"])
             raise status.conflict(kind, current.name, cause)
-        if subresource == "status":
+        if by.subresource == "status":
             state = {"status": document["status"]} if "status" in document else {}
             document = {**old, "metadata": dict(old_metadata)} | state
         else:
@@ -205,7 +193,7 @@ class ObjectRegistry:
         if document == old:
             return current
         scale.note_writer(kind, old, document, by, timestamp(self._now()))
-        if dry_run:
+        if by.dry_run:
             return Record(document, current.version)
         if "deletionTimestamp" in old_metadata and not document["metadata"].get("finalizers"):
             return self._remove(kind, current, "Background")
@@ -268,14 +256,12 @@ class ObjectRegistry:
         namespace: str,
         name: str,
         change: Callable[[JSON], JSON],
-        *,
-        dry_run: bool,
-        by: FieldManager,
+        by: WriteOptions,
     ) -> Record:
         """Write the replicas of an object; `change` turns its Scale into the new one."""
         record = self.read(kind, namespace, name)
         document = scale.rescaled(kind, record, change(scale.scale_of(kind, record)))
-        return self._write(kind, record, document, "", dry_run=dry_run, by=by._replace(subresource="scale"))
+        return self._write(kind, record, document, by._replace(subresource="scale"))
 
     def _need_namespace(self, namespace: str, *, trusted: bool) -> None:
         if self.store.get(("", "namespaces"), "", namespace) is not None:

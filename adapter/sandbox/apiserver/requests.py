@@ -51,6 +51,14 @@ def is_true(text: str | None) -> bool:
     return text in _TRUE
 
 
+def unsigned(field: str, text: str) -> int:
+    """Return the number of a query parameter; raise 400 for any other text."""
+    if not text.isascii() or not text.isdigit():
+        message = f'{field}: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise status.bad_request(message)
+    return int(text)
+
+
 def target_of(kinds: KindTable, method: str, path: str, query: Mapping[str, str]) -> Target | None:
     """Return the target of `path`, or None if it names no served resource."""
     match path.strip("/").split("/"):

@@ -13,15 +13,19 @@ from adapter.sandbox.apiserver.store import JSON, Record, clone
 _SIGNS = {"In": "in", "NotIn": "notin"}
 
 
-class FieldManager(NamedTuple):
-    """The field manager of a write, its operation (``Update`` or ``Apply``) and its subresource."""
+class WriteOptions(NamedTuple):
+    """The field manager of a write, its operation (``Update`` or ``Apply``) and its subresource.
 
-    manager: str
+    A `dry_run` is checked and answered, but stores nothing.
+    """
+
+    manager: str = "sandbox"
     operation: str = "Update"
     subresource: str = ""
+    dry_run: bool = False
 
 
-SANDBOX = FieldManager("sandbox")
+SANDBOX = WriteOptions()
 """The default for writes from Python."""
 
 
@@ -78,7 +82,7 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
     return document
 
 
-def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: FieldManager, now: str) -> None:
+def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: WriteOptions, now: str) -> None:
     """Update ``managedFields`` of `document`: the last writer of the replicas is their only owner."""
     if "scale" not in kind.subresources:
         return

@@ -140,6 +140,12 @@ def invalid(
     return StatusFailure(422, "Invalid", f'{qualified} "{name}" is invalid: {field}: {message}', details)
 
 
+def forbidden_option(field: str, cause: str) -> StatusFailure:
+    """422 of a query parameter that is not allowed."""
+    message, reason = f"Forbidden: {cause}", "FieldValueForbidden"
+    return invalid("ListOptions", "meta.k8s.io", "", field=field, message=message, reason=reason)
+
+
 def no_protobuf() -> StatusFailure:
     """415 where a real API server reads protobuf."""
     message = (
