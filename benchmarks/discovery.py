@@ -95,7 +95,7 @@ def main() -> None:
         return
     sizes = common.parse_sizes(__doc__, series=1_000_000, names=2000, many_names=50_000, runs=3)
     common.stay_on_load_core()
-    lag = f"event-loop lag while {sizes.series:,} series are discovered, of"
+    lag = f"longest event-loop lag during the discovery of {sizes.series:,} series with"
     goals = {
         "lag_max_ms": Goal(f"{lag} {sizes.names:,} names", 50, "ms"),
         "many_names_lag_max_ms": Goal(f"{lag} {sizes.many_names:,} names", 50, "ms"),

@@ -1,4 +1,4 @@
-"""Parts of the adapter, each measured in its own process: `python -m benchmarks.growthparts pods|series URL`.
+"""Parts of the adapter, each measured in a process of its own: `benchmarks.growth_parts pods|series URL`.
 
 The start of a whole program would hide the cost of a list of a few thousand pods. Prints one JSON object:
 processor seconds, and the memory that the part adds. Discovery works in a worker process, whose figures are
