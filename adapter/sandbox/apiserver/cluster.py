@@ -12,8 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import yaml
@@ -53,7 +52,7 @@ _OPENAPI = {
 _ANONYMOUS = "system:anonymous"
 
 
-class Cluster:
+class Cluster(Listener):
     """A cluster that listens inside the ``async with`` block.
 
     `now` gives epoch seconds for timestamps; the default is fixed at the start of 2026. `log_size` is the
@@ -82,7 +81,7 @@ class Cluster:
         tokens: dict[str, str] | None = None,
         proxy_certificate: Path | None = None,
     ) -> None:
-        self._tls = tls
+        super().__init__(self._handle, host, port, tls)
         self._ca = ca
         self._now = now
         self.kinds = KindTable()
@@ -105,24 +104,12 @@ class Cluster:
         )
         self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches, now)
         self._aggregation = discovery.Aggregation(self.store, self.kinds, proxy_certificate)
-        self._listener = Listener(self._handle, host, port, tls)
         for name in ("default", "kube-system"):
             self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
 
-    async def __aenter__(self) -> Self:
-        await self._listener.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._listener.stop()
+    async def stop(self) -> None:
+        await super().stop()
         await self._aggregation.close()
-
-    @property
-    def url(self) -> str:
-        """The base URL; known once the cluster listens."""
-        return self._listener.url
 
     def kubeconfig(self, path: Path, token: str | None = None) -> Path:
         server: JSON = {"server": self.url}
@@ -260,12 +247,12 @@ class Cluster:
             self.faults.unavailable = True
             self.cut_watches()
             return
-        await self._listener.down()
+        await super().down()
 
     async def up(self) -> None:
         """Listen again at the same address."""
         self.faults.unavailable = False
-        await self._listener.up()
+        await super().up()
 
     # The way of a request.
 
@@ -275,7 +262,7 @@ class Cluster:
         self.requests.append(_note(request, target, user or ""))
         try:
             if self.faults.unavailable:
-                raise status.unavailable()
+                raise status.failure(503)
             if target is not None:
                 await asyncio.sleep(self.faults.delay_of(target))
             if user is None:
@@ -334,7 +321,7 @@ class Cluster:
         found = discovery.legacy(
             path,
             self.kinds,
-            address=self._listener.address,
+            address=self.address,
             others=self._aggregation.versions(),
             stale=self.faults.stale,
         )

@@ -73,7 +73,7 @@ def legacy(
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, found)} if found else None
         case ["apis", name, version]:
             if (name, version) in stale:
-                raise status.unavailable()
+                raise status.failure(503)
             return _resource_list(kinds, name, version)
     return None
 
@@ -147,11 +147,7 @@ def _aggregated_resource(kind: Kind) -> JSON:
     }
     if kind.subresources:
         entry["subresources"] = [
-            {
-                "subresource": name,
-                "responseKind": _SCALE if name == "scale" else own,
-                "verbs": _verbs(name),
-            }
+            {"subresource": name, "responseKind": _SCALE if name == "scale" else own, "verbs": _verbs(name)}
             for name in kind.subresources
         ]
     return entry | _short_forms(kind)

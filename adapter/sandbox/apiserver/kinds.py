@@ -191,6 +191,10 @@ class KindTable:
             f'the sandbox cluster serves no kind "{text}": add it with add_kind, or use one of {served}'
         )
 
+    def of_objects(self, key: KindKey) -> Kind:
+        """Return the stored kind whose objects have this key."""
+        return next(kind for kind in self if kind.stored and kind.key == key)
+
     def groups(self) -> dict[str, list[str]]:
         """Return each named API group and its versions, the preferred first, in the order of discovery."""
         found: dict[str, list[str]] = {}

@@ -67,13 +67,7 @@ class ObjectRegistry:
         return record
 
     def create(
-        self,
-        kind: Kind,
-        namespace: str,
-        document: JSON,
-        by: WriteOptions = SANDBOX,
-        *,
-        trusted: bool = False,
+        self, kind: Kind, namespace: str, document: JSON, by: WriteOptions = SANDBOX, *, trusted: bool = False
     ) -> Record:
         """Store a new object; `by` is recorded as the writer of its replicas.
 
@@ -110,20 +104,13 @@ class ObjectRegistry:
         return self.store.put(kind.key, document)
 
     def replace(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        document: JSON,
-        by: WriteOptions = SANDBOX,
+        self, kind: Kind, namespace: str, name: str, document: JSON, by: WriteOptions = SANDBOX
     ) -> tuple[Record, bool]:
         """Replace an object, or only its status; return the record and whether a PUT created it."""
         document = self._checked(kind, namespace, clone(document))
         given = document["metadata"].setdefault("name", name)
         if given != name:
-            raise status.bad_request(
-                f"the name of the object ({given}) does not match the name on the URL ({name})"
-            )
+            raise status.wrong_name(given, name)
         current = self.store.get(kind.key, namespace, name)
         version = document["metadata"].get("resourceVersion", "")
         if current is None:
@@ -149,10 +136,7 @@ class ObjectRegistry:
         current = self.read(kind, namespace, name)
         document = self._checked(kind, namespace, clone(change(current.document)))
         if document["metadata"].get("name") != name:
-            raise status.bad_request(
-                f"the name of the object ({document['metadata'].get('name', '')}) "
-                f"does not match the name on the URL ({name})"
-            )
+            raise status.wrong_name(document["metadata"].get("name", ""), name)
         return self._write(kind, current, document, by)
 
     def apply(
@@ -169,13 +153,7 @@ class ObjectRegistry:
         document = merged({"metadata": {"name": name}})
         return self.create(kind, namespace, document, by), True
 
-    def _write(
-        self,
-        kind: Kind,
-        current: Record,
-        document: JSON,
-        by: WriteOptions,
-    ) -> Record:
+    def _write(self, kind: Kind, current: Record, document: JSON, by: WriteOptions) -> Record:
         metadata = document["metadata"]
         version = metadata.get("resourceVersion", "")
         if version and version != str(current.version):
@@ -183,8 +161,7 @@ class ObjectRegistry:
         old = current.document
         old_metadata = old["metadata"]
         if metadata.get("uid") and metadata["uid"] != old_metadata["uid"]:
-            cause = _wrong_uid(metadata["uid"], old_metadata["uid"])
-            raise status.conflict(kind, current.name, cause)
+            raise _precondition_failed(kind, current, "uid", metadata["uid"])
         if by.subresource == "status":
             state = {"status": document["status"]} if "status" in document else {}
             document = {**old, "metadata": dict(old_metadata)} | state
@@ -208,15 +185,9 @@ class ObjectRegistry:
         options = options or {}
         wanted = options.get("preconditions") or {}
         metadata = record.document["metadata"]
-        if wanted.get("uid") not in {None, metadata["uid"]}:
-            cause = _wrong_uid(wanted["uid"], metadata["uid"])
-            raise status.conflict(kind, record.name, cause)
-        if wanted.get("resourceVersion") not in {None, metadata["resourceVersion"]}:
-            cause = (
-                f"Precondition failed: ResourceVersion in precondition: {wanted['resourceVersion']}, "
-                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
-            )
-            raise status.conflict(kind, record.name, cause)
+        for field in ("uid", "resourceVersion"):
+            if wanted.get(field) not in {None, metadata[field]}:
+                raise _precondition_failed(kind, record, field, wanted[field])
         policy = options.get("propagationPolicy") or "Background"
         if metadata.get("finalizers"):
             if "deletionTimestamp" in metadata:
@@ -232,7 +203,6 @@ class ObjectRegistry:
         last = self.store.remove(kind.key, record)
         uid = record.document["metadata"]["uid"]
         for key, dependent in self.store.dependents(uid):
-            owned = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
             owners = dependent.document["metadata"]["ownerReferences"]
             if policy == "Orphan" or len(owners) > 1:
                 rest = [owner for owner in owners if owner["uid"] != uid]
@@ -241,22 +211,16 @@ class ObjectRegistry:
                     del metadata["ownerReferences"]
                 self.store.put(key, {**dependent.document, "metadata": metadata})
             else:
-                self.delete(owned, dependent)
+                self.delete(self.kinds.of_objects(key), dependent)
         if kind.key == ("", "namespaces"):
             for key, records in self.store.kinds_in(record.name):
-                inside = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
                 for content in records:
                     if self.store.get(key, content.namespace, content.name) is not None:
-                        self.delete(inside, content)
+                        self.delete(self.kinds.of_objects(key), content)
         return last
 
     def rescale(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        change: Callable[[JSON], JSON],
-        by: WriteOptions,
+        self, kind: Kind, namespace: str, name: str, change: Callable[[JSON], JSON], by: WriteOptions
     ) -> Record:
         """Write the replicas of an object; `change` turns its Scale into the new one."""
         record = self.read(kind, namespace, name)
@@ -301,8 +265,10 @@ class ObjectRegistry:
         return document
 
 
-def _wrong_uid(wanted: str, found: str) -> str:
-    return f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+def _precondition_failed(kind: Kind, record: Record, field: str, wanted: str) -> status.StatusFailure:
+    name, found = {"uid": "UID"}.get(field, "ResourceVersion"), record.document["metadata"][field]
+    cause = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
+    return status.conflict(kind, record.name, cause)
 
 
 def _carry_over(kind: Kind, current: Record, document: JSON) -> None:

@@ -59,9 +59,7 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
     """Return the object with the replicas of a Scale. A resourceVersion in the Scale must be current."""
     metadata = scale.get("metadata") or {}
     if metadata.get("name", record.name) != record.name:
-        raise status.bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({record.name})"
-        )
+        raise status.wrong_name(metadata["name"], record.name)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise status.bad_request(

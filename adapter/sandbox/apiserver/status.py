@@ -12,6 +12,8 @@ import msgspec
 
 from adapter.sandbox.apiserver.kinds import Kind
 
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
 
 class StatusFailure(Exception):  # noqa: N818 - the API calls it a Status whose status is Failure
     """A refused request; `document` is the Status object to send."""
@@ -49,6 +51,10 @@ def _details(kind: Kind, name: str, **more: Any) -> dict[str, Any]:
 
 def bad_request(message: str) -> StatusFailure:
     return StatusFailure(400, "BadRequest", message)
+
+
+def wrong_name(given: str, name: str) -> StatusFailure:
+    return bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 def unauthorized() -> StatusFailure:
@@ -95,10 +101,7 @@ def already_exists(kind: Kind, name: str) -> StatusFailure:
 
 def conflict(kind: Kind, name: str, cause: str = "") -> StatusFailure:
     """409: the write names a version that is not current."""
-    cause = (
-        cause or "the object has been modified; please apply your changes to the latest version and try again"
-    )
-    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {cause}'
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {cause or _MODIFIED}'
     return StatusFailure(409, "Conflict", message, _details(kind, name))
 
 
@@ -155,18 +158,8 @@ def no_protobuf() -> StatusFailure:
     return StatusFailure(415, "UnsupportedMediaType", message)
 
 
-def unavailable() -> StatusFailure:
-    """503: the server is not ready."""
-    return StatusFailure(
-        503, "ServiceUnavailable", "the server is currently unable to handle the request", {}
-    )
-
-
 _FAILURES = {
-    409: (
-        "Conflict",
-        "the object has been modified; please apply your changes to the latest version and try again",
-    ),
+    409: ("Conflict", _MODIFIED),
     429: ("TooManyRequests", "too many requests, please try again later"),
     500: ("InternalError", "Internal error occurred: etcdserver: leader changed"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),

@@ -90,7 +90,7 @@ def _configure(jobs: Sequence[Job], directory: Path) -> Path:
                 "static_configs": [{"targets": list(job.targets)}],
             }
             for job in jobs
-        ],
+        ]
     }
     file = directory / "prometheus.yml"
     file.write_text(json.dumps(configuration))  # JSON is YAML

@@ -8,8 +8,7 @@ import itertools
 import math
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 from aiohttp import web
 
@@ -147,7 +146,7 @@ def _escape(text: str, *, quote: bool = False) -> str:
     return escaped.replace('"', '\\"') if quote else escaped
 
 
-class Exporter:
+class Exporter(Listener):
     """Serves ``/metrics`` inside the ``async with`` block.
 
     `now` gives epoch seconds; `scrapes` counts requests.
@@ -162,35 +161,10 @@ class Exporter:
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(self._handle, host, port, tls)
         self.series = series
         self.scrapes = 0
         self._now = now
-        self._listener = Listener(self._handle, host, port, tls)
-
-    async def __aenter__(self) -> Self:
-        await self._listener.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._listener.stop()
-
-    @property
-    def address(self) -> str:
-        """Host and port, as in the targets of a scrape configuration."""
-        return self._listener.address
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a trailing slash."""
-        return self._listener.url
-
-    async def down(self) -> None:
-        await self._listener.down()
-
-    async def up(self) -> None:
-        await self._listener.up()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path != "/metrics":

@@ -12,8 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -45,7 +44,7 @@ class FixedResponse(NamedTuple):
     content_type: str
 
 
-class Prometheus:
+class Prometheus(Listener):
     """A server that listens inside the ``async with`` block.
 
     `now` gives epoch seconds, for queries without a time. `requests` holds the last 100,000 requests.
@@ -60,36 +59,16 @@ class Prometheus:
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(self._handle, host, port, tls)
         self.series = series
         self.requests: deque[RecordedRequest] = deque(maxlen=100_000)
         self.fault: FixedResponse | None = None
         self.wait = 0.0
         self._now = now
-        self._listener = Listener(self._handle, host, port, tls)
         self._endpoints: dict[str, Callable[[Parameters], Any]] = {
             "/api/v1/query": self._query,
             "/api/v1/series": self._series,
         }
-
-    async def __aenter__(self) -> Self:
-        await self._listener.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._listener.stop()
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a trailing slash."""
-        return self._listener.url
-
-    async def down(self) -> None:
-        await self._listener.down()
-
-    async def up(self) -> None:
-        await self._listener.up()
 
     def fail(self, status: int, body: str = "", content_type: str = "text/plain") -> None:
         """Answer every API request with this until `recover`, as a proxy in front or a broken server does."""
