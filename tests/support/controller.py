@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.decide.observation import Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.observation import Reading, Settings, Unavailable
 from adapter.autoscaler.interfaces import Key, ScaleState, ScaleTarget, Unfound
 from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
@@ -41,11 +41,9 @@ class HandClock:
         self.skew = NOW / 1e9 - 1000.0
 
     def wall(self) -> float:
-        """Return the time of day."""
         return self.seconds + self.skew
 
     def monotonic(self) -> float:
-        """Return seconds."""
         return self.seconds
 
 
@@ -91,18 +89,15 @@ class Server:
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
     ) -> "HandFollowed":
-        """Follow a scale."""
         return HandFollowed(self, reference.name)
 
     # Actuator
 
     async def acquire(self, key: Key, target: ScaleTarget) -> None:
-        """Wait for a write slot."""
         if self.turn is not None:
             await self.turn.wait()
 
     async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
-        """Write a scale."""
         name = target.path.split("/")[-2]
         if self.gate is not None:
             await self.gate.wait()
@@ -133,11 +128,9 @@ class Server:
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
     ) -> None:
-        """Take a status."""
         self.statuses.append((autoscaler.metadata.name, status, changes))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Take an event."""
         self.events.append(event)
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
@@ -152,7 +145,6 @@ class HandFollowed:
         self._name = name
 
     def find(self) -> ScaleTarget | Unfound:
-        """Return it."""
         return self._server.cached.get(self._name, Unfound("deployments is not listed yet", known=False))
 
     def close(self) -> None:
@@ -170,24 +162,19 @@ class HandFollowing:
 
     @property
     def pods(self) -> Sequence[PodFacts]:
-        """Return them."""
         return self._owner.pods.get(self._name, ())
 
     @property
     def selected_by(self) -> Sequence[str]:
-        """Return the followers of a selector."""
         return self._owner.selected_by
 
     def min_ready(self, age: int) -> int | None:
-        """Return what is known of the past."""
         return self._owner.ready(age)
 
     def max_ready(self, age: int) -> int:
-        """Return what is known of the past."""
         return self._owner.most(age)
 
     def close(self) -> None:
-        """Stop following."""
         self.closed = True
 
 
@@ -205,7 +192,6 @@ class HandPods:
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
     ) -> HandFollowing:
-        """Follow a selector."""
         following = HandFollowing(self, str(selector), changed)
         self.followings.append(following)
         return following
@@ -227,12 +213,10 @@ class HandSource:
         self.reads = 0
 
     def read(self, view: ReadContext) -> Reading:
-        """Return it."""
         self.reads += 1
         return self.reading
 
     def close(self) -> None:
-        """Close it."""
         self.closed = True
 
 
@@ -244,7 +228,6 @@ class HandSources:
         self.readings: dict[str, Reading] = {}
 
     def open(self, metric: MetricSpec, subscriber: Subscriber) -> HandSource:
-        """Open a source."""
         source = HandSource(subscriber)
         named = metric.pods or metric.object or metric.external
         name = named.metric.name if named is not None else "resource"
@@ -260,7 +243,6 @@ class HandRivals:
         self.names: tuple[str, ...] | None = ()
 
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
-        """Return them."""
         return self.names
 
 
@@ -278,7 +260,6 @@ class Bench:
         self.controller = self.start()
 
     def start(self) -> Controller:
-        """Return a controller as after a start."""
         # sources by hand
         context = AutoscalerContext(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
         self.controller = Controller(
@@ -324,6 +305,3 @@ def fpa(
         },
     }
     return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-
-
-__all__ = ["Bench", "HandClock", "Observation", "Server", "fpa"]

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -30,7 +31,6 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.writing import SystemClock
 
 DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4
 HPA = "/apis/autoscaling/v2/namespaces/{0}/horizontalpodautoscalers/web/status"

@@ -157,7 +157,6 @@ class Connection:
     async def request(
         self, target: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Answer:
-        """Send a request and read its response."""
         lines = [f"{method} {target} HTTP/1.1", "Host: localhost"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
