@@ -31,7 +31,7 @@ _HIGH = (40.0, 50.0)
 _LOW = (45.0, 55.0)
 _STARTUP = 2.0
 _ADDRESSES = 64
-"""More than pods are there at any time, those that are going included."""
+"""More addresses than pods exist at any time, terminating ones included."""
 
 _RULES = """\
 rules:
