@@ -299,7 +299,7 @@ async def _until(condition: Callable[[], bool]) -> None:
     deadline = time.perf_counter() + _LONGEST_SECONDS
     while not await asyncio.to_thread(condition):
         if time.perf_counter() > deadline:
-            sys.exit(f"it did not come to that within {_LONGEST_SECONDS:g} s")
+            sys.exit(f"the expected state was not reached within {_LONGEST_SECONDS:g} s")
         await asyncio.sleep(_PROBE_SECONDS)
 
 

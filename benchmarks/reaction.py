@@ -172,7 +172,7 @@ def _reaction(watch: ScaleWatch, workload: Workload, least: int = 0) -> float | 
 
 
 def _figures(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, log: Path) -> dict[str, float]:
-    """Return the figures of all cases. Who never wrote has no time, and is counted."""
+    """Return the figures of all cases. A workload that was never scaled has no time, and is counted."""
     figures: dict[str, float] = {}
     unwritten = 0
     for case in CASES:

@@ -40,9 +40,7 @@ _LONGEST_SILENCE = 10.0
 _MOST_SAMPLES = 720
 _SETTLE_SECONDS = 20.0
 _HARDLY = 0.01
-_NO_MORE = (
-    12  # what pools may have open more than at the start: a connection for each address that a pod had lately
-)
+_NO_MORE = 12  # open connections beyond those at the start: one for each recent address of a pod
 
 GOALS = {
     "wrong_answers": Goal("wrong answers", 0, ""),

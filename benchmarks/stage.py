@@ -64,12 +64,12 @@ class Adapter:
     port: int
     pid: int
     start_seconds: float
-    """From starting the process to the first `readyz` that says yes."""
+    """From the start of the process to the first successful `readyz`."""
     config: Path
     """The rules file that it reads."""
 
     def memory(self, field: str = "VmRSS") -> float:
-        """Return a line of its status (VmRSS: resident now, VmHWM: the most so far) in MiB."""
+        """Return a field of /proc/PID/status in MiB: VmRSS is resident memory, VmHWM its peak."""
         return memory_of(self.pid, field)
 
     def cpu_seconds(self) -> float:
