@@ -47,14 +47,14 @@ async def relist(url: str) -> dict[str, float]:
     """Relist once from nothing and return the cost."""
     gc.freeze()  # as `fastpath serve` does: what is imported is no garbage
     clock, monitoring = SystemClock(), Monitoring()
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     parsed = rules_file.parse_rules(json.dumps(rules(['{__name__=~"component_.*"}'])), "rules")
     ruleset, found = compile_rules(parsed.config, BUILTIN)
     faulty = (*parsed.faults, *parsed.fatal, *found)
     assert not faulty
-    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
-    lister = SeriesLister(client.origin, monitoring, faults)
-    relister = Relister(lister, clock, monitoring, faults, interval=600, max_age=600)
+    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, problems)
+    lister = SeriesLister(client.origin, monitoring, problems)
+    relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
     idle: list[float] = []
     busy: list[float] = []
     ticker = asyncio.create_task(watch_lag(idle))
@@ -70,8 +70,8 @@ async def relist(url: str) -> dict[str, float]:
     ticker.cancel()
     await asyncio.gather(running, ticker, return_exceptions=True)
     await client.close()
-    if faults.active():
-        sys.exit(f"discovery failed: {faults.active()}")
+    if problems.active():
+        sys.exit(f"discovery failed: {problems.active()}")
     samples = {
         metric.name: sample.value for metric in monitoring.registry.collect() for sample in metric.samples
     }

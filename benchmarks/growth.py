@@ -314,7 +314,6 @@ def _chunks(body: bytes) -> list[bytes]:
 
 
 def main() -> None:
-
     sizes = common.parse_sizes("How cost grows with size.", None, runs=2, **_SMALLEST)
     common.stay_on_load_core()
     report = Report("growth", vars(sizes), {})

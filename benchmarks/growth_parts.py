@@ -38,12 +38,12 @@ SERIES = '{__name__=~"component_.*"}'
 async def list_pods(url: str) -> dict[str, float]:
     """List and index all pods of a cluster, and select them all once."""
     clock, monitoring = SystemClock(), Monitoring()
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     kind = BUILTIN.lookup("pods")
     assert kind is not None
     configuration = credentials.build_configuration(url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-        lister = ObjectLister(ReflectorContext(client, clock, monitoring, faults, lambda: 0.0), [kind])
+        lister = ObjectLister(ReflectorContext(client, clock, monitoring, problems, lambda: 0.0), [kind])
         before, memory = time.process_time(), _resident()
         async with lister:
             names = await lister.names(kind, None, EVERYTHING)
@@ -57,14 +57,14 @@ async def list_pods(url: str) -> dict[str, float]:
 async def discover(url: str) -> dict[str, float]:
     """Discover all series of a server once."""
     clock, monitoring = SystemClock(), Monitoring()
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     ruleset, found = compile_rules(
         rules_file.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN
     )
     assert not found
-    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
+    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, problems)
     relister = Relister(
-        SeriesLister(client.origin, monitoring, faults), clock, monitoring, faults, interval=600, max_age=600
+        SeriesLister(client.origin, monitoring, problems), clock, monitoring, problems, interval=600, max_age=600
     )
     before = time.process_time()
     running = asyncio.create_task(relister.run())

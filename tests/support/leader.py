@@ -64,7 +64,7 @@ class Scaler:
         self._load = load
         self._clock = clock
         self._monitoring = Monitoring()
-        self._faults = ProblemLog(self._monitoring, self._clock)
+        self._problems = ProblemLog(self._monitoring, self._clock)
         self.store: StuckStore
         self.elector: Elector
         self._client: kubernetes.KubernetesClient
@@ -77,15 +77,15 @@ class Scaler:
             self.store = StuckStore(client, self.namespace, "fastpath")
             election = Election(self.identity, "fastpath", DURATION, DEADLINE, RETRY)
             self.elector = Elector(
-                self.store, election, self._clock, random.random, self._monitoring, self._faults
+                self.store, election, self._clock, random.random, self._monitoring, self._problems
             )
             await self.elector.run(self._lead)
 
     async def _lead(self, fence: LeaseFence) -> None:
         budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
         writer = Writer(self._client, fence, budget, self._clock, self._monitoring)
-        statuses = StatusWriter(writer, self._clock, self._monitoring, self._faults)
-        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._faults)
+        statuses = StatusWriter(writer, self._clock, self._monitoring, self._problems)
+        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._problems)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(statuses.run())

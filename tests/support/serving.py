@@ -288,8 +288,8 @@ class ServerFactory:
             provider.metrics.append(FLOOR_METRIC)
             provider.external_names.append(FLOOR_METRIC.metric)
         documents = Documents(provider, groups, "1.2.3")
-        faults = ProblemLog(own_metrics, now)
-        access_log = AccessLog(sink, now, own_metrics, faults) if sink is not None else None
+        problems = ProblemLog(own_metrics, now)
+        access_log = AccessLog(sink, now, own_metrics, problems) if sink is not None else None
         handler = Handler(
             provider,
             documents,

@@ -51,7 +51,7 @@ QUESTIONS = (
     Question("queue_depth", "external, queue=orders", _QUEUE_PATH),
 )
 _SLOW = {QUESTIONS[1]}
-"""Questions whose values change only once in 15 s: they may stay the same in all of a short demo."""
+"""Questions whose values change only once in 15 s, and so perhaps not during a short demo."""
 
 
 @dataclass(slots=True)

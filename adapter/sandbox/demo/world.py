@@ -69,7 +69,7 @@ class World:
 
     `now` gives epoch seconds, `random` numbers in [0, 1).
 
-    `quick` holds the series that Prometheus scrapes every second, `slow` those for the native chain: the
+    `quick` holds the series that Prometheus scrapes every second, `slow` those for the HPA: the
     workloads' pods. The first step follows soon after the FastPathAutoscaler has its first value.
     """
 
