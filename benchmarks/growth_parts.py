@@ -63,9 +63,8 @@ async def discover(url: str) -> dict[str, float]:
     )
     assert not found
     client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, problems)
-    relister = Relister(
-        SeriesLister(client.origin, monitoring, problems), clock, monitoring, problems, interval=600, max_age=600
-    )
+    lister = SeriesLister(client.origin, monitoring, problems)
+    relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
     before = time.process_time()
     running = asyncio.create_task(relister.run())
     await relister.adopt(ruleset)
