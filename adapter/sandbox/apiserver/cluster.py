@@ -56,12 +56,14 @@ class Cluster(Listener):
     """A cluster that listens inside the ``async with`` block.
 
     `now` gives epoch seconds for timestamps; the default is fixed at the start of 2026. `log_size` is the
-    number of changes of one kind that a watch can start behind. `bookmark_interval` is in seconds. With
-    `aggregated_discovery` False, only the legacy documents are served. `initial_events` False refuses
-    sendInitialEvents with 422, as servers without WatchList do. `gone_as_status` True answers a watch from a
-    forgotten version with HTTP 410; the default is that of the watch cache: 200 and an ERROR event. `tokens`
-    maps bearer tokens to user names and can change at any time; None accepts every request. `ca` is the PEM
-    text that a kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key,
+    number of changes of one kind that a watch can start behind. `bookmark_interval` is in seconds.
+
+    With `aggregated_discovery` False, only the legacy documents are served. `gone_as_status` True answers a
+    watch from a forgotten version with HTTP 410; the default is that of the watch cache: 200 and an ERROR
+    event.
+
+    `tokens` maps bearer tokens to user names and can change at any time; None accepts every request. `ca` is
+    the PEM text that a kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key,
     presented to the servers behind APIServices.
     """
 
@@ -76,7 +78,6 @@ class Cluster(Listener):
         log_size: int = 10_000,
         bookmark_interval: float = 60.0,
         aggregated_discovery: bool = True,
-        initial_events: bool = False,
         gone_as_status: bool = False,
         tokens: dict[str, str] | None = None,
         proxy_certificate: Path | None = None,
@@ -99,7 +100,6 @@ class Cluster(Listener):
         self._watches = Watches(
             self.store,
             bookmark_interval=bookmark_interval,
-            initial_events=initial_events,
             gone_as_status=gone_as_status,
         )
         self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches, now)

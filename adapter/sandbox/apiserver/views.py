@@ -114,11 +114,9 @@ class View(NamedTuple):
             items = (b"{" + record.body + b"}" for record in records)
         return _typed(name, api_version, _encoded("metadata", metadata) + b"," + _array("items", items))
 
-    def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
+    def bookmark(self, version: int) -> bytes:
         """Return the object of a BOOKMARK event: a version, and a null timestamp as upstream sends it."""
         metadata: JSON = {"resourceVersion": str(version), "creationTimestamp": None}
-        if initial_end:
-            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         if self.form is ObjectView.PARTIAL:
             return _typed("PartialObjectMetadata", _METADATA, _encoded("metadata", metadata))
         if self.form is ObjectView.TABLE:

@@ -6,7 +6,6 @@ DELETED, with its last matching state under the new version.
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -23,12 +22,9 @@ class Watches:
     While `flowing` is not set, streams stay open and silent; the missed changes are sent afterwards.
     """
 
-    def __init__(
-        self, store: Store, *, bookmark_interval: float, initial_events: bool, gone_as_status: bool
-    ) -> None:
+    def __init__(self, store: Store, *, bookmark_interval: float, gone_as_status: bool) -> None:
         self._store = store
         self._bookmark_interval = bookmark_interval
-        self._initial_events = initial_events
         self._gone_as_status = gone_as_status
         self.transports: set[asyncio.Transport] = set()
         self.flowing = asyncio.Event()
@@ -38,16 +34,16 @@ class Watches:
         """Stream to one client until it disconnects or its timeoutSeconds are over."""
         query = request.query
         view.check_object()
-        if "sendInitialEvents" in query:
-            self._check_initial_events(query)
-        initial_events = is_true(query.get("sendInitialEvents"))
+        if "sendInitialEvents" in query:  # as in servers without WatchList
+            message = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+            raise status.forbidden_option("sendInitialEvents", message)
         asked = query.get("resourceVersion", "")
-        start = None if asked in {"", "0"} or initial_events else unsigned("resourceVersion", asked)
+        start = None if asked in {"", "0"} else unsigned("resourceVersion", asked)
         timeout = unsigned("timeoutSeconds", query.get("timeoutSeconds") or "0")
         bookmarks = self._bookmark_interval if is_true(query.get("allowWatchBookmarks")) else None
         watch = _Watch(self._store, view, predicate)
         try:
-            first = watch.start(start, mark_initial_end=initial_events and bookmarks is not None)
+            first = watch.start(start)
         except status.StatusFailure as gone:
             if self._gone_as_status:
                 raise
@@ -67,14 +63,6 @@ class Watches:
             self.transports.discard(transport)
         return response
 
-    def _check_initial_events(self, query: Mapping[str, str]) -> None:
-        if not self._initial_events:
-            message = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-            raise status.forbidden_option("sendInitialEvents", message)
-        if query.get("resourceVersionMatch") != "NotOlderThan":
-            message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise status.forbidden_option("resourceVersionMatch", message)
-
 
 class _Watch:
     """One watch of one client."""
@@ -87,7 +75,7 @@ class _Watch:
         self._wake = asyncio.Event()
         self._headed = True
 
-    def start(self, version: int | None, *, mark_initial_end: bool) -> list[bytes]:
+    def start(self, version: int | None) -> list[bytes]:
         """Collect changes from now on and return the first lines; raise 410 for a forgotten `version`.
 
         Without a version, the present state comes first, as events.
@@ -98,8 +86,6 @@ class _Watch:
             lines = [
                 self._line("ADDED", record) for record in self._store.records(key) if self._predicate(record)
             ]
-            if mark_initial_end:
-                lines.append(self._bookmark(initial_end=True))
         else:
             backlog = self._store.changes_since(key, version)
             if backlog is None:
@@ -151,9 +137,6 @@ class _Watch:
         self._headed = False
         return _event(type_, shown)
 
-    def _bookmark(self, *, initial_end: bool = False) -> bytes:
-        return _event("BOOKMARK", self._view.bookmark(self._store.version, initial_end=initial_end))
-
     async def _wait(self, bookmarks: float | None) -> list[bytes]:
         """Wait for a change; return a bookmark if none arrives within the interval."""
         try:
@@ -161,7 +144,7 @@ class _Watch:
                 await self._wake.wait()
         except TimeoutError:
             if not self._pending:
-                return [self._bookmark()]
+                return [_event("BOOKMARK", self._view.bookmark(self._store.version))]
         return []
 
 
