@@ -59,16 +59,22 @@ def main() -> None:
     os.sched_setaffinity(0, {common.SERVER_CORE})
     goals = {
         "evaluate_syncs_per_second": Goal(
-            "`fastpath evaluate` over the recorded decisions, from text to text, on one core",
+            "recorded decisions through `fastpath evaluate`, input and output text included, on one core",
             5_000,
             "/s",
             at_least=True,
         ),
         "decide_cpu_calls_per_second": Goal(
-            "one decision with ten pods, inputs decoded, a cpu target", 20_000, "/s", at_least=True
+            "decisions for ten pods with a cpu target, without decoding the inputs",
+            20_000,
+            "/s",
+            at_least=True,
         ),
         "decide_pods_metric_calls_per_second": Goal(
-            "one decision with ten pods, inputs decoded, a pods metric", 20_000, "/s", at_least=True
+            "decisions for ten pods with a Pods metric, without decoding the inputs",
+            20_000,
+            "/s",
+            at_least=True,
         ),
     }
     settings = {"pods": _PODS, "repeat": sizes.repeat, "calls": sizes.calls, "runs": sizes.runs}

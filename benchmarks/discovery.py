@@ -47,14 +47,14 @@ async def relist(url: str) -> dict[str, float]:
     """Relist once from nothing and return the cost."""
     gc.freeze()  # as `fastpath serve` does: what is imported is no garbage
     clock, monitoring = SystemClock(), Monitoring()
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     parsed = rules_file.parse_rules(json.dumps(rules(['{__name__=~"component_.*"}'])), "rules")
     ruleset, found = compile_rules(parsed.config, BUILTIN)
     faulty = (*parsed.faults, *parsed.fatal, *found)
     assert not faulty
-    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
-    lister = SeriesLister(client.origin, monitoring, faults)
-    relister = Relister(lister, clock, monitoring, faults, interval=600, max_age=600)
+    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, problems)
+    lister = SeriesLister(client.origin, monitoring, problems)
+    relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
     idle: list[float] = []
     busy: list[float] = []
     ticker = asyncio.create_task(watch_lag(idle))
@@ -70,8 +70,8 @@ async def relist(url: str) -> dict[str, float]:
     ticker.cancel()
     await asyncio.gather(running, ticker, return_exceptions=True)
     await client.close()
-    if faults.active():
-        sys.exit(f"discovery failed: {faults.active()}")
+    if problems.active():
+        sys.exit(f"discovery failed: {problems.active()}")
     samples = {
         metric.name: sample.value for metric in monitoring.registry.collect() for sample in metric.samples
     }
@@ -95,7 +95,7 @@ def main() -> None:
         return
     sizes = common.parse_sizes(__doc__, series=1_000_000, names=2000, many_names=50_000, runs=3)
     common.stay_on_load_core()
-    lag = f"event-loop lag while {sizes.series:,} series are discovered, of"
+    lag = f"longest event-loop lag during the discovery of {sizes.series:,} series with"
     goals = {
         "lag_max_ms": Goal(f"{lag} {sizes.names:,} names", 50, "ms"),
         "many_names_lag_max_ms": Goal(f"{lag} {sizes.many_names:,} names", 50, "ms"),

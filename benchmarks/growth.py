@@ -60,12 +60,12 @@ _SMALLEST = {
 }
 ABOUT = {
     "requests": "warm requests",
-    "autoscalers": "autoscalers that ask",
-    "ticks": "autoscalers in a tick",
-    "pods": "pods watched",
+    "autoscalers": "autoscalers that request metrics",
+    "ticks": "autoscalers in a decision round",
+    "pods": "watched pods",
     "rules": "rules",
-    "series": "series discovered",
-    "swept": "series in an answer",
+    "series": "discovered series",
+    "swept": "series in a query response",
 }
 _WHAT = {"cpu_seconds": "processor time", "memory_mib": "memory"}
 
@@ -257,7 +257,7 @@ def _note(growth: Growth, size: int, cost: Cost) -> None:
 
 def _part(name: str, url: str, count: int) -> Cost:
     """Return the cost of a part of the adapter, in a process of its own on the server's core."""
-    command = common.on_server_core([sys.executable, "-m", "benchmarks.growthparts", name, url])
+    command = common.on_server_core([sys.executable, "-m", "benchmarks.growth_parts", name, url])
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)
     if not count <= found["count"] < count + 10:
@@ -314,7 +314,6 @@ def _chunks(body: bytes) -> list[bytes]:
 
 
 def main() -> None:
-
     sizes = common.parse_sizes("How cost grows with size.", None, runs=2, **_SMALLEST)
     common.stay_on_load_core()
     report = Report("growth", vars(sizes), {})
@@ -331,7 +330,7 @@ def main() -> None:
                 **{f"{name}_fixed_{cost}": getattr(growth.fixed, cost) or 0.0, figure: exponent(points)}
             )
             goals[figure] = Goal(
-                f"growth of {_WHAT[cost]} with {ABOUT[name]}: exponent, 1 is linear", LIMIT, ""
+                f"growth exponent of {_WHAT[cost]} over {ABOUT[name]} (1 is linear)", LIMIT, ""
             )
     report.goals = goals
     report.show()

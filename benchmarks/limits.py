@@ -299,7 +299,7 @@ async def _until(condition: Callable[[], bool]) -> None:
     deadline = time.perf_counter() + _LONGEST_SECONDS
     while not await asyncio.to_thread(condition):
         if time.perf_counter() > deadline:
-            sys.exit(f"it did not come to that within {_LONGEST_SECONDS:g} s")
+            sys.exit(f"the expected state was not reached within {_LONGEST_SECONDS:g} s")
         await asyncio.sleep(_PROBE_SECONDS)
 
 
@@ -315,10 +315,8 @@ def main() -> None:
     sizes = Sizes(**vars(given))
     common.stay_on_load_core()
     cases = ("selectors", "names", "metrics", "sweep", "changes")
-    goals = {
-        f"{case}_innocent_failures": Goal("requests of others that fail meanwhile", 0, "") for case in cases
-    }
-    goals |= {f"{case}_peak_mib": Goal("memory at its highest", 400, "MiB") for case in cases}
+    goals = {f"{case}_innocent_failures": Goal("failed requests of other callers", 0, "") for case in cases}
+    goals |= {f"{case}_peak_mib": Goal("peak memory", 400, "MiB") for case in cases}
     report = Report("limits", vars(given), goals)
     for measure in (measure_callers, measure_sweep, measure_changes):
         report.add(**measure(sizes))

@@ -48,11 +48,11 @@ def main() -> None:
         "memory",
         vars(sizes),
         {
-            "small_start_seconds": Goal(f"start to ready with {sizes.small:,} pods", 3, "s"),
-            "large_asked_mib": Goal(f"memory at {sizes.large:,} pods watched", 400, "MiB"),
-            "large_peak_mib": Goal(f"memory at {sizes.large:,} pods watched, its peak", 400, "MiB"),
+            "small_start_seconds": Goal(f"time from start to ready with {sizes.small:,} pods", 3, "s"),
+            "large_asked_mib": Goal(f"memory with {sizes.large:,} watched pods", 400, "MiB"),
+            "large_peak_mib": Goal(f"peak memory with {sizes.large:,} watched pods", 400, "MiB"),
             "large_stateful_peak_mib": Goal(
-                f"memory at {sizes.large:,} pods watched, each with labels of its own, its peak", 400, "MiB"
+                f"peak memory with {sizes.large:,} watched pods that share no label sets", 400, "MiB"
             ),
         },
     )

@@ -151,13 +151,18 @@ def main() -> None:
         vars(sizes),
         {
             f"{case}_{figure}": Goal(
-                f"the scaler's watch of {sizes.pods:,} pods of {owners}: {what}", limit, unit
+                f"the scaler watches {sizes.pods:,} pods of {owners}: {what}", limit, unit
             )
             for case, owners in (("deployment", "Deployments"), ("stateful", "StatefulSets"))
             for figure, what, limit, unit in (
-                ("peak_mib", "memory, its peak", 400, "MiB"),
-                ("list_hold_ms", "longest hold of the event loop by the list", 10, "ms"),
-                ("event_hold_ms", f"longest hold in {sizes.events:,} events", 10, "ms"),
+                ("peak_mib", "peak memory", 400, "MiB"),
+                ("list_hold_ms", "longest block of the event loop during the list", 10, "ms"),
+                (
+                    "event_hold_ms",
+                    f"longest block of the event loop during {sizes.events:,} events",
+                    10,
+                    "ms",
+                ),
             )
         },
     )

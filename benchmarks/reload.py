@@ -149,8 +149,7 @@ def main() -> None:
     common.stay_on_load_core()
     goals = {
         "during_failures": Goal(
-            f"requests that fail while one of {sizes.rules} rules is replaced in the file, "
-            f"{sizes.runs} times",
+            f"failed requests while one of {sizes.rules} rules is replaced in the file, {sizes.runs} times",
             0,
             "",
         )

@@ -72,19 +72,19 @@ def main() -> None:
     os.sched_setaffinity(0, {common.SERVER_CORE})
     goals = {
         "parse_small_pods_per_second": Goal(
-            "pods whose small answers are parsed, on one core", 2_000, "/s", at_least=True
+            "pods whose small responses are parsed, on one core", 2_000, "/s", at_least=True
         ),
         "parse_large_pods_per_second": Goal(
-            "pods whose large answers are parsed, on one core", 2_000, "/s", at_least=True
+            "pods whose large responses are parsed, on one core", 2_000, "/s", at_least=True
         ),
         "take_large_pods_per_second": Goal(
-            "pods whose large answers are parsed, recorded and evaluated, on one core",
+            "pods whose large responses are parsed, recorded and evaluated, on one core",
             2_000,
             "/s",
             at_least=True,
         ),
         "scrape_large_pods_per_second": Goal(
-            "pods with large answers scraped over HTTP, on one core", 2_000, "/s", at_least=True
+            "pods with large responses that are scraped over HTTP, on one core", 2_000, "/s", at_least=True
         ),
     }
     small, large = make_body(300), make_body(900)

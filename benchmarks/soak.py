@@ -26,10 +26,10 @@ import uvloop
 
 from benchmarks import common
 from benchmarks.common import Goal, Report
-from benchmarks.soakcallers import Callers
-from benchmarks.soakfaults import Faults
-from benchmarks.soakprograms import Held, Program, start_scale, start_serve
-from benchmarks.soakworld import CLOCK, LEAST, MOST, World, world
+from benchmarks.soak_callers import Callers
+from benchmarks.soak_faults import Faults
+from benchmarks.soak_programs import Held, Program, start_scale, start_serve
+from benchmarks.soak_world import CLOCK, LEAST, MOST, World, world
 
 _FEED_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
@@ -40,20 +40,18 @@ _LONGEST_SILENCE = 10.0
 _MOST_SAMPLES = 720
 _SETTLE_SECONDS = 20.0
 _HARDLY = 0.01
-_NO_MORE = (
-    12  # what pools may have open more than at the start: a connection for each address that a pod had lately
-)
+_NO_MORE = 12  # open connections beyond those at the start: one for each recent address of a pod
 
 GOALS = {
     "wrong_answers": Goal("wrong answers", 0, ""),
-    "serve_memory_growth_mib_per_hour": Goal("memory", 5, "MiB/h"),
-    "scale_memory_growth_mib_per_hour": Goal("memory", 5, "MiB/h"),
-    "serve_fds_growth_per_hour": Goal("file descriptors", 5, "1/h"),
-    "scale_fds_growth_per_hour": Goal("file descriptors", 5, "1/h"),
-    "serve_tasks_growth_per_hour": Goal("tasks", 5, "1/h"),
-    "scale_tasks_growth_per_hour": Goal("tasks", 5, "1/h"),
-    "p50_last_to_first_ratio": Goal("latency", 1.2, ""),
-    "p99_last_to_first_ratio": Goal("latency", 1.5, ""),
+    "serve_memory_growth_mib_per_hour": Goal("memory growth of `fastpath serve`", 5, "MiB/h"),
+    "scale_memory_growth_mib_per_hour": Goal("memory growth of `fastpath scale`", 5, "MiB/h"),
+    "serve_fds_growth_per_hour": Goal("file descriptor growth of `fastpath serve`", 5, "1/h"),
+    "scale_fds_growth_per_hour": Goal("file descriptor growth of `fastpath scale`", 5, "1/h"),
+    "serve_tasks_growth_per_hour": Goal("task growth of `fastpath serve`", 5, "1/h"),
+    "scale_tasks_growth_per_hour": Goal("task growth of `fastpath scale`", 5, "1/h"),
+    "p50_last_to_first_ratio": Goal("p50 in the last quarter, relative to the first", 1.2, ""),
+    "p99_last_to_first_ratio": Goal("p99 in the last quarter, relative to the first", 1.5, ""),
 }
 
 

@@ -64,12 +64,12 @@ class Adapter:
     port: int
     pid: int
     start_seconds: float
-    """From starting the process to the first `readyz` that says yes."""
+    """From the start of the process to the first successful `readyz`."""
     config: Path
     """The rules file that it reads."""
 
     def memory(self, field: str = "VmRSS") -> float:
-        """Return a line of its status (VmRSS: resident now, VmHWM: the most so far) in MiB."""
+        """Return a field of /proc/PID/status in MiB: VmRSS is resident memory, VmHWM its peak."""
         return memory_of(self.pid, field)
 
     def cpu_seconds(self) -> float:
@@ -223,14 +223,14 @@ class Stage:
     def start_long_list(self, series: int, names: int) -> str:
         """Start a server with one very long series list; return its base URL."""
         port = self.directory / f"port-{self._started}"
-        self._start("longlist", ["benchmarks.longlist", str(port), str(series), str(names)], port.exists)
+        self._start("long_list", ["benchmarks.long_list", str(port), str(series), str(names)], port.exists)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
     def start_pod_list(self, pods: int, pods_per_app: int, owner: str, events: int) -> str:
         """Start an API server with the pods of `make_apps`; return its URL."""
         port = self.directory / f"port-{self._started}"
         sizes = [str(pods), str(pods_per_app), owner, str(events)]
-        self._start("podlist", ["benchmarks.podlist", str(port), *sizes], port.exists)
+        self._start("pod_list", ["benchmarks.pod_list", str(port), *sizes], port.exists)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
     def start_flood(self, which: str, apps: int, pods_per_app: int, size: int) -> str:

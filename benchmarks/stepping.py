@@ -15,8 +15,7 @@ from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 
 NAMESPACE = "shop"
 CASES = ("gauge", "counter", "prometheus_quick", "prometheus_slow", "native", "boosted")

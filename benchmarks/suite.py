@@ -45,36 +45,39 @@ class Case:
 
 CASES: Mapping[str, Case] = {
     "serve": Case(
-        "requests to `fastpath serve`, warm, cold and mixed, beside aiohttp alone and Prometheus alone",
+        "warm, cold and mixed requests to `fastpath serve`, compared with aiohttp alone and Prometheus alone",
         "--hpas 4 --pods 2 --seconds 0.2 --runs 1",
     ),
     "hpas": Case(
-        "what many autoscalers that ask every 15 s cost, and how many queries Prometheus is asked for them",
+        "cost and Prometheus queries of many autoscalers that request a metric every 15 s",
         "--hpas 10 --many 20 --pods 2 --rules 2 --period 0.5 --seconds 1",
     ),
     "reload": Case(
-        "requests while the rules file is changed",
+        "requests while the rules file changes",
         "--hpas 4 --pods 2 --rules 3 --rate 40 --seconds 0.5 --runs 1",
     ),
     "discovery": Case(
-        "how long the event loop is held while a million series are discovered",
+        "event-loop lag during the discovery of a million series",
         "--series 3000 --names 7 --many-names 30 --runs 1",
     ),
     "memory": Case(
-        "start-up and memory with many pods",
+        "start-up time and memory with many pods",
         "--small 10 --large 20 --pods 2 --runs 1",
     ),
     "limits": Case(
-        "endless questions, a sweep of very many series, and very many changed pods: "
-        "memory, and what others notice",
+        "memory, and the latency of other callers, under endless new selectors, a huge query response and "
+        "many changed pods",
         "--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
     ),
-    "decide": Case("`fastpath evaluate` and the decision alone", "--repeat 1 --calls 200 --runs 1"),
-    "scrape": Case("reading metrics from pods directly", "--bodies 20 --pods 4 --rounds 2 --runs 1"),
-    "podwatch": Case("what watching all pods costs the scaler", "--pods 40 --events 20 --runs 1"),
-    "tick": Case("one tick of the scaler", "--autoscalers 6 --pods 3 --ticks 2 --runs 1"),
+    "decide": Case(
+        "speed of `fastpath evaluate`, and of the decision alone", "--repeat 1 --calls 200 --runs 1"
+    ),
+    "scrape": Case("scraping of metrics from pods", "--bodies 20 --pods 4 --rounds 2 --runs 1"),
+    "podwatch": Case("cost of the scaler's watch of all pods", "--pods 40 --events 20 --runs 1"),
+    "tick": Case("one decision round of the scaler", "--autoscalers 6 --pods 3 --ticks 2 --runs 1"),
     "reaction": Case(
-        "from a step of the load to the written Scale, in five ways", "--workloads 2 --slow 1 --seconds 1"
+        "time from a load step to the written Scale, by source of the metric",
+        "--workloads 2 --slow 1 --seconds 1",
     ),
     "growth": Case(
         "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
@@ -100,10 +103,12 @@ def main(arguments: Sequence[str]) -> int:
         usage=argparse.SUPPRESS,
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="which; all but the long ones when none is named"
+        "names", nargs="*", metavar="NAME", help="benchmarks to run (default: all but the long ones)"
     )
-    parser.add_argument("--tiny", action="store_true", help="sizes that only show that it works")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="in place of benchmarks/results.json")
+    parser.add_argument("--tiny", action="store_true", help="small sizes, to check that the benchmarks run")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help="write to FILE instead of benchmarks/results.json"
+    )
     options = parser.parse_args(arguments)
     for name in options.names:
         if name not in CASES:

@@ -220,7 +220,10 @@ def main() -> None:
         "ticks": sizes.ticks,
         "runs": sizes.runs,
     }
-    tick = f"a tick of {sizes.autoscalers:,} autoscalers of {sizes.pods} pods, values at hand, on one core"
+    tick = (
+        f"decision round of {sizes.autoscalers:,} autoscalers of {sizes.pods} pods, on one core, "
+        "with cached values"
+    )
     goals = {f"tick_{name}_seconds": Goal(f"{tick}: {name}", 1.0, "s") for name in _CASES}
     report = Report("tick", settings, goals)
     count, pods, ticks = int(sizes.autoscalers), int(sizes.pods), int(sizes.ticks)

@@ -9,9 +9,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 _SETTINGS = """\
-[tool.check-prose]
-not-yet = ["old", "clean.md"]
-
 [tool.check-prose.exempt]
 "foreign" = "written elsewhere"
 """
@@ -60,11 +57,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".venv").symlink_to(ROOT / ".venv")
     (folder / ".gitignore").write_text(".venv\nscripts\n")
     (folder / "pyproject.toml").write_text(_SETTINGS)
-    for name in ("old", "foreign", "refused", "accepted", "spelling"):
+    for name in ("foreign", "refused", "accepted", "spelling"):
         (folder / name).mkdir()
-    (folder / "old" / "page.md").write_text("anew\n")
     (folder / "foreign" / "page.md").write_text("anew\n")
-    (folder / "clean.md").write_text("again\n")
     (folder / "spelling" / "code.py").write_text("# Recieve it.\n")  # codespell:ignore
     for number, text in enumerate(_REFUSED.values()):
         (folder / "refused" / f"{number}.py").write_text(f'"""A module."""\n# {text}\n')
@@ -92,19 +87,12 @@ def test_misspellings_are_refused(repository: Path) -> None:
     assert "spelling/code.py:1: Recieve ==> Receive" in result.stdout  # codespell:ignore
 
 
-def test_exempt_and_not_yet_clean_files_are_accepted(repository: Path) -> None:
-    result = _run(repository, "old", "foreign", "clean.md")
+def test_exempt_files_are_accepted(repository: Path) -> None:
+    result = _run(repository, "foreign")
     assert (result.returncode, result.stdout) == (0, "")
-
-
-def test_a_clean_entry_is_reported(repository: Path) -> None:
-    assert (
-        _run(repository).stderr
-        == "pyproject.toml: [tool.check-prose] not-yet: clean.md is clean: remove it\n"
-    )
 
 
 def test_words_are_counted_by_folder(repository: Path) -> None:
     result = _run(repository, "--count")
     assert result.returncode == 0
-    assert result.stdout.splitlines()[1:] == ["    1 old", f"{len(_REFUSED) + 1:5} total"]
+    assert result.stdout.splitlines()[1:] == [f"{len(_REFUSED):5} total"]

@@ -19,7 +19,7 @@ from adapter.config.options import SERVE, Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.faults import Request
+from adapter.sandbox.apiserver.requests import Request
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from adapter.server import tls

@@ -1,11 +1,13 @@
-"""An HTTP server that can go down and come back at the same address.
+"""The base of the sandbox's HTTP servers, which can go down and come back at the same address.
 
-While it is down, connections are refused and open ones are cut.
+While a server is down, connections are refused and open ones are cut.
 """
 
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
@@ -30,7 +32,10 @@ def _make_request(
 
 
 class Listener:
-    """One HTTP server on `host`. Port 0 lets the system choose; the port is known after `start`."""
+    """One HTTP server on `host`, which listens inside the ``async with`` block.
+
+    Port 0 lets the system choose; the port is known once the server listens.
+    """
 
     def __init__(self, handler: Handler, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._handler = handler
@@ -41,9 +46,18 @@ class Listener:
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
 
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
     @property
     def address(self) -> str:
-        """Host and port."""
+        """Host and port, as in the targets of a scrape configuration."""
         return f"{self._host}:{self._port}"
 
     @property

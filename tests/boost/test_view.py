@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from adapter.boost.view import CONFIRM, STALE, FloorView, PublishedFloors
+from adapter.compose.clock import SystemClock
 from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -18,7 +19,6 @@ from tests.support.configmaps import JSON, Store
 from tests.support.election import WALL
 from tests.support.floorterms import NAMESPACE, Process, watching
 from tests.support.waiting import other_work
-from tests.support.writing import SystemClock
 
 pytestmark = pytest.mark.looptime
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from adapter.cli import main
-from adapter.sandbox.apiserver.storage import patches
+from adapter.sandbox.apiserver import patches
 from tests.support.kubectl import Kubectl
 
 HPA = """\

@@ -11,7 +11,7 @@ from adapter.cli.boost_patch import Wish
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import InputError
-from adapter.sandbox.apiserver.storage import patches
+from adapter.sandbox.apiserver import patches
 
 BOOST, ADVISE, PLAIN = Wish("boost"), Wish("advise"), Wish("")
 SHOP = """\

@@ -9,7 +9,7 @@ from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
-from adapter.sandbox.apiserver.storage import patches
+from adapter.sandbox.apiserver import patches
 
 
 class HPA(HorizontalPodAutoscaler, frozen=True):

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from adapter.cli.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation, apply
-from adapter.sandbox.apiserver.storage import patches
+from adapter.sandbox.apiserver import patches
 
 DOCUMENT: dict[str, Any] = {"a": {"b/c~d": 1, "e": None}, "list": [{"x": 1}, {"x": 2}, 3]}
 

@@ -17,7 +17,7 @@ from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.apiserver.kinds import Kind
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock

@@ -373,6 +373,6 @@ async def test_the_access_log_has_every_request(
     lines = [json.loads(line) for line in text.splitlines()]
     about = [line for line in lines if line["path"] == "/apis/metrics.k8s.io/v1beta1/nodes"]
     assert [(line["verb"], line["code"], line["user"]) for line in about] == [("list", 200, "someone")] * 20
-    assert all(line["bytes"] > 0 and 0 < line["latencySeconds"] < 60 and line["auditID"] for line in about)
+    assert all(line["bytes"] > 0 and line["latencySeconds"] > 0 and line["auditID"] for line in about)
     assert token not in text
     assert "number=" not in text

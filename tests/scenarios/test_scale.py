@@ -19,8 +19,7 @@ import yaml
 from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from tests.support.waiting import until
 

@@ -54,7 +54,6 @@ class RunningAdapter:
         self._session = session
 
     async def get(self, path: str) -> Answer:
-        """Return what the adapter answers to `path`."""
         async with self._session.get(f"{self.url}{path}", ssl=self.context, headers=self.headers) as response:
             text = await response.text()
             is_json = response.content_type == "application/json"

@@ -4,18 +4,20 @@ The lease is that of the write's namespace, named ``fastpath``. A caller's token
 holder's.
 """
 
-import asyncio
+from collections import Counter
 from typing import NamedTuple
 
 from aiohttp import web
 
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.store import Change
+
+_LEASES = ("coordination.k8s.io", "leases")
 
 
 class Written(NamedTuple):
-    """One write that the cluster has made, at a time of the loop."""
+    """One write that the cluster has made."""
 
-    at: float
     what: str
     by: str
     holder: str
@@ -31,10 +33,17 @@ class AuditedCluster(Cluster):
         self._admitted: dict[str, str] = {}
         super().__init__(tokens=self._admitted)
         self.audit: dict[str, list[Written]] = {}
+        self.releases = Counter[str]()
+        """How often the holder of a namespace's lease gave it up."""
+        self.store.subscribe(_LEASES, self._count_release)
 
     def admit(self, identity: str) -> None:
         """Admit a user whose token is its identity."""
         self._admitted[identity] = identity
+
+    def _count_release(self, change: Change) -> None:
+        if change.new is not None and not change.new.document["spec"].get("holderIdentity"):
+            self.releases[change.new.namespace] += 1
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = await super()._handle(request)
@@ -42,8 +51,7 @@ class AuditedCluster(Cluster):
         namespace, _, what = rest.partition("/")
         if request.method != "GET" and answer.status < 300 and not what.startswith("leases"):
             token = request.headers["Authorization"].removeprefix("Bearer ")
-            lease = self.store.get(("coordination.k8s.io", "leases"), namespace, "fastpath")
+            lease = self.store.get(_LEASES, namespace, "fastpath")
             holder = lease.document["spec"]["holderIdentity"] if lease is not None else ""
-            now = asyncio.get_running_loop().time()
-            self.audit.setdefault(namespace, []).append(Written(now, what, token, holder))
+            self.audit.setdefault(namespace, []).append(Written(what, token, holder))
         return answer

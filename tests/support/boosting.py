@@ -26,9 +26,9 @@ from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.store import Change
+from adapter.sandbox.apiserver.store import Change
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus import exporter
+from adapter.sandbox.prometheus import series as exporter
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import crd
@@ -215,7 +215,6 @@ class Workload:
         return found
 
     def autoscaler(self) -> Document:
-        """Return the HorizontalPodAutoscaler."""
         metrics = METRICS[self.metrics](self.name)
         annotations = {}
         if self.way:
@@ -308,7 +307,6 @@ class Loads:
         return self.began
 
     def load(self, name: str) -> float:
-        """Return the load on a workload now."""
         return self.workloads[name].load(self._after(CLOCK.wall()))
 
     def show(self, workload: Workload, namespace: str = NAMESPACE) -> None:
@@ -393,7 +391,6 @@ class World(Loads):
         cluster.store.subscribe(("", "pods"), self._pod_changed)
 
     def add(self, workloads: Iterable[Workload], *, autoscaled: bool = True) -> None:
-        """Create workloads and their autoscalers."""
         for each in workloads:
             self.show(each)
             for document in each.objects(autoscaled=autoscaled):
@@ -405,7 +402,6 @@ class World(Loads):
         return count
 
     def hpa(self, name: str) -> Document:
-        """Return the autoscaler of a workload."""
         found: Document = self.cluster.get("HorizontalPodAutoscaler", name, NAMESPACE)
         return found
 
@@ -414,7 +410,6 @@ class World(Loads):
         return self.audit.published(Place(NAMESPACE, name), CLOCK.wall())
 
     def events(self, name: str) -> list[Document]:
-        """Return the events about an autoscaler."""
         return [
             each for each in self.cluster.list("Event", NAMESPACE) if each["involvedObject"]["name"] == name
         ]
@@ -441,7 +436,6 @@ class World(Loads):
             self.pod_runs(record.name, record.labels["app"], status["podIP"])
 
     async def run(self) -> None:
-        """Start and stop pods until cancelled."""
         workloads = Workloads(self.cluster, startup=self.startup, address=lambda _: self.free.popleft())
         while True:
             workloads.step(CLOCK.wall())

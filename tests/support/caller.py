@@ -17,7 +17,6 @@ class Caller(NamedTuple):
 
     @classmethod
     async def connect(cls, adapter: RunningAdapter) -> Self:
-        """Connect with a handshake of its own."""
         port = int(adapter.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=adapter.context)
         return cls(reader, writer, adapter.headers)
@@ -28,17 +27,14 @@ class Caller(NamedTuple):
         return shown
 
     def ask(self, path: str) -> None:
-        """Send a question."""
         lines = [f"GET {path} HTTP/1.1", "Host: x", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode())
 
     async def answer(self) -> Answer:
-        """Wait for the answer."""
         head, _, body = (await self.reader.read()).partition(b"\r\n\r\n")
         is_json = b"application/json" in head
         return Answer(int(head.split()[1]), json.loads(body) if is_json else body.decode())
 
     def leave(self) -> None:
-        """Cut the connection."""
         self.writer.transport.abort()

@@ -67,7 +67,6 @@ class Confined:
 
     @property
     def ended(self) -> bool:
-        """Return whether it has ended."""
         return self._process.poll() is not None
 
     def stop(self) -> int:
@@ -76,7 +75,6 @@ class Confined:
         return self._process.wait(20)
 
     def status(self, name: str) -> list[str]:
-        """Return a field of /proc/PID/status."""
         found = re.search(rf"^{name}:[ \t]*(.*)$", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
         assert found is not None, name
         return found[1].split()

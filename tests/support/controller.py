@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.decide.observation import Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.observation import Reading, Settings, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -43,11 +43,9 @@ class HandClock:
         self.skew = NOW / 1e9 - 1000.0
 
     def wall(self) -> float:
-        """Return the time of day."""
         return self.seconds + self.skew
 
     def monotonic(self) -> float:
-        """Return seconds."""
         return self.seconds
 
 
@@ -93,18 +91,15 @@ class Server:
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
     ) -> "HandFollowed":
-        """Follow a scale."""
         return HandFollowed(self, reference.name)
 
     # Actuator
 
     async def acquire(self, key: Key, target: ScaleTarget) -> None:
-        """Wait for a write slot."""
         if self.turn is not None:
             await self.turn.wait()
 
     async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
-        """Write a scale."""
         name = target.path.split("/")[-2]
         if self.gate is not None:
             await self.gate.wait()
@@ -135,11 +130,9 @@ class Server:
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
     ) -> None:
-        """Take a status."""
         self.statuses.append((autoscaler.metadata.name, status, changes))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Take an event."""
         self.events.append(event)
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
@@ -154,7 +147,6 @@ class HandFollowed:
         self._name = name
 
     def find(self) -> ScaleTarget | Unfound:
-        """Return it."""
         return self._server.cached.get(self._name, Unfound("deployments is not listed yet", known=False))
 
     def close(self) -> None:
@@ -172,24 +164,19 @@ class HandFollowing:
 
     @property
     def pods(self) -> Sequence[PodFacts]:
-        """Return them."""
         return self._owner.pods.get(self._name, ())
 
     @property
     def selected_by(self) -> Sequence[str]:
-        """Return the followers of a selector."""
         return self._owner.selected_by
 
     def min_ready(self, age: int) -> int | None:
-        """Return what is known of the past."""
         return self._owner.ready(age)
 
     def max_ready(self, age: int) -> int:
-        """Return what is known of the past."""
         return self._owner.most(age)
 
     def close(self) -> None:
-        """Stop following."""
         self.closed = True
 
 
@@ -207,7 +194,6 @@ class HandPods:
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
     ) -> HandFollowing:
-        """Follow a selector."""
         following = HandFollowing(self, str(selector), changed)
         self.followings.append(following)
         return following
@@ -229,12 +215,10 @@ class HandSource:
         self.reads = 0
 
     def read(self, view: ReadContext) -> Reading:
-        """Return it."""
         self.reads += 1
         return self.reading
 
     def close(self) -> None:
-        """Close it."""
         self.closed = True
 
 
@@ -246,7 +230,6 @@ class HandSources:
         self.readings: dict[str, Reading] = {}
 
     def open(self, metric: MetricSpec, subscriber: Subscriber) -> HandSource:
-        """Open a source."""
         source = HandSource(subscriber)
         named = metric.pods or metric.object or metric.external
         name = named.metric.name if named is not None else "resource"
@@ -262,7 +245,6 @@ class HandRivals:
         self.names: tuple[str, ...] | None = ()
 
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
-        """Return them."""
         return self.names
 
 
@@ -280,7 +262,6 @@ class Bench:
         self.controller = self.start()
 
     def start(self) -> Controller:
-        """Return a controller as after a start."""
         # sources by hand
         context = AutoscalerContext(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
         self.controller = Controller(
@@ -326,6 +307,3 @@ def fpa(
         },
     }
     return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-
-
-__all__ = ["Bench", "HandClock", "Observation", "Server", "fpa"]

@@ -456,7 +456,6 @@ COLUMNS = [
 
 
 def definition() -> JSON:
-    """Return the CustomResourceDefinition."""
     properties = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
@@ -503,7 +502,6 @@ class _Dumper(yaml.SafeDumper):
 
 
 def render() -> str:
-    """Return the file."""
     head = """\
         # The kind FastPathAutoscaler, for Kubernetes 1.27 and later. Made by `python -m tests.support.crd`.
         """

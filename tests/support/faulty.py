@@ -52,7 +52,6 @@ class FaultyPrometheus(Prometheus):
 
 
 async def hang(_: web.BaseRequest) -> web.StreamResponse:
-    """Never answer."""
     await asyncio.Event().wait()
     raise AssertionError("nothing sets the event")
 

@@ -414,7 +414,6 @@ def _body(draw: st.DrawFn) -> tuple[list[bytes], bytes, bool]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Hostile:
-    """Return one request."""
     method, first, line_in_order = draw(_first_line())
     lines, headers_in_order = draw(_header_lines())
     announced, body, body_in_order = draw(_body())

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -26,7 +27,6 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.writing import SystemClock
 
 DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4
 HPA = "/apis/autoscaling/v2/namespaces/{0}/horizontalpodautoscalers/web/status"
@@ -60,7 +60,7 @@ class Scaler:
         self._load = load
         self._clock = clock
         self._monitoring = Monitoring()
-        self._faults = ProblemLog(self._monitoring, self._clock)
+        self._problems = ProblemLog(self._monitoring, self._clock)
         self.store: StuckStore
         self.elector: Elector
         self._client: kubernetes.KubernetesClient
@@ -75,15 +75,15 @@ class Scaler:
             self.store = StuckStore(client, self.namespace, "fastpath")
             election = Election(self.identity, "fastpath", DURATION, DEADLINE, RETRY)
             self.elector = Elector(
-                self.store, election, self._clock, random.random, self._monitoring, self._faults
+                self.store, election, self._clock, random.random, self._monitoring, self._problems
             )
             await self.elector.run(self._lead)
 
     async def _lead(self, fence: LeaseFence) -> None:
         budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
         writer = Writer(self._client, fence, budget, self._clock, self._monitoring)
-        statuses = StatusWriter(writer, self._clock, self._monitoring, self._faults)
-        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._faults)
+        statuses = StatusWriter(writer, self._clock, self._monitoring, self._problems)
+        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._problems)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(statuses.run())

@@ -139,7 +139,6 @@ def bounds(process: Process) -> Iterator[Bound]:
 
 
 def total(process: Process) -> float:
-    """Return the sum in bytes."""
     return sum(bound.bytes for bound in bounds(process))
 
 
@@ -206,7 +205,6 @@ def _shown(size: float) -> str:
 
 
 def replace_table(page: str, table: str) -> str:
-    """Return the page with another table."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + table + END + rest.partition(END)[2]
 

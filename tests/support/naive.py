@@ -22,7 +22,6 @@ class Wanted:
         self._most = most
 
     def __call__(self) -> int:
-        """Return the count."""
         return min(self._most, math.ceil(self._need()))
 
 

@@ -17,7 +17,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import aiohttp
 from aiohttp import web
@@ -41,9 +41,7 @@ class Listening(Protocol):
     """A server on a port of loopback."""
 
     @property
-    def port(self) -> int:
-        """Where."""
-        ...
+    def port(self) -> int: ...
 
 
 class Audited(Protocol):
@@ -112,7 +110,6 @@ class Fastpath:
 
     @property
     def log(self) -> str:
-        """What it has printed so far."""
         return self._file.read_text()
 
 
@@ -141,12 +138,11 @@ class Stale(NamedTuple):
     answered: int
 
 
-class Front:
+class Front(Listener):
     """Hands questions to any of `processes` that listens.
 
-    An answer is that to the question `lag` askings ago, but of a floor or a ratio.
-
-    A late ratio, multiplied by the current pods, makes the native controller swing forever, boosted or not.
+    An answer is that to the question `lag` requests ago, except for a floor or a ratio: a late ratio,
+    multiplied by the current pods, makes the native controller swing forever, boosted or not.
 
     `others`, if given, answer all but floors: a cluster whose metrics do not end with the booster.
     """
@@ -161,6 +157,7 @@ class Front:
         token: str = TOKEN,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(self._handle, "127.0.0.1", 0, tls)
         self.processes = list(processes)
         self.others = list(others) or self.processes
         self.lag = lag
@@ -169,25 +166,18 @@ class Front:
         """The answers about floors, by name of the autoscaler: when, status, and value or message."""
         self._world = world
         self._before: defaultdict[str, deque[_Answer]] = defaultdict(deque)
-        self._listener = Listener(self._handle, "127.0.0.1", 0, tls)
         self._token = token
         self._session: aiohttp.ClientSession | None = None
         self._turn = 0
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
-        await self._listener.start()
-        return self
+        await super().start()
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._listener.stop()
+    async def stop(self) -> None:
+        await super().stop()
         assert self._session is not None
         await self._session.close()
-
-    @property
-    def url(self) -> str:
-        """Return the base URL."""
-        return self._listener.url
 
     @property
     def is_late(self) -> bool:

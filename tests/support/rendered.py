@@ -89,7 +89,6 @@ class Objects:
 
     @property
     def container(self) -> JSON:
-        """Return the only container."""
         (container,) = self.pod["containers"]
         found: JSON = container
         return found

@@ -11,8 +11,7 @@ from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import span_of
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.objects import store_key
-from adapter.sandbox.apiserver.storage.store import Change
+from adapter.sandbox.apiserver.store import Change
 
 NATIVE = "kube-controller-manager"
 BOOSTER = "fastpath"
@@ -199,7 +198,7 @@ def follow(cluster: Cluster, audit: Audit) -> None:
         ("deployments", audit.saw_target),
         ("configmaps", audit.saw_floors),
     ):
-        key = store_key(cluster.kinds.find(plural))
+        key = cluster.kinds.find(plural).key
         for change in _present(cluster, key):
             _tell(plural, see, change)
         # mypy sees no defaults

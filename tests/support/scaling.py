@@ -102,7 +102,6 @@ def autoscaler(
 
 
 def pods_metric(target: str = "1", name: str = "load") -> dict[str, Any]:
-    """Return a metric of the pods."""
     return {
         "type": "Pods",
         "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": target}},

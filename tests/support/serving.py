@@ -158,7 +158,6 @@ class Connection:
     async def request(
         self, target: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Answer:
-        """Send a request and read its response."""
         lines = [f"{method} {target} HTTP/1.1", "Host: localhost"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
@@ -290,8 +289,8 @@ class ServerFactory:
             provider.metrics.append(FLOOR_METRIC)
             provider.external_names.append(FLOOR_METRIC.metric)
         documents = Documents(provider, groups, "1.2.3")
-        faults = ProblemLog(own_metrics, now)
-        access_log = AccessLog(sink, now, own_metrics, faults) if sink is not None else None
+        problems = ProblemLog(own_metrics, now)
+        access_log = AccessLog(sink, now, own_metrics, problems) if sink is not None else None
         handler = Handler(
             provider,
             documents,

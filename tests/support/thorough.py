@@ -14,7 +14,6 @@ def is_chosen() -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the option."""
     parser.addoption("--thorough", action="store_true", help="run also the tests that take minutes")
 
 

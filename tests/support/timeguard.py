@@ -76,7 +76,6 @@ class Watchdog(threading.Thread):
             self._test, self._test_ends = "", float("inf")
 
     def stop(self) -> None:
-        """End the thread."""
         with self._changed:
             self._stopped = True
             self._changed.notify()

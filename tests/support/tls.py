@@ -62,7 +62,6 @@ class Authority:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Return the session's certificate authority."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 

@@ -376,5 +376,4 @@ def resource_question(request: str) -> ResourceQuestion:
 
 
 def parse_value(text: str) -> float:
-    """Return a sample's value from Prometheus' text."""
     return math.nan if text == "NaN" else float(text)

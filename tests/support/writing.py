@@ -1,9 +1,9 @@
 """For tests of the scaler's writes: a `Writer` on the sandbox cluster, and a fence that a test shuts."""
 
 import contextlib
-import time
 from collections.abc import AsyncIterator
 
+from adapter.compose.clock import SystemClock
 from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -11,16 +11,6 @@ from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-
-
-class SystemClock:
-    """The machine's clock, for what real connections time."""
-
-    def wall(self) -> float:
-        return time.time()  # noqa: TID251 - a test's own clock
-
-    def monotonic(self) -> float:
-        return time.monotonic()  # noqa: TID251 - a test's own clock
 
 
 class Gate:

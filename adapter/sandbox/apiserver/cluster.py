@@ -12,22 +12,23 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.sandbox.apiserver import aggregation, discovery, handlers, routing, status, views
-from adapter.sandbox.apiserver.faults import Faults, Request
+from adapter.sandbox.apiserver import discovery, kinds, requests, status
+from adapter.sandbox.apiserver.handlers import ResourceHandlers
+from adapter.sandbox.apiserver.kinds import Kind, KindTable
+from adapter.sandbox.apiserver.objects import ObjectRegistry, timestamp
+from adapter.sandbox.apiserver.patches import merge
+from adapter.sandbox.apiserver.requests import Faults, Request, Target
 from adapter.sandbox.apiserver.reviews import Reviews
-from adapter.sandbox.apiserver.storage import custom_resources
-from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key, timestamp
-from adapter.sandbox.apiserver.storage.patches import merge
-from adapter.sandbox.apiserver.storage.scale import FieldManager
-from adapter.sandbox.apiserver.storage.store import JSON, Change, Record, Store, clone
+from adapter.sandbox.apiserver.scale import WriteOptions
+from adapter.sandbox.apiserver.store import JSON, Change, Record, Store, clone
+from adapter.sandbox.apiserver.views import json_response, negotiate, parse_accept
+from adapter.sandbox.apiserver.watching import Watches
 from adapter.sandbox.listener import Listener
 
 EPOCH = 1_767_225_600.0
@@ -51,20 +52,18 @@ _OPENAPI = {
 _ANONYMOUS = "system:anonymous"
 
 
-def _frozen() -> float:
-    return EPOCH
-
-
-class Cluster:
+class Cluster(Listener):
     """A cluster that listens inside the ``async with`` block.
 
     `now` gives epoch seconds for timestamps; the default is fixed at the start of 2026. `log_size` is the
-    number of changes of one kind that a watch can start behind. `bookmark_interval` is in seconds. With
-    `aggregated_discovery` False, only the legacy documents are served. `initial_events` False refuses
-    sendInitialEvents with 422, as servers without WatchList do. `gone_as_status` True answers a watch from a
-    forgotten version with HTTP 410; the default is that of the watch cache: 200 and an ERROR event. `tokens`
-    maps bearer tokens to user names and can change at any time; None accepts every request. `ca` is the PEM
-    text that a kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key,
+    number of changes of one kind that a watch can start behind. `bookmark_interval` is in seconds.
+
+    With `aggregated_discovery` False, only the legacy documents are served. `gone_as_status` True answers a
+    watch from a forgotten version with HTTP 410; the default is that of the watch cache: 200 and an ERROR
+    event.
+
+    `tokens` maps bearer tokens to user names and can change at any time; None accepts every request. `ca` is
+    the PEM text that a kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key,
     presented to the servers behind APIServices.
     """
 
@@ -73,53 +72,44 @@ class Cluster:
         port: int = 0,
         *,
         host: str = "127.0.0.1",
-        now: Callable[[], float] = _frozen,
+        now: Callable[[], float] = lambda: EPOCH,
         tls: ssl.SSLContext | None = None,
         ca: bytes | None = None,
         log_size: int = 10_000,
         bookmark_interval: float = 60.0,
         aggregated_discovery: bool = True,
-        initial_events: bool = False,
         gone_as_status: bool = False,
         tokens: dict[str, str] | None = None,
         proxy_certificate: Path | None = None,
     ) -> None:
-        self._tls = tls
+        super().__init__(self._handle, host, port, tls)
         self._ca = ca
         self._now = now
         self.kinds = KindTable()
         self.store = Store(log_size)
         self.reviews = Reviews()
         self.faults = Faults()
+        self.forbid, self.allow = self.faults.forbid, self.faults.allow
+        self.delay, self.fail = self.faults.delay, self.faults.fail
+        self.lose_answers = self.faults.lose_answers
         self.tokens = tokens
         self.aggregated_discovery = aggregated_discovery
         self.requests: deque[Request] = deque(maxlen=100_000)
         self._objects = ObjectRegistry(self.store, self.kinds, now)
-        self.store.subscribe(custom_resources.KEY, self._definition_changed)
-        self._watches = handlers.WatchOptions(
-            bookmark_interval=bookmark_interval, initial_events=initial_events, gone_as_status=gone_as_status
+        self.store.subscribe(kinds.DEFINITIONS, self._definition_changed)
+        self._watches = Watches(
+            self.store,
+            bookmark_interval=bookmark_interval,
+            gone_as_status=gone_as_status,
         )
-        self._handlers = handlers.ResourceHandlers(self._objects, self.reviews, self._watches, now)
-        others = {name: self.kinds.find(name) for name in ("apiservices", "services")}
-        self._aggregation = aggregation.Aggregation(self._objects, others, proxy_certificate)
-        self._listener = Listener(self._handle, host, port, tls)
+        self._handlers = ResourceHandlers(self._objects, self.reviews, self._watches, now)
+        self._aggregation = discovery.Aggregation(self.store, self.kinds, proxy_certificate)
         for name in ("default", "kube-system"):
             self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
 
-    async def __aenter__(self) -> Self:
-        await self._listener.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._listener.stop()
+    async def stop(self) -> None:
+        await super().stop()
         await self._aggregation.close()
-
-    @property
-    def url(self) -> str:
-        """The base URL; known once the cluster listens."""
-        return self._listener.url
 
     def kubeconfig(self, path: Path, token: str | None = None) -> Path:
         server: JSON = {"server": self.url}
@@ -148,19 +138,19 @@ class Cluster:
         """
         kind = self._kind_of(document)
         namespace = (document.get("metadata", {}).get("namespace") or "default") if kind.namespaced else ""
-        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=FieldManager(manager)))
+        return _copy(self._objects.create(kind, namespace, document, WriteOptions(manager), trusted=True))
 
     def update(self, document: JSON, *, manager: str = "sandbox") -> JSON:
         """Replace an object and its status; a resourceVersion in it must be current."""
         kind = self._kind_of(document)
         metadata = document["metadata"]
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        record, _ = self._objects.replace(
-            kind, namespace, metadata["name"], document, by=FieldManager(manager)
-        )
+        record, _ = self._objects.replace(kind, namespace, metadata["name"], document, WriteOptions(manager))
         if "status" in kind.subresources and "status" in document:
             current = {**document, "metadata": {**metadata, "resourceVersion": str(record.version)}}
-            record, _ = self._objects.replace(kind, namespace, metadata["name"], current, "status")
+            record, _ = self._objects.replace(
+                kind, namespace, metadata["name"], current, WriteOptions(subresource="status")
+            )
         return _copy(record)
 
     def patch(
@@ -174,7 +164,7 @@ class Cluster:
         row, namespace = self._scoped(kind, namespace)
         scale = {"spec": {"replicas": replicas}}
         rescale = self._objects.rescale
-        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=FieldManager(manager)))
+        return _copy(rescale(row, namespace, name, lambda _: scale, WriteOptions(manager)))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Delete an object and all that it owns."""
@@ -189,7 +179,7 @@ class Cluster:
     def list(self, kind: str, namespace: str = "") -> list[JSON]:
         """Return copies of the objects of a kind in list order, of one namespace if given."""
         row = self.kinds.find(kind)
-        return [_copy(record) for record in self.store.records(store_key(row), namespace)]
+        return [_copy(record) for record in self.store.records(row.key, namespace)]
 
     def add_kind(self, kind: Kind) -> Kind:
         """Serve a kind as a custom resource; discovery shows it at once."""
@@ -202,13 +192,13 @@ class Cluster:
 
     def _definition_changed(self, change: Change) -> None:
         """Serve the kinds of a changed CustomResourceDefinition; a deleted one takes its objects with it."""
-        before = custom_resources.kinds_of(change.old.document) if change.old is not None else []
-        after = custom_resources.kinds_of(change.new.document) if change.new is not None else []
+        before = kinds.kinds_of_definition(change.old.document) if change.old is not None else []
+        after = kinds.kinds_of_definition(change.new.document) if change.new is not None else []
         for kind in before:
             self.kinds.remove(kind)
         for kind in after:
             self.kinds.add(kind)
-        for key in {store_key(kind) for kind in before} - {store_key(kind) for kind in after}:
+        for key in {kind.key for kind in before} - {kind.key for kind in after}:
             for record in list(self.store.records(key)):
                 self.store.remove(key, record)
 
@@ -227,26 +217,6 @@ class Cluster:
 
     # Faults.
 
-    def forbid(self, verb: str, resource: str, namespace: str | None = None) -> None:
-        """Answer 403 from now on: see Faults.forbid."""
-        self.faults.forbid(verb, resource, namespace)
-
-    def allow(self, verb: str, resource: str, namespace: str | None = None) -> None:
-        """Undo one `forbid`."""
-        self.faults.allow(verb, resource, namespace)
-
-    def delay(self, seconds: float, verb: str = "*", resource: str = "*") -> None:
-        """Delay the answers to matching requests; 0 ends it."""
-        self.faults.delay(seconds, verb, resource)
-
-    def fail(self, code: int, verb: str, resource: str, times: int = 1) -> None:
-        """Refuse the next `times` matching requests with 409, 429, 500, 503 or 504: see Faults.fail."""
-        self.faults.fail(code, verb, resource, times)
-
-    def lose_answers(self, verb: str, resource: str, times: int = 1) -> None:
-        """Carry out the next `times` matching requests and never answer them: see Faults.lose."""
-        self.faults.lose(verb, resource, times)
-
     def cut_watches(self) -> int:
         """Close every open watch in the middle of the stream; return their number."""
         transports = list(self._watches.transports)
@@ -261,11 +231,11 @@ class Cluster:
 
     def freeze_watches(self) -> None:
         """Silence all watches, bookmarks included; their connections stay open."""
-        self._watches.gate.close()
+        self._watches.flowing.clear()
 
     def thaw_watches(self) -> None:
         """Resume all watches and send the changes they missed."""
-        self._watches.gate.open()
+        self._watches.flowing.set()
 
     def compact(self) -> None:
         """Drop the log of changes: watches and continued lists from older versions get 410."""
@@ -277,24 +247,24 @@ class Cluster:
             self.faults.unavailable = True
             self.cut_watches()
             return
-        await self._listener.down()
+        await super().down()
 
     async def up(self) -> None:
         """Listen again at the same address."""
         self.faults.unavailable = False
-        await self._listener.up()
+        await super().up()
 
     # The way of a request.
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        target = routing.target_of(self.kinds, request.method, request.path, request.query)
+        target = requests.target_of(self.kinds, request.method, request.path, request.query)
         user = self._user(request)
         self.requests.append(_note(request, target, user or ""))
         try:
             if self.faults.unavailable:
-                raise status.unavailable()
+                raise status.failure(503)
             if target is not None:
-                await asyncio.sleep(self.faults.wait_of(target.verb, target.spellings, target.namespace))
+                await asyncio.sleep(self.faults.delay_of(target))
             if user is None:
                 raise status.unauthorized()
             backend = self._aggregation.backend(request.path) if target is None else None
@@ -302,15 +272,15 @@ class Cluster:
                 return await self._aggregation.forward(request, backend, user)
             if target is None:
                 return await self._answer_other(request)
-            if self.faults.is_forbidden(target.verb, target.spellings, target.namespace):
+            if self.faults.is_forbidden(target):
                 where = {"namespace": target.namespace, "name": target.name}
                 raise status.forbidden(user, target.verb, target.kind, target.subresource, **where)
             return await self._answer(request, target)
         except status.StatusFailure as failure:
-            return handlers.json_response(failure.encode(), failure.code)
+            return json_response(failure.encode(), failure.code)
 
-    async def _answer(self, request: web.BaseRequest, target: routing.Target) -> web.StreamResponse:
-        code = self.faults.next_code(target.verb, target.spellings, target.namespace)
+    async def _answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        code = self.faults.next_code(target)
         if code:
             raise status.failure(code)
         answer = await self._handlers.answer(request, target)
@@ -334,7 +304,7 @@ class Cluster:
         if path == "/version":
             return _json(_VERSION)
         if path == "/openapi/v2":
-            views.negotiate(request.headers.get("Accept", ""))
+            negotiate(request.headers.get("Accept", ""))
             return _json(_OPENAPI)
         if path == "/openapi/v3":
             return _json({"paths": {}})
@@ -342,31 +312,20 @@ class Cluster:
             version = _aggregated_version(request.headers.get("Accept", ""))
             if version:
                 document = discovery.aggregated(
-                    self.kinds, version, core=path == "/api", stale=frozenset(self.faults.stale)
+                    self.kinds, version, core=path == "/api", stale=self.faults.stale
                 )
                 if path == "/apis":
                     document["items"] += await self._aggregation.discover()
                 form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-                return handlers.json_response(msgspec.json.encode(document), content_type=form)
-        found = self._legacy_document(path)
+                return json_response(msgspec.json.encode(document), content_type=form)
+        found = discovery.legacy(
+            path,
+            self.kinds,
+            address=self.address,
+            others=self._aggregation.versions(),
+            stale=self.faults.stale,
+        )
         return _json(found) if found is not None else _unknown_path()
-
-    def _legacy_document(self, path: str) -> Mapping[str, Any] | None:
-        parts = path.strip("/").split("/")
-        others = aggregation.group_versions(self._aggregation.backends())
-        if parts == ["api"]:
-            return discovery.core_versions(self._listener.address)
-        if parts == ["apis"]:
-            return discovery.group_list(self.kinds, others)
-        if parts[0] == "api" and len(parts) == 2:
-            return discovery.resource_list(self.kinds, "", parts[1])
-        if parts[0] == "apis" and len(parts) == 2:
-            return discovery.group(self.kinds, parts[1], others)
-        if parts[0] == "apis" and len(parts) == 3:
-            if (parts[1], parts[2]) in self.faults.stale:
-                raise status.unavailable()
-            return discovery.resource_list(self.kinds, parts[1], parts[2])
-        return None
 
 
 def _copy(record: Record) -> JSON:
@@ -375,7 +334,7 @@ def _copy(record: Record) -> JSON:
 
 
 def _json(document: Mapping[str, Any]) -> web.Response:
-    return handlers.json_response(msgspec.json.encode(document))
+    return json_response(msgspec.json.encode(document))
 
 
 def _unknown_path() -> web.Response:
@@ -383,7 +342,7 @@ def _unknown_path() -> web.Response:
 
 
 def _aggregated_version(accept: str) -> str:
-    for media in views.parse_accept(accept):
+    for media in parse_accept(accept):
         if (
             media.parameters.get("as") == "APIGroupDiscoveryList"
             and media.parameters.get("g") == "apidiscovery.k8s.io"
@@ -396,7 +355,7 @@ def _aggregated_version(accept: str) -> str:
     return ""
 
 
-def _note(request: web.BaseRequest, target: routing.Target | None, user: str) -> Request:
+def _note(request: web.BaseRequest, target: Target | None, user: str) -> Request:
     return Request(
         request.method,
         request.path,
@@ -404,7 +363,7 @@ def _note(request: web.BaseRequest, target: routing.Target | None, user: str) ->
         request.headers.get("User-Agent", ""),
         user,
         target.verb if target else "",
-        target.kind.plural + (f"/{target.subresource}" if target.subresource else "") if target else "",
+        target.resource if target else "",
         target.namespace if target else "",
         target.name if target else "",
         request.headers.get("Accept", ""),

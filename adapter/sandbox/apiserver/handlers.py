@@ -1,10 +1,9 @@
 """The verbs of the sandbox cluster over HTTP: from a decoded request to a response.
 
-This module reads query parameters, bodies, list options and continue tokens, and starts watches. `objects`
-carries out the writes and `views` encodes the responses. Every refusal is a Status object.
+This module reads query parameters, bodies, list options and continue tokens. `objects` carries out the
+writes, `watching` streams and `views` encodes the responses. Every refusal is a Status object.
 """
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping
@@ -14,46 +13,30 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.sandbox.apiserver import routing, selectors, status, views, watching
+from adapter.sandbox.apiserver import patches, requests, scale, selectors, status
+from adapter.sandbox.apiserver.kinds import Kind
+from adapter.sandbox.apiserver.objects import ObjectRegistry
+from adapter.sandbox.apiserver.requests import Target
 from adapter.sandbox.apiserver.reviews import Reviews
-from adapter.sandbox.apiserver.routing import Target
-from adapter.sandbox.apiserver.storage import patches
-from adapter.sandbox.apiserver.storage import scale as scaling
-from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import ObjectRegistry, store_key
-from adapter.sandbox.apiserver.storage.scale import FieldManager
-from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record
+from adapter.sandbox.apiserver.scale import WriteOptions
+from adapter.sandbox.apiserver.store import JSON, KindKey, Record
+from adapter.sandbox.apiserver.views import ObjectView, View, json_response, negotiate
+from adapter.sandbox.apiserver.watching import Watches
 
-JSON_TYPES = ("application/json", "application/yaml")
-PATCH_TYPES = (
+_JSON_TYPES = ("application/json", "application/yaml")
+_PATCH_TYPES = (
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
-_HEADERS = {"Cache-Control": "no-cache, private"}
-
-
-def json_response(body: bytes, code: int = 200, content_type: str = "application/json") -> web.Response:
-    return web.Response(body=body, status=code, headers=_HEADERS | {"Content-Type": content_type})
-
-
-class WatchOptions:
-    """The behavior of watches: see the arguments of Cluster."""
-
-    def __init__(self, *, bookmark_interval: float, initial_events: bool, gone_as_status: bool) -> None:
-        self.bookmark_interval = bookmark_interval
-        self.initial_events = initial_events
-        self.gone_as_status = gone_as_status
-        self.gate = watching.StreamGate()
-        self.transports: set[asyncio.Transport] = set()
 
 
 class ResourceHandlers:
     """Answers requests for resources, one method for each verb."""
 
     def __init__(
-        self, objects: ObjectRegistry, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]
+        self, objects: ObjectRegistry, reviews: Reviews, watches: Watches, now: Callable[[], float]
     ) -> None:
         self._objects = objects
         self._reviews = reviews
@@ -62,129 +45,106 @@ class ResourceHandlers:
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answer a request for a resource; raises StatusFailure."""
-        routing.check_method(target)
-        kind = target.kind
+        target.check_method()
+        kind, query = target.kind, request.query
         if not kind.stored and kind.verbs == ("create",):
-            return json_response(
-                msgspec.json.encode(self._reviews.answer(kind, await read_body(request))), 201
-            )
+            review = self._reviews.answer(kind, await _read_body(request))
+            return json_response(msgspec.json.encode(review), 201)
         if not kind.stored:
             raise status.not_built(
                 f"conversion to {kind.api_version} {kind.kind}", "ask for the preferred version of its group"
             )
-        if target.verb == "watch":
-            return await self._watch(request, target)
-        form = views.negotiate(request.headers.get("Accept", ""))
-        if target.verb == "list":
-            return self._list(request.query, target, form)
+        form = negotiate(request.headers.get("Accept", ""))
+        view = View(form, kind, query.get("includeObject", "Metadata"), self._now)
+        match target.verb:
+            case "watch":
+                predicate = selectors.of_query(kind, query)
+                if target.namespace:
+                    predicate = selectors.both(lambda record: record.namespace == target.namespace, predicate)
+                return await self._watches.serve(request, view, predicate)
+            case "list":
+                return self._list(query, target, view)
+            case "delete" | "deletecollection":
+                return await self._delete(request, target)
         record, created = await self._act(request, target)
-        if isinstance(record, web.Response):
-            return record
         if target.subresource == "scale":
-            return json_response(msgspec.json.encode(scaling.scale_of(kind, record)))
-        shown = views.one(
-            form, kind, record, self._now(), include=request.query.get("includeObject", "Metadata")
-        )
-        return json_response(shown, 201 if created else 200)
+            return json_response(msgspec.json.encode(scale.scale_of(kind, record)))
+        return json_response(view.one(record), 201 if created else 200)
 
-    async def _act(self, request: web.BaseRequest, target: Target) -> tuple[Record | web.Response, bool]:
-        """Carry out the verb; the flag says whether an object was created."""
+    async def _act(self, request: web.BaseRequest, target: Target) -> tuple[Record, bool]:
+        """Carry out get, create, update or patch; the flag says whether an object was created."""
         kind, namespace, name = target.kind, target.namespace, target.name
-        dry_run = request.query.get("dryRun") == "All"
-        by = _writer(request)
-        if target.verb == "get":
-            return self._objects.read(kind, namespace, name), False
-        if target.verb == "create":
-            return self._objects.create(
-                kind, namespace, await read_body(request), dry_run=dry_run, by=by
-            ), True
-        if target.verb == "update":
-            document = await read_body(request)
-            if target.subresource == "scale":
-                scale = _object(document)
-                return self._objects.rescale(
-                    kind, namespace, name, lambda _: scale, dry_run=dry_run, by=by
-                ), False
-            return self._objects.replace(
-                kind, namespace, name, document, target.subresource, dry_run=dry_run, by=by
-            )
-        if target.verb == "patch":
-            return await self._patch(request, target, dry_run=dry_run, by=by)
-        return await self._delete(request, target, dry_run=dry_run), False
+        by = _write_options(request, target)
+        match target.verb:
+            case "get":
+                return self._objects.read(kind, namespace, name), False
+            case "create":
+                return self._objects.create(kind, namespace, await _read_body(request), by), True
+            case "patch":
+                return await self._patch(request, target, by)
+        document = await _read_body(request)
+        if target.subresource == "scale":
+            written = _object(document)
+            return self._objects.rescale(kind, namespace, name, lambda _: written, by), False
+        return self._objects.replace(kind, namespace, name, document, by)
 
-    async def _patch(
-        self, request: web.BaseRequest, target: Target, *, dry_run: bool, by: FieldManager
-    ) -> tuple[Record, bool]:
-        kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
+    async def _patch(self, request: web.BaseRequest, target: Target, by: WriteOptions) -> tuple[Record, bool]:
+        kind, namespace, name = target.kind, target.namespace, target.name
         media = _media_type(request)
         change = _change_of(media, await request.read(), kind)
-        if subresource == "scale":
-            rescale = self._objects.rescale
-            return rescale(
-                kind, namespace, name, lambda scale: _object(change(scale)), dry_run=dry_run, by=by
-            ), False
+        if target.subresource == "scale":
+            return self._objects.rescale(kind, namespace, name, lambda old: _object(change(old)), by), False
         if media == "application/apply-patch+yaml":
             if not request.query.get("fieldManager"):
-                message = "Required value: is required for apply patch"
                 raise status.invalid(
                     "PatchOptions",
                     "meta.k8s.io",
                     "",
                     field="fieldManager",
-                    message=message,
+                    message="Required value: is required for apply patch",
                     reason="FieldValueRequired",
                 )
-            if not subresource:
-                applied = by._replace(operation="Apply")
-                return self._objects.apply(kind, namespace, name, change, dry_run=dry_run, by=applied)
-        return self._objects.patch(kind, namespace, name, change, subresource, dry_run=dry_run, by=by), False
+            if not target.subresource:
+                return self._objects.apply(kind, namespace, name, change, by._replace(operation="Apply"))
+        return self._objects.patch(kind, namespace, name, change, by), False
 
-    async def _delete(self, request: web.BaseRequest, target: Target, *, dry_run: bool) -> web.Response:
-        kind = target.kind
-        options = {**(_object(await read_body(request)) if request.can_read_body else {})}
-        for field in ("propagationPolicy",):
-            if field in request.query:
-                options.setdefault(field, request.query[field])
-        if target.verb == "delete":
-            record = self._objects.read(kind, target.namespace, target.name)
-            last = record if dry_run else self._objects.delete(kind, record, options)
-            details: JSON = {
-                "name": record.name,
-                "kind": kind.plural,
-                "uid": last.document["metadata"]["uid"],
-            }
-            if kind.group:
-                details["group"] = kind.group
-            if last.document["metadata"].get("finalizers") or kind.plural == "pods":
-                return json_response(views.one(views.ObjectView.PLAIN, kind, last, self._now()))
-            success = {
-                "kind": "Status",
-                "apiVersion": "v1",
-                "metadata": {},
-                "status": "Success",
-                "details": details,
-            }
-            return json_response(msgspec.json.encode(success))
-        predicate = _predicate(kind, request.query)
-        chosen = [
-            record
-            for record in self._objects.store.records(store_key(kind), target.namespace)
-            if predicate(record)
-        ]
-        for record in chosen:
-            if not dry_run:
+    async def _delete(self, request: web.BaseRequest, target: Target) -> web.Response:
+        kind, store = target.kind, self._objects.store
+        dry_run = _write_options(request, target).dry_run
+        options = _object(await _read_body(request)) if request.can_read_body else {}
+        if "propagationPolicy" in request.query:
+            options = {"propagationPolicy": request.query["propagationPolicy"]} | options
+        view = View(ObjectView.PLAIN, kind, "", self._now)
+        if target.verb == "deletecollection":
+            predicate = selectors.of_query(kind, request.query)
+            chosen = [record for record in store.records(kind.key, target.namespace) if predicate(record)]
+            for record in chosen if not dry_run else ():
                 self._objects.delete(kind, record, options)
-        metadata = {"resourceVersion": str(self._objects.store.version)}
-        return json_response(views.many(views.ObjectView.PLAIN, kind, chosen, metadata, self._now()))
+            return json_response(view.many(chosen, {"resourceVersion": str(store.version)}))
+        record = self._objects.read(kind, target.namespace, target.name)
+        last = record if dry_run else self._objects.delete(kind, record, options)
+        metadata = last.document["metadata"]
+        if metadata.get("finalizers") or kind.plural == "pods":
+            return json_response(view.one(last))
+        details = {"name": record.name, "kind": kind.plural, "uid": metadata["uid"]}
+        success = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": details | ({"group": kind.group} if kind.group else {}),
+        }
+        return json_response(msgspec.json.encode(success))
 
-    def _list(self, query: Mapping[str, str], target: Target, form: views.ObjectView) -> web.Response:
+    def _list(self, query: Mapping[str, str], target: Target, view: View) -> web.Response:
         kind = target.kind
         if "sendInitialEvents" in query:
-            raise _forbidden_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
-        predicate = _predicate(kind, query)
+            raise status.forbidden_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        predicate = selectors.of_query(kind, query)
         # As the watch cache does, a list from version 0 ignores the limit.
-        limit = 0 if query.get("resourceVersion") == "0" else _unsigned("limit", query.get("limit") or "0")
-        version, records = self._present(store_key(kind), target.namespace, query, limit)
+        is_cached = query.get("resourceVersion") == "0"
+        limit = 0 if is_cached else requests.unsigned("limit", query.get("limit") or "0")
+        version, records = self._present(kind.key, target.namespace, query, limit)
         chosen = [record for record in records if predicate(record)]
         metadata: JSON = {"resourceVersion": str(version)}
         if limit and len(chosen) > limit:
@@ -192,11 +152,7 @@ class ResourceHandlers:
                 metadata["remainingItemCount"] = len(chosen) - limit
             chosen = chosen[:limit]
             metadata["continue"] = _write_token(version, chosen[-1].key)
-        return json_response(
-            views.many(
-                form, kind, chosen, metadata, self._now(), include=query.get("includeObject", "Metadata")
-            )
-        )
+        return json_response(view.many(chosen, metadata))
 
     def _present(
         self, key: KindKey, namespace: str, query: Mapping[str, str], limit: int
@@ -211,7 +167,7 @@ class ResourceHandlers:
             return version, records
         asked = query.get("resourceVersion", "")
         if asked not in {"", "0"}:
-            version = _unsigned("resourceVersion", asked)
+            version = requests.unsigned("resourceVersion", asked)
             if version > store.version:
                 raise status.too_large_version(version, store.version)
             if query.get("resourceVersionMatch", "Exact" if limit else "NotOlderThan") == "Exact":
@@ -221,82 +177,13 @@ class ResourceHandlers:
                 return version, records
         return store.version, store.records(key, namespace)
 
-    async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query, kind = request.query, target.kind
-        form = views.negotiate(request.headers.get("Accept", ""))
-        if form is views.ObjectView.PARTIAL_LIST:
-            raise status.not_acceptable(
-                "you requested PartialObjectMetadataList, "
-                f"but the requested object is not a list (*{kind.kind})"
-            )
-        initial_events = routing.is_true(query.get("sendInitialEvents"))
-        if "sendInitialEvents" in query:
-            self._check_initial_events(query)
-        asked = query.get("resourceVersion", "")
-        start = None if asked in {"", "0"} or initial_events else _unsigned("resourceVersion", asked)
-        timeout = _unsigned("timeoutSeconds", query.get("timeoutSeconds") or "0")
-        bookmarks = (
-            self._watches.bookmark_interval if routing.is_true(query.get("allowWatchBookmarks")) else None
-        )
-        predicate = _predicate(kind, query)
-        if target.namespace:
-            predicate = selectors.both(lambda record: record.namespace == target.namespace, predicate)
-        watch = watching.Watch(self._objects.store, kind, predicate, form, self._now)
-        watch.include = query.get("includeObject", "Metadata")
-        try:
-            first = watch.start(start, mark_initial_end=initial_events and bookmarks is not None)
-        except status.StatusFailure as gone:
-            if self._watches.gone_as_status:
-                raise
-            return json_response(watching.error_line(gone))
-        response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
-        transport = request.transport
-        assert transport is not None
-        self._watches.transports.add(transport)
-        try:
-            await response.prepare(request)
-            async with asyncio.timeout(timeout or None):
-                await watch.stream(response, first, self._watches.gate, bookmarks)
-        except TimeoutError:
-            await response.write_eof()
-        finally:
-            self._watches.transports.discard(transport)
-        return response
 
-    def _check_initial_events(self, query: Mapping[str, str]) -> None:
-        if not self._watches.initial_events:
-            message = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-            raise _forbidden_option("sendInitialEvents", message)
-        if query.get("resourceVersionMatch") != "NotOlderThan":
-            message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise _forbidden_option("resourceVersionMatch", message)
-
-
-def _forbidden_option(field: str, cause: str) -> status.StatusFailure:
-    message = f"Forbidden: {cause}"
-    return status.invalid(
-        "ListOptions", "meta.k8s.io", "", field=field, message=message, reason="FieldValueForbidden"
-    )
-
-
-def _predicate(kind: Kind, query: Mapping[str, str]) -> selectors.Predicate:
-    labels = selectors.label_selector(query.get("labelSelector", ""))
-    return selectors.both(labels, selectors.field_selector(kind, query.get("fieldSelector", "")))
-
-
-def _writer(request: web.BaseRequest) -> FieldManager:
-    """Return the field manager of a write: fieldManager, else the user agent up to the slash."""
-    return FieldManager(
-        request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0]
-    )
-
-
-def _unsigned(field: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        message = f'{field}: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise status.bad_request(message)
-    return int(text)
+def _write_options(request: web.BaseRequest, target: Target) -> WriteOptions:
+    """Return the options of a write; the manager is fieldManager, else the user agent up to the slash."""
+    agent = request.headers.get("User-Agent", "").partition("/")[0]
+    manager = request.query.get("fieldManager") or agent
+    is_dry = request.query.get("dryRun") == "All"
+    return WriteOptions(manager, subresource=target.subresource, dry_run=is_dry)
 
 
 def _write_token(version: int, last: str) -> str:
@@ -316,8 +203,8 @@ def _read_token(text: str) -> tuple[int, str]:
 
 def _media_type(request: web.BaseRequest) -> str:
     media = request.headers.get("Content-Type", "").partition(";")[0].strip()
-    if media not in PATCH_TYPES:
-        raise status.unsupported_media_type(PATCH_TYPES)
+    if media not in _PATCH_TYPES:
+        raise status.unsupported_media_type(_PATCH_TYPES)
     return media
 
 
@@ -334,7 +221,7 @@ def _change_of(media: str, body: bytes, kind: Kind) -> Callable[[JSON], Any]:
     if media == "application/merge-patch+json":
         return lambda document: patches.merge(document, patch)
     if kind.custom and media == "application/strategic-merge-patch+json":
-        raise status.unsupported_media_type([kept for kept in PATCH_TYPES if kept != media])
+        raise status.unsupported_media_type([kept for kept in _PATCH_TYPES if kept != media])
     return lambda document: patches.strategic(document, patch)
 
 
@@ -358,12 +245,12 @@ def _read_yaml(body: bytes) -> Any:
         raise status.bad_request(f"error decoding YAML: {cause}") from None
 
 
-async def read_body(request: web.BaseRequest) -> Any:
+async def _read_body(request: web.BaseRequest) -> Any:
     """Return the decoded body of a write; raise 415 if it is neither JSON nor YAML."""
     media = request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
     if media == "application/vnd.kubernetes.protobuf":
         raise status.no_protobuf()
-    if media not in JSON_TYPES:
-        raise status.unsupported_media_type(JSON_TYPES)
+    if media not in _JSON_TYPES:
+        raise status.unsupported_media_type(_JSON_TYPES)
     body = await request.read()
     return _read_yaml(body) if media == "application/yaml" else _read_json(body)

@@ -3,14 +3,12 @@
 Each review is recorded as it arrived, before the verdict is computed.
 """
 
-import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage.kinds import Kind
-
-JSON = dict[str, Any]
+from adapter.sandbox.apiserver.kinds import Kind
+from adapter.sandbox.apiserver.store import JSON, clone
 
 
 class TokenVerdict(NamedTuple):
@@ -32,7 +30,7 @@ class AccessReviewVerdict(NamedTuple):
     denied: bool = False
 
 
-def _nobody(spec: JSON) -> TokenVerdict:
+def _no_token(spec: JSON) -> TokenVerdict:
     return TokenVerdict(
         authenticated=False,
         error=f"the sandbox knows no token {spec.get('token', '')[:8]!r}: set cluster.reviews.token",
@@ -52,7 +50,7 @@ class Reviews:
     """
 
     def __init__(self) -> None:
-        self.token: Callable[[JSON], TokenVerdict] = _nobody
+        self.token: Callable[[JSON], TokenVerdict] = _no_token
         self.access: Callable[[JSON], AccessReviewVerdict] = _everything
         self.received: list[JSON] = []
 
@@ -62,37 +60,24 @@ class Reviews:
             raise status.bad_request(
                 f"the object provided is unrecognized (must be of type {kind.kind}): it has no spec"
             )
-        document: JSON = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}} | copy.deepcopy(
-            given
-        )
-        self.received.append(copy.deepcopy(document))
-        spec = document["spec"]
-        document["status"] = (
-            self._token_status(spec) if kind.kind == "TokenReview" else self._access_status(spec)
-        )
-        return document
+        document: JSON = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}} | clone(given)
+        self.received.append(clone(document))
+        decide = self._token_status if kind.kind == "TokenReview" else self._access_status
+        return document | {"status": decide(document["spec"])}
 
     def _token_status(self, spec: JSON) -> JSON:
         verdict = self.token(spec)
         if not verdict.authenticated:
-            return {"user": {}, "error": verdict.error} if verdict.error else {"user": {}}
-        user: JSON = {"username": verdict.user}
-        if verdict.uid:
-            user["uid"] = verdict.uid
-        if verdict.groups:
-            user["groups"] = list(verdict.groups)
-        if verdict.extra:
-            user["extra"] = verdict.extra
-        answer: JSON = {"authenticated": True, "user": user}
-        if spec.get("audiences"):
-            answer["audiences"] = spec["audiences"]
-        return answer
+            return {"user": {}} | _present(error=verdict.error)
+        user = _present(uid=verdict.uid, groups=list(verdict.groups), extra=verdict.extra)
+        answer = {"authenticated": True, "user": {"username": verdict.user} | user}
+        return answer | _present(audiences=spec.get("audiences"))
 
     def _access_status(self, spec: JSON) -> JSON:
         verdict = self.access(spec)
-        answer: JSON = {"allowed": verdict.allowed}
-        if verdict.denied:
-            answer["denied"] = True
-        if verdict.reason:
-            answer["reason"] = verdict.reason
-        return answer
+        return {"allowed": verdict.allowed} | _present(denied=verdict.denied, reason=verdict.reason)
+
+
+def _present(**fields: Any) -> JSON:
+    """Return the fields that are not empty: as in Go, the others are omitted."""
+    return {name: value for name, value in fields.items() if value}

@@ -5,12 +5,12 @@ parser is tested against another one. A selector that does not parse is a 400 in
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage.kinds import COMMON_FIELDS, Kind
-from adapter.sandbox.apiserver.storage.store import Record
+from adapter.sandbox.apiserver.kinds import COMMON_FIELDS, Kind
+from adapter.sandbox.apiserver.store import Record
 
 Predicate = Callable[[Record], bool]
 LabelTest = Callable[[dict[str, str]], bool]
@@ -169,6 +169,13 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def of_query(kind: Kind, query: Mapping[str, str]) -> Predicate:
+    """Return the predicate of the labelSelector and the fieldSelector of a request."""
+    return both(
+        label_selector(query.get("labelSelector", "")), field_selector(kind, query.get("fieldSelector", ""))
+    )
 
 
 def both(one: Predicate, other: Predicate) -> Predicate:

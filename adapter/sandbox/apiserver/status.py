@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
-from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.apiserver.kinds import Kind
+
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 class StatusFailure(Exception):  # noqa: N818 - the API calls it a Status whose status is Failure
@@ -25,30 +27,29 @@ class StatusFailure(Exception):  # noqa: N818 - the API calls it a Status whose 
             "metadata": {},
             "status": "Failure",
             "message": message,
-        }
-        if reason:
-            self.document["reason"] = reason
-        if details:
-            self.document["details"] = details
-        self.document["code"] = code
+            "reason": reason,
+            "code": code,
+        } | _present(details=details)
         super().__init__(message)
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self.document)
 
 
-def _details(kind: Kind, name: str, **more: Any) -> dict[str, Any]:
-    details: dict[str, Any] = {}
-    if name:
-        details["name"] = name
-    if kind.group:
-        details["group"] = kind.group
-    details["kind"] = kind.plural
-    return details | more
+def _details(kind: Kind, name: str) -> dict[str, Any]:
+    return _present(name=name, group=kind.group, kind=kind.plural)
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if value}
 
 
 def bad_request(message: str) -> StatusFailure:
     return StatusFailure(400, "BadRequest", message)
+
+
+def wrong_name(given: str, name: str) -> StatusFailure:
+    return bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 def unauthorized() -> StatusFailure:
@@ -77,7 +78,7 @@ def not_found(kind: Kind, name: str) -> StatusFailure:
 def method_not_allowed() -> StatusFailure:
     """405: the path exists, the method does not."""
     message = "the server does not allow this method on the requested resource"
-    return StatusFailure(405, "MethodNotAllowed", message, {})
+    return StatusFailure(405, "MethodNotAllowed", message)
 
 
 def not_acceptable(message: str = "") -> StatusFailure:
@@ -95,10 +96,7 @@ def already_exists(kind: Kind, name: str) -> StatusFailure:
 
 def conflict(kind: Kind, name: str, cause: str = "") -> StatusFailure:
     """409: the write names a version that is not current."""
-    cause = (
-        cause or "the object has been modified; please apply your changes to the latest version and try again"
-    )
-    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {cause}'
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {cause or _MODIFIED}'
     return StatusFailure(409, "Conflict", message, _details(kind, name))
 
 
@@ -124,7 +122,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusFailure:
     """415: the media type of the body is unknown."""
     types = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {types}"
-    return StatusFailure(415, "UnsupportedMediaType", message, {})
+    return StatusFailure(415, "UnsupportedMediaType", message)
 
 
 def invalid(
@@ -132,12 +130,15 @@ def invalid(
 ) -> StatusFailure:
     """422 of one field; `reason` is for programs (FieldValueInvalid), `message` follows the field."""
     qualified = f"{kind_name}.{group}" if group else kind_name
-    details: dict[str, Any] = {"name": name} if name else {}
-    if group:
-        details["group"] = group
-    details["kind"] = kind_name
-    details["causes"] = [{"reason": reason, "message": message, "field": field}]
+    causes = [{"reason": reason, "message": message, "field": field}]
+    details = _present(name=name, group=group, kind=kind_name, causes=causes)
     return StatusFailure(422, "Invalid", f'{qualified} "{name}" is invalid: {field}: {message}', details)
+
+
+def forbidden_option(field: str, cause: str) -> StatusFailure:
+    """422 of a query parameter that is not allowed."""
+    message, reason = f"Forbidden: {cause}", "FieldValueForbidden"
+    return invalid("ListOptions", "meta.k8s.io", "", field=field, message=message, reason=reason)
 
 
 def no_protobuf() -> StatusFailure:
@@ -149,18 +150,8 @@ def no_protobuf() -> StatusFailure:
     return StatusFailure(415, "UnsupportedMediaType", message)
 
 
-def unavailable() -> StatusFailure:
-    """503: the server is not ready."""
-    return StatusFailure(
-        503, "ServiceUnavailable", "the server is currently unable to handle the request", {}
-    )
-
-
 _FAILURES = {
-    409: (
-        "Conflict",
-        "the object has been modified; please apply your changes to the latest version and try again",
-    ),
+    409: ("Conflict", _MODIFIED),
     429: ("TooManyRequests", "too many requests, please try again later"),
     500: ("InternalError", "Internal error occurred: etcdserver: leader changed"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
@@ -171,7 +162,7 @@ _FAILURES = {
 def failure(code: int) -> StatusFailure:
     """Return a programmed refusal by its code."""
     reason, message = _FAILURES[code]
-    return StatusFailure(code, reason, message, {})
+    return StatusFailure(code, reason, message)
 
 
 def too_large_version(asked: int, current: int) -> StatusFailure:

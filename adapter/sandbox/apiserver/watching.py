@@ -6,70 +6,86 @@ DELETED, with its last matching state under the new version.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 
-import msgspec
 from aiohttp import web
 
-from adapter.sandbox.apiserver import status, views
+from adapter.sandbox.apiserver import status
+from adapter.sandbox.apiserver.requests import is_true, unsigned
 from adapter.sandbox.apiserver.selectors import Predicate
-from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.storage.objects import store_key
-from adapter.sandbox.apiserver.storage.store import Change, Record, Store
+from adapter.sandbox.apiserver.store import Change, Record, Store
+from adapter.sandbox.apiserver.views import HEADERS, View, json_response
 
 
-class StreamGate:
-    """Pauses watch streams. They stay open and silent; the missed changes are sent afterwards."""
+class Watches:
+    """The open watches of a cluster, and their behavior: see the arguments of Cluster.
 
-    def __init__(self) -> None:
-        self._open = asyncio.Event()
-        self._open.set()
-
-    def close(self) -> None:
-        self._open.clear()
-
-    def open(self) -> None:
-        self._open.set()
-
-    async def passed(self) -> None:
-        """Wait until the gate is open."""
-        await self._open.wait()
-
-
-class Watch:
-    """One watch of one client.
-
-    `version` is where it starts; None sends the present state first, as events. `bookmarks` is the interval
-    in seconds, or None.
+    While `flowing` is not set, streams stay open and silent; the missed changes are sent afterwards.
     """
 
-    def __init__(
-        self, store: Store, kind: Kind, predicate: Predicate, form: views.ObjectView, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, store: Store, *, bookmark_interval: float, gone_as_status: bool) -> None:
         self._store = store
-        self._kind = kind
+        self._bookmark_interval = bookmark_interval
+        self._gone_as_status = gone_as_status
+        self.transports: set[asyncio.Transport] = set()
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+
+    async def serve(self, request: web.BaseRequest, view: View, predicate: Predicate) -> web.StreamResponse:
+        """Stream to one client until it disconnects or its timeoutSeconds are over."""
+        query = request.query
+        view.check_object()
+        if "sendInitialEvents" in query:  # as in servers without WatchList
+            message = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+            raise status.forbidden_option("sendInitialEvents", message)
+        asked = query.get("resourceVersion", "")
+        start = None if asked in {"", "0"} else unsigned("resourceVersion", asked)
+        timeout = unsigned("timeoutSeconds", query.get("timeoutSeconds") or "0")
+        bookmarks = self._bookmark_interval if is_true(query.get("allowWatchBookmarks")) else None
+        watch = _Watch(self._store, view, predicate)
+        try:
+            first = watch.start(start)
+        except status.StatusFailure as gone:
+            if self._gone_as_status:
+                raise
+            return json_response(_event("ERROR", gone.encode()))
+        response = web.StreamResponse(headers=HEADERS | {"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        transport = request.transport
+        assert transport is not None
+        self.transports.add(transport)
+        try:
+            await response.prepare(request)
+            async with asyncio.timeout(timeout or None):
+                await watch.stream(response, first, self.flowing, bookmarks)
+        except TimeoutError:
+            await response.write_eof()
+        finally:
+            self.transports.discard(transport)
+        return response
+
+
+class _Watch:
+    """One watch of one client."""
+
+    def __init__(self, store: Store, view: View, predicate: Predicate) -> None:
+        self._store = store
+        self._view = view
         self._predicate = predicate
-        self._form = form
-        self._now = now
         self._pending: deque[Change] = deque()
         self._wake = asyncio.Event()
         self._headed = True
-        self.include = "Metadata"
 
-    def start(self, version: int | None, *, mark_initial_end: bool = False) -> list[bytes]:
-        """Collect changes from now on and return the first lines; raise 410 for a forgotten `version`."""
-        key = store_key(self._kind)
+    def start(self, version: int | None) -> list[bytes]:
+        """Collect changes from now on and return the first lines; raise 410 for a forgotten `version`.
+
+        Without a version, the present state comes first, as events.
+        """
+        key = self._view.kind.key
         lines = []
         if version is None:
-            records = self._store.records(key)
-            lines = [self._line("ADDED", record) for record in records if self._predicate(record)]
-            if mark_initial_end:
-                lines.append(
-                    _event(
-                        "BOOKMARK",
-                        views.bookmark(self._form, self._kind, self._store.version, initial_end=True),
-                    )
-                )
+            lines = [
+                self._line("ADDED", record) for record in self._store.records(key) if self._predicate(record)
+            ]
         else:
             backlog = self._store.changes_since(key, version)
             if backlog is None:
@@ -84,45 +100,42 @@ class Watch:
             self._pending.append(change)
             self._wake.set()
 
-    def _lines(self) -> list[bytes]:
-        lines = []
-        while self._pending:
-            line = self._render(self._pending.popleft())
-            if line is not None:
-                lines.append(line)
-        self._wake.clear()
-        return lines
-
-    def _render(self, change: Change) -> bytes | None:
-        before = change.old if change.old is not None and self._predicate(change.old) else None
-        after = change.new if change.new is not None and self._predicate(change.new) else None
-        if after is not None:
-            return self._line("ADDED" if before is None else "MODIFIED", after)
-        if before is not None:
-            return self._line("DELETED", before.at(change.version))
-        return None
-
-    def _line(self, type_: str, record: Record) -> bytes:
-        shown = views.one(
-            self._form, self._kind, record, self._now(), include=self.include, headed=self._headed
-        )
-        self._headed = False
-        return _event(type_, shown)
-
     async def stream(
-        self, response: web.StreamResponse, first: list[bytes], gate: StreamGate, bookmarks: float | None
+        self,
+        response: web.StreamResponse,
+        lines: list[bytes],
+        flowing: asyncio.Event,
+        bookmarks: float | None,
     ) -> None:
-        """Send `first` and all that follows until the caller cancels or the client disconnects."""
+        """Send `lines` and all that follows until the caller cancels or the client disconnects.
+
+        `bookmarks` is the interval in seconds, or None.
+        """
         try:
-            lines = first
             while True:
-                await gate.passed()
-                lines += self._lines()
+                await flowing.wait()
+                while self._pending:
+                    lines += self._render(self._pending.popleft())
+                self._wake.clear()
                 if lines:
                     await response.write(b"".join(lines))
                 lines = await self._wait(bookmarks)
         finally:
             self._unsubscribe()
+
+    def _render(self, change: Change) -> list[bytes]:
+        before = change.old if change.old is not None and self._predicate(change.old) else None
+        after = change.new if change.new is not None and self._predicate(change.new) else None
+        if after is not None:
+            return [self._line("ADDED" if before is None else "MODIFIED", after)]
+        if before is not None:
+            return [self._line("DELETED", before.at(change.version))]
+        return []
+
+    def _line(self, type_: str, record: Record) -> bytes:
+        shown = self._view.one(record, headed=self._headed)
+        self._headed = False
+        return _event(type_, shown)
 
     async def _wait(self, bookmarks: float | None) -> list[bytes]:
         """Wait for a change; return a bookmark if none arrives within the interval."""
@@ -131,14 +144,9 @@ class Watch:
                 await self._wake.wait()
         except TimeoutError:
             if not self._pending:
-                return [_event("BOOKMARK", views.bookmark(self._form, self._kind, self._store.version))]
+                return [_event("BOOKMARK", self._view.bookmark(self._store.version))]
         return []
 
 
 def _event(type_: str, shown: bytes) -> bytes:
     return b'{"type":"' + type_.encode() + b'","object":' + shown + b"}\n"
-
-
-def error_line(failure: status.StatusFailure) -> bytes:
-    """Return the ERROR event that ends a watch."""
-    return _event("ERROR", msgspec.json.encode(failure.document))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.objects import name_suffix, store_key, timestamp
-from adapter.sandbox.apiserver.storage.store import JSON, Record
+from adapter.sandbox.apiserver.objects import name_suffix, timestamp
+from adapter.sandbox.apiserver.store import JSON, Change, Record
 
 _LETTERS = "bcdf2456789"
 _CONTROLLER = "kube-controller-manager"
@@ -71,7 +71,7 @@ class Workloads:
 
     def step(self, now: float) -> None:
         """Advance every Deployment's pods; `now` is epoch seconds and never decreases."""
-        for record in list(self._cluster.store.records(store_key(self._cluster.kinds.find("deployments")))):
+        for record in list(self._cluster.store.records(self._cluster.kinds.find("deployments").key)):
             self._step_deployment(record, now)
 
     def _step_deployment(self, record: Record, now: float) -> None:
@@ -109,10 +109,10 @@ class Workloads:
         owned = [
             found
             for key, found in self._cluster.store.dependents(document["metadata"]["uid"])
-            if key == store_key(kind)
+            if key == kind.key
         ]
         old = [found for found in owned if found.name != name]
-        current = self._cluster.store.get(store_key(kind), record.namespace, name)
+        current = self._cluster.store.get(kind.key, record.namespace, name)
         if current is None:
             template = document["spec"]["template"]
             labels = (template.get("metadata", {}).get("labels") or {}) | {"pod-template-hash": revision}
@@ -133,7 +133,7 @@ class Workloads:
         elif current.document["spec"]["replicas"] != wanted:
             change = {"spec": {"replicas": wanted}}
             self._cluster.patch("replicasets", name, change, record.namespace, manager=_CONTROLLER)
-        current = self._cluster.store.get(store_key(kind), record.namespace, name)
+        current = self._cluster.store.get(kind.key, record.namespace, name)
         assert current is not None
         return current, old
 
@@ -223,3 +223,41 @@ def _letters(number: int) -> str:
         number, place = divmod(number, len(_LETTERS))
         text += _LETTERS[place]
     return text
+
+
+class Rescale(NamedTuple):
+    """A changed count and its time (the seconds of the watch's clock)."""
+
+    time: float
+    before: int
+    after: int
+
+
+class ScaleWatch:
+    """Records the Scale writes of Deployments. `now` is read at each write."""
+
+    def __init__(self, cluster: Cluster, now: Callable[[], float]) -> None:
+        self._now = now
+        self._writes: dict[tuple[str, str], list[Rescale]] = {}
+        cluster.store.subscribe(cluster.kinds.find("deployments").key, self._changed)
+
+    def raised(self, namespace: str, name: str, since: float, least: int = 0) -> float | None:
+        """Return the time of the first raise after `since` to `least` replicas or more, None before it."""
+        for write in self._writes.get((namespace, name), ()):
+            if write.time >= since and write.after > write.before and write.after >= least:
+                return write.time
+        return None
+
+    def highest(self, namespace: str, name: str, since: float) -> int:
+        """Return the highest count written after `since`, 0 without a write."""
+        return max(
+            (each.after for each in self._writes.get((namespace, name), ()) if each.time >= since), default=0
+        )
+
+    def _changed(self, change: Change) -> None:
+        if change.old is None or change.new is None:
+            return
+        before, after = (each.document["spec"].get("replicas", 1) for each in (change.old, change.new))
+        if before != after:
+            place = change.new.namespace, change.new.name
+            self._writes.setdefault(place, []).append(Rescale(self._now(), before, after))

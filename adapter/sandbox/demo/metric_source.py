@@ -15,8 +15,7 @@ from typing import NamedTuple
 import aiohttp
 
 from adapter.errors import RunError
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Point, Series, SeriesSet
+from adapter.sandbox.prometheus.series import Exporter, Point, Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 
 _READY_SECONDS = 20.0
@@ -91,7 +90,7 @@ def _configure(jobs: Sequence[Job], directory: Path) -> Path:
                 "static_configs": [{"targets": list(job.targets)}],
             }
             for job in jobs
-        ],
+        ]
     }
     file = directory / "prometheus.yml"
     file.write_text(json.dumps(configuration))  # JSON is YAML

@@ -68,9 +68,7 @@ _MANAGER = "kube-controller-manager"
 _ATTEMPTS = 5
 _PAUSE = 0.01
 _JITTER = 0.1
-"""``retry.DefaultRetry`` of client-go: how often a Scale is written at most, and how long is waited before
-the next time.
-"""
+"""``retry.DefaultRetry`` of client-go: attempts to write a Scale, seconds between them, and their jitter."""
 
 
 class HPAKey(NamedTuple):
@@ -158,7 +156,8 @@ class NativeController:
         self._histories[key] = made.history
         if made.status_changed:
             document["status"] = _plain(made.status)
-            await self._write(f"{path}/status", document)
+            with contextlib.suppress(KubernetesError):  # the next sync tries again
+                await self._put(f"{path}/status", document)
         return made
 
     async def _list(self) -> list[HPAKey] | None:
@@ -274,9 +273,8 @@ class NativeController:
             found = await self._ask(metric, namespace, document.scale.status.selector)
         except (KubernetesError, ValueError) as error:
             return Unavailable("Failed", f"unable to fetch metrics from {api} metrics API: {error}")
-        if (
-            metric.external is not None
-        ):  # the server has selected: what is left of the labels need not match again
+        if metric.external is not None:
+            # The server has applied the selector; the labels in its answer need not repeat it.
             plain = replace(metric.external, metric=MetricIdentifier(metric.external.metric.name))
             metric = replace(metric, external=plain)
         hpa = replace(document.hpa, spec=replace(document.hpa.spec, metrics=(metric,)))
@@ -298,14 +296,6 @@ class NativeController:
             return Metrics(external=tuple(await self._metrics.external(namespace, name.name, _text(name))))
         return Metrics(resource=tuple(await self._metrics.resource(namespace, selector)))
 
-    async def _write(self, path: str, document: dict[str, Any]) -> str:
-        """Write once; return the error, "" for none. The next sync tries again."""
-        try:
-            await self._put(path, document)
-        except KubernetesError as error:
-            return str(error)
-        return ""
-
     async def _put(self, path: str, document: dict[str, Any]) -> None:
         content = msgspec.json.encode(document)
         by = {"fieldManager": _MANAGER}
@@ -326,10 +316,10 @@ async def running(
     random: Callable[[], float],
 ) -> AsyncIterator[None]:
     """Run a controller on a cluster. It sends the adapter the API server's requests."""
-    faults = ProblemLog(Monitoring(), clock)
+    problems = ProblemLog(Monitoring(), clock)
     async with contextlib.AsyncExitStack() as stack:
         files = kubeconfig, _write_kubeconfig(adapter, directory / "native-controller-kubeconfig")
-        loaded = [await credentials.load_configuration(file, clock, faults) for file in files]
+        loaded = [await credentials.load_configuration(file, clock, problems) for file in files]
         cluster, metrics = [
             await stack.enter_async_context(await client.connect(each, random=random)) for each in loaded
         ]

@@ -51,7 +51,7 @@ QUESTIONS = (
     Question("queue_depth", "external, queue=orders", _QUEUE_PATH),
 )
 _SLOW = {QUESTIONS[1]}
-"""What may stay the same for as long as the native chain's own period, and so in all of a short demo."""
+"""Questions whose values change only once in 15 s, and so perhaps not during a short demo."""
 
 
 @dataclass(slots=True)

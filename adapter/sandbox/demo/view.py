@@ -92,7 +92,7 @@ def chart(moments: Sequence[Moment], highest: int) -> Text:
 
 def legend(fast: str, native: str) -> Text:
     parts: list[tuple[str, str]] = []
-    for mark, about in ((_FAST, f"fast-scaler {fast}"), (_NATIVE, f"native chain {native}"), (_BOTH, "both")):
+    for mark, about in ((_FAST, f"fast-scaler {fast}"), (_NATIVE, f"HPA {native}"), (_BOTH, "both")):
         parts += [(mark * 2, _STYLES[mark]), (f" {about}  ", "")]
     parts += [(_NEEDED * 2, _STYLES[_NEEDED]), (" needed", "")]
     return Text.assemble("  ", *parts, no_wrap=True)
@@ -138,7 +138,7 @@ def seconds_text(seconds: float) -> str:
 def reaction_line(reaction: Reaction) -> Text:
     parts = [
         f"{name} {'not yet' if seconds is None else seconds_text(seconds)}"
-        for name, seconds in (("fast-scaler", reaction.fast), ("native chain", reaction.native))
+        for name, seconds in (("fast-scaler", reaction.fast), ("HPA", reaction.native))
     ]
     return Text(f"{reaction.text}, {reaction.ago:.0f} s ago: {', '.join(parts)}", no_wrap=True)
 
@@ -150,7 +150,7 @@ def summary(reactions: Sequence[Reaction]) -> list[str]:
     lines = ["From a step of the load to the Scale that is written:"]
     for name, times in (
         ("fast-scaler", [each.fast for each in reactions]),
-        ("native chain", [each.native for each in reactions]),
+        ("HPA", [each.native for each in reactions]),
     ):
         known = [seconds for seconds in times if seconds is not None]
         if not known:

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 from adapter.errors import RunError
 from adapter.sandbox import curves
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.demo.scale_watch import ScaleWatch
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
+from adapter.sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
+from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 
 NAMESPACE = "shop"
 FAST, NATIVE = "web-fast", "web-native"
@@ -33,18 +31,7 @@ _HIGH = (40.0, 50.0)
 _LOW = (45.0, 55.0)
 _STARTUP = 2.0
 _ADDRESSES = 64
-"""More than pods are there at any time, those that are going included."""
-
-AUTOSCALERS = Kind(
-    "fastpath.io",
-    "v1alpha1",
-    "fastpathautoscalers",
-    "FastPathAutoscaler",
-    True,
-    ("fpa",),
-    subresources=("status",),
-    generation=True,
-)
+"""More addresses than pods exist at any time, terminating ones included."""
 
 _RULES = """\
 rules:
@@ -82,7 +69,7 @@ class World:
 
     `now` gives epoch seconds, `random` numbers in [0, 1).
 
-    `quick` holds the series that Prometheus scrapes every second, `slow` those for the native chain: the
+    `quick` holds the series that Prometheus scrapes every second, `slow` those for the HPA: the
     workloads' pods. The first step follows soon after the FastPathAutoscaler has its first value.
     """
 
@@ -159,7 +146,7 @@ class World:
             yield
 
     def _is_active(self) -> bool:
-        status = self._cluster.get(AUTOSCALERS.kind, FAST, NAMESPACE).get("status", {})
+        status = self._cluster.get("FastPathAutoscaler", FAST, NAMESPACE).get("status", {})
         return any(
             each["type"] == "ScalingActive" and each["status"] == "True"
             for each in status.get("conditions", ())
@@ -189,7 +176,7 @@ class World:
 
     def _build(self) -> None:
         cluster = self._cluster
-        cluster.add_kind(AUTOSCALERS)
+        cluster.create(FASTPATH_AUTOSCALERS)
         cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         for name in (FAST, NATIVE):
             cluster.create(deployment(name, NAMESPACE, LIMITS[0]))

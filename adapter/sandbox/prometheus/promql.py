@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import promql_parser
 import re2
@@ -54,13 +54,6 @@ class LabelMatcher(NamedTuple):
 Value: TypeAlias = float | list[Element]
 
 
-class QueryAnswer(NamedTuple):
-    """The value of a query and its type in Prometheus' terms."""
-
-    type: Literal["scalar", "vector"]
-    value: Value
-
-
 def parse_selector(text: str) -> list[LabelMatcher]:
     """Return the matchers of a series selector."""
     tree = _parse(text)
@@ -77,10 +70,9 @@ def select(series: SeriesSet, matchers: list[LabelMatcher]) -> list[Series]:
     return sorted(chosen, key=lambda one: one.labels)
 
 
-def evaluate(query: str, series: SeriesSet, time: float) -> QueryAnswer:
-    """Return the answer to an instant query at `time`, in epoch seconds."""
-    value = _evaluate(_parse(query), series, time)
-    return QueryAnswer("vector" if isinstance(value, list) else "scalar", value)
+def evaluate(query: str, series: SeriesSet, time: float) -> Value:
+    """Return the answer to an instant query at `time`, in epoch seconds: a scalar or a vector."""
+    return _evaluate(_parse(query), series, time)
 
 
 def _parse(query: str) -> promql_parser.Expr:

@@ -4,9 +4,15 @@ Nothing is recorded: the samples of a scrape at a fixed interval are computed fo
 query about the same time always has the same answer.
 """
 
+import itertools
 import math
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
+
+from aiohttp import web
+
+from adapter.sandbox.listener import Listener
 
 NAME = "__name__"
 LabelSet = tuple[tuple[str, str], ...]
@@ -110,3 +116,60 @@ class SeriesSet:
             return None
         value = series.at(time)
         return Point(time, value) if value is not None else None
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def render(series: SeriesSet, now: float) -> str:
+    """Return the exposition of all series at `now` (epoch seconds), grouped by name."""
+    lines = []
+    for name, grouped in itertools.groupby(series, key=lambda one: one.name):
+        rows = [(one, value) for one in grouped if (value := one.at(now)) is not None]
+        if not rows:
+            continue
+        first = rows[0][0]
+        if first.help:
+            lines.append(f"# HELP {name} {_escape(first.help)}")
+        lines.append(f"# TYPE {name} {first.type}")
+        lines += [f"{name}{_labels(one)} {float(value)!r}" for one, value in rows]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labels(series: Series) -> str:
+    pairs = [f'{name}="{_escape(value, quote=True)}"' for name, value in series.labels if name != NAME]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def _escape(text: str, *, quote: bool = False) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quote else escaped
+
+
+class Exporter(Listener):
+    """Serves ``/metrics`` inside the ``async with`` block.
+
+    `now` gives epoch seconds; `scrapes` counts requests.
+    """
+
+    def __init__(
+        self,
+        series: SeriesSet,
+        now: Callable[[], float],
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(self._handle, host, port, tls)
+        self.series = series
+        self.scrapes = 0
+        self._now = now
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != "/metrics":
+            return web.Response(text="only /metrics is served here\n", status=404)
+        self.scrapes += 1
+        return web.Response(
+            body=render(self.series, self._now()).encode(), headers={"Content-Type": CONTENT_TYPE}
+        )

@@ -10,10 +10,9 @@ import math
 import re
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -22,7 +21,7 @@ from multidict import MultiDict, MultiDictProxy
 from adapter.sandbox.listener import Listener
 from adapter.sandbox.prometheus import promql
 from adapter.sandbox.prometheus.promql import QueryFailure
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.series import LabelSet, Series, SeriesSet
 
 _STATUS_OF = {"bad_data": 400, "execution": 422}
 Parameters = MultiDictProxy[str]
@@ -45,7 +44,7 @@ class FixedResponse(NamedTuple):
     content_type: str
 
 
-class Prometheus:
+class Prometheus(Listener):
     """A server that listens inside the ``async with`` block.
 
     `now` gives epoch seconds, for queries without a time. `requests` holds the last 100,000 requests.
@@ -60,36 +59,16 @@ class Prometheus:
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        super().__init__(self._handle, host, port, tls)
         self.series = series
         self.requests: deque[RecordedRequest] = deque(maxlen=100_000)
         self.fault: FixedResponse | None = None
         self.wait = 0.0
         self._now = now
-        self._listener = Listener(self._handle, host, port, tls)
         self._endpoints: dict[str, Callable[[Parameters], Any]] = {
             "/api/v1/query": self._query,
             "/api/v1/series": self._series,
         }
-
-    async def __aenter__(self) -> Self:
-        await self._listener.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._listener.stop()
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a trailing slash."""
-        return self._listener.url
-
-    async def down(self) -> None:
-        await self._listener.down()
-
-    async def up(self) -> None:
-        await self._listener.up()
 
     def fail(self, status: int, body: str = "", content_type: str = "text/plain") -> None:
         """Answer every API request with this until `recover`, as a proxy in front or a broken server does."""
@@ -138,36 +117,34 @@ class Prometheus:
     def _query(self, parameters: Parameters) -> Any:
         time = _time(parameters, "time", self._now())
         if "timeout" in parameters:
-            _duration("timeout", parameters["timeout"])
-        answer = self._evaluate(parameters.get("query", ""), time)
-        return {"resultType": answer.type, "result": _result(answer, time)}
-
-    def _evaluate(self, query: str, time: float) -> promql.QueryAnswer:
+            _check_duration("timeout", parameters["timeout"])
         try:
-            return promql.evaluate(query, self.series, time)
+            value = promql.evaluate(parameters.get("query", ""), self.series, time)
         except QueryFailure as failure:
             if failure.type == "bad_data":
                 raise _invalid("query", str(failure)) from None
             raise
-
-    def _chosen(self, parameters: Parameters) -> Iterable[Series]:
-        """Return the series that match a selector and have a sample in the range, ordered by labels."""
-        start, end = _time(parameters, "start", -math.inf), _time(parameters, "end", self._now())
-        selectors = []
-        for text in parameters.getall("match[]", []):
-            try:
-                selectors.append(promql.parse_selector(text))
-            except QueryFailure as failure:
-                raise _invalid("match[]", str(failure)) from None
-        found = {one.labels: one for matchers in selectors for one in promql.select(self.series, matchers)}
-        if not selectors:
-            found = {one.labels: one for one in self.series}
-        return [one for _, one in sorted(found.items()) if self.series.has_samples(one, start, end)]
+        at = int(time) if time == int(time) else round(time, 3)
+        if isinstance(value, float):
+            return {"resultType": "scalar", "result": [at, format_value(value, exponents=False)]}
+        vector = [{"metric": dict(labels), "value": [at, format_value(number)]} for labels, number in value]
+        return {"resultType": "vector", "result": vector}
 
     def _series(self, parameters: Parameters) -> Any:
+        """Return the series that match a selector and have a sample in the range, ordered by labels."""
         if "match[]" not in parameters:
             raise QueryFailure("bad_data", "no match[] parameter provided")
-        return [dict(one.labels) for one in self._chosen(parameters)]
+        start, end = _time(parameters, "start", -math.inf), _time(parameters, "end", self._now())
+        found: dict[LabelSet, Series] = {}
+        for text in parameters.getall("match[]"):
+            try:
+                matchers = promql.parse_selector(text)
+            except QueryFailure as failure:
+                raise _invalid("match[]", str(failure)) from None
+            found |= {one.labels: one for one in promql.select(self.series, matchers)}
+        return [
+            dict(labels) for labels, one in sorted(found.items()) if self.series.has_samples(one, start, end)
+        ]
 
 
 _PLAIN = {
@@ -200,30 +177,14 @@ def _time(parameters: Parameters, name: str, absent: float | None = None) -> flo
         raise _invalid(name, cause) from None
 
 
-def _duration(name: str, text: str) -> float:
-    """Parse a duration: a number of seconds, or PromQL's notation."""
+def _check_duration(name: str, text: str) -> None:
+    """Refuse what is neither a number of seconds nor a duration in PromQL's notation."""
+    if re.fullmatch(r"(\d+(ms|[smhdwy]))+", text):
+        return
     try:
-        return float(text)
+        float(text)
     except ValueError:
-        pass
-    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
-    if not re.fullmatch(r"(\d+(ms|[smhdwy]))+", text):
-        raise _invalid(name, f'cannot parse "{text}" to a valid duration')
-    return sum(int(number) * units[unit] for number, unit in re.findall(r"(\d+)(ms|[smhdwy])", text))
-
-
-def _result(answer: promql.QueryAnswer, time: float) -> Any:
-    if isinstance(answer.value, list):
-        return [{"metric": dict(labels), "value": _sample(time, number)} for labels, number in answer.value]
-    return [_timestamp(time), format_value(answer.value, exponents=False)]
-
-
-def _sample(time: float, value: float) -> list[Any]:
-    return [_timestamp(time), format_value(value)]
-
-
-def _timestamp(time: float) -> float | int:
-    return int(time) if time == int(time) else round(time, 3)
+        raise _invalid(name, f'cannot parse "{text}" to a valid duration') from None
 
 
 def format_value(value: float, *, exponents: bool = True) -> str:

@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
 from adapter import errors
+from adapter.compose.clock import SystemClock
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import label_index
@@ -18,20 +18,10 @@ from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.apiserver.kinds import Kind
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.waiting import other_work, until
-
-
-class SystemClock:
-    """The machine's clock, for what real connections time."""
-
-    def wall(self) -> float:
-        return time.time()  # noqa: TID251 - a test's own clock
-
-    def monotonic(self) -> float:
-        return time.monotonic()  # noqa: TID251 - a test's own clock
 
 
 def resource(text: str) -> APIResource:

@@ -25,8 +25,8 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Un
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
+from adapter.sandbox.apiserver import kinds
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage import custom_resources, kinds
 from adapter.sandbox.apiserver.workloads import deployment
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -103,7 +103,7 @@ def asked(cluster: Cluster) -> list[str]:
 
 def put_widgets(cluster: Cluster, **paths: str) -> None:
     places = kinds.ScalePaths(**paths) if paths else kinds.ScalePaths(selector=".status.selector")
-    cluster.create(custom_resources.definition("example.com", "v1", "widgets", "Widget", scale=places))
+    cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget", scale=places))
 
 
 def widget(spec: JSON, status: JSON | None = None) -> JSON:
@@ -301,7 +301,7 @@ async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled() -> Non
 
 async def test_a_kind_without_a_scale() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(custom_resources.definition("example.com", "v1", "widgets", "Widget"))
+        cluster.create(kinds.definition("example.com", "v1", "widgets", "Widget"))
         cluster.create(widget({}))
         message = await watched.until_refused(WIDGET)
         assert "404" in message

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
+from adapter.sandbox.apiserver.kinds import Kind
 from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
 from adapter.sandbox.apiserver.status import StatusFailure
-from adapter.sandbox.apiserver.storage.kinds import Kind
 from tests.support.tls import Authority
 
 PARTIAL_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.sandbox.apiserver.storage.kinds import BUILTIN, Kind
+from adapter.sandbox.apiserver.kinds import BUILTIN, Kind
 
 JSON = dict[str, Any]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

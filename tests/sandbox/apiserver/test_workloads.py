@@ -1,9 +1,10 @@
-"""Stories of Deployments stepped by hand."""
+"""Stories of Deployments stepped by hand, and the record of their Scale writes."""
 
 import re
 
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
-from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from adapter.sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
+from tests.support.clock import FakeClock
 
 
 def phases(cluster: Cluster) -> list[str]:
@@ -96,3 +97,29 @@ async def test_a_deleted_deployment_takes_all_along() -> None:
     cluster.delete("deployments", "web")
     workloads.step(EPOCH + 1)
     assert (cluster.list("pods"), cluster.list("replicasets")) == ([], [])
+
+
+def test_a_raise_has_the_time_at_which_it_is_stored() -> None:
+    cluster, clock = Cluster(), FakeClock(100.0)
+    cluster.create(deployment("web", "shop", 2))
+    watch = ScaleWatch(cluster, clock.wall)
+
+    for time, replicas in ((101.0, 3), (102.0, 1), (103.0, 1), (104.0, 4), (105.0, 6)):
+        clock.advance(time - clock.wall())
+        cluster.scale("Deployment", "web", replicas, "shop", manager="other")
+
+    assert watch.raised("shop", "web", 100.0) == 101.0
+    assert watch.raised("shop", "web", 101.5) == 104.0
+    assert watch.raised("shop", "web", 100.0, least=5) == 105.0
+    assert watch.raised("shop", "web", 105.5) is None
+    assert watch.raised("shop", "other", 100.0) is None
+    assert (watch.highest("shop", "web", 100.0), watch.highest("shop", "web", 106.0)) == (6, 0)
+
+
+def test_creation_and_deletion_are_no_writes() -> None:
+    cluster, clock = Cluster(), FakeClock(100.0)
+    watch = ScaleWatch(cluster, clock.wall)
+    cluster.create(deployment("web", "shop", 2))
+    cluster.patch("Deployment", "web", {"metadata": {"labels": {"a": "b"}}}, "shop")
+    cluster.delete("Deployment", "web", "shop")
+    assert watch.highest("shop", "web", 0.0) == 0

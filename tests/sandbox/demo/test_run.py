@@ -50,7 +50,7 @@ async def test_values_change_and_nothing_stays_behind(monkeypatch: pytest.Monkey
     screen = console.file.getvalue()
     assert "requests_in_flight" in screen
     assert re.search(
-        r"^From a step .*\n  fast-scaler   (?:under 0\.1|\d+\.\d) s\n  native chain  ", screen, re.MULTILINE
+        r"^From a step .*\n  fast-scaler   (?:under 0\.1|\d+\.\d) s\n  HPA           ", screen, re.MULTILINE
     )
     assert re.search(
         r"^first       export A=https://127\.0\.0\.1:\d+ T='Authorization: Bearer \w+'$", screen, re.MULTILINE

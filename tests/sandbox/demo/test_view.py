@@ -64,18 +64,18 @@ def test_the_chart_shows_the_last_moments() -> None:
             [Reaction("load", 11.06, 0.52, None)],
             [
                 "  fast-scaler   0.5 s",
-                "  native chain  not yet, 11.1 s after the step; it can take half a minute: --for 60s",
+                "  HPA           not yet, 11.1 s after the step; it can take half a minute: --for 60s",
             ],
             id="one step",
         ),
         pytest.param(
             [Reaction("load", 99.0, 0.4, 17.0), Reaction("load", 9.0, 0.6, None)],
-            ["  fast-scaler   0.5 s (p50 of 2 steps; at most 0.6 s)", "  native chain  17.0 s"],
+            ["  fast-scaler   0.5 s (p50 of 2 steps; at most 0.6 s)", "  HPA           17.0 s"],
             id="two steps",
         ),
         pytest.param(
             [Reaction("load", 9.0, 0.03, 0.1)],
-            ["  fast-scaler   under 0.1 s", "  native chain  0.1 s"],
+            ["  fast-scaler   under 0.1 s", "  HPA           0.1 s"],
             id="at once",
         ),
     ],

@@ -2,7 +2,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from adapter.sandbox.apiserver.storage.store import JSON, Change, Record, Store, key_of
+from adapter.sandbox.apiserver.store import JSON, Change, Record, Store, key_of
 
 PODS = ("", "pods")
 

@@ -1,4 +1,4 @@
-"""Parts of the adapter, each measured in its own process: `python -m benchmarks.growthparts pods|series URL`.
+"""Parts of the adapter, each measured in a process of its own: `benchmarks.growth_parts pods|series URL`.
 
 The start of a whole program would hide the cost of a list of a few thousand pods. Prints one JSON object:
 processor seconds, and the memory that the part adds. Discovery works in a worker process, whose figures are
@@ -38,12 +38,12 @@ SERIES = '{__name__=~"component_.*"}'
 async def list_pods(url: str) -> dict[str, float]:
     """List and index all pods of a cluster, and select them all once."""
     clock, monitoring = SystemClock(), Monitoring()
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     kind = BUILTIN.lookup("pods")
     assert kind is not None
     configuration = credentials.ClientConfiguration(url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-        lister = ObjectLister(ReflectorContext(client, clock, monitoring, faults, lambda: 0.0))
+        lister = ObjectLister(ReflectorContext(client, clock, monitoring, problems, lambda: 0.0))
         lister.start([kind])
         before, memory = time.process_time(), _resident()
         async with asyncio.TaskGroup() as group:
@@ -61,15 +61,14 @@ async def list_pods(url: str) -> dict[str, float]:
 async def discover(url: str) -> dict[str, float]:
     """Discover all series of a server once."""
     clock, monitoring = SystemClock(), Monitoring()
-    faults = ProblemLog(monitoring, clock)
+    problems = ProblemLog(monitoring, clock)
     ruleset, found = compile_rules(
         rules_file.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN
     )
     assert not found
-    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
-    relister = Relister(
-        SeriesLister(client.origin, monitoring, faults), clock, monitoring, faults, interval=600, max_age=600
-    )
+    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, problems)
+    lister = SeriesLister(client.origin, monitoring, problems)
+    relister = Relister(lister, clock, monitoring, problems, interval=600, max_age=600)
     before = time.process_time()
     running = asyncio.create_task(relister.run())
     await relister.adopt(ruleset)

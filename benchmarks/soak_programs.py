@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from benchmarks import common, load
 from benchmarks.load import Connection, Reply
-from benchmarks.soakworld import PATIENCE_SECONDS, World, until
+from benchmarks.soak_world import PATIENCE_SECONDS, World, until
 from benchmarks.stage import ROOT
 
 

@@ -10,9 +10,9 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from benchmarks.soakcallers import Callers
-from benchmarks.soakprograms import Program
-from benchmarks.soakworld import CLOCK, PATIENCE_SECONDS, World, until
+from benchmarks.soak_callers import Callers
+from benchmarks.soak_programs import Program
+from benchmarks.soak_world import CLOCK, PATIENCE_SECONDS, World, until
 
 _HANGING_UP = 30
 _MOST_COPIES = 5

@@ -1,6 +1,6 @@
 """An API server that serves whole pods only.
 
-    python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS
+    python -m benchmarks.pod_list PORTFILE PODS PODS_PER_APP OWNER EVENTS
 
 It answers the list of all pods, in one body as from a watch cache, and a watch that sends EVENTS pods that
 became unready, as fast as the client reads. Objects are about as large as real ones, with fields that the

@@ -9,9 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from adapter.sandbox import curves
-from adapter.sandbox.prometheus import exporter
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet, render
 from tests.support.prometheus import PrometheusFactory
 
 
@@ -27,7 +25,7 @@ def test_exposition() -> None:
             Series("absent", {}, lambda _: None),
         ]
     )
-    assert exporter.render(series, 10.0) == (
+    assert render(series, 10.0) == (
         "# HELP requests_total All\\nrequests \\\\o/\n"
         "# TYPE requests_total counter\n"
         'requests_total{pod="a"} 10.0\n'
@@ -37,10 +35,8 @@ def test_exposition() -> None:
         "# TYPE bare untyped\n"
         "bare nan\n"
     )
-    assert 'pod="b"' not in exporter.render(series, 50.0)
-    families = {
-        family.name: family for family in text_string_to_metric_families(exporter.render(series, 10.0))
-    }
+    assert 'pod="b"' not in render(series, 50.0)
+    families = {family.name: family for family in text_string_to_metric_families(render(series, 10.0))}
     assert families["queue"].samples[0].labels == {"name": 'quote " slash \\ line \n end'}
     assert families["queue"].samples[0].value == math.inf
 

@@ -144,7 +144,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
 
 def _unfit(cause: str) -> status.StatusFailure:
     return status.StatusFailure(
-        422, "Invalid", f"the server rejected our request due to an error in our request: {cause}", {}
+        422, "Invalid", f"the server rejected our request due to an error in our request: {cause}"
     )
 
 

@@ -20,8 +20,7 @@ from adapter.compose.clock import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
-from adapter.sandbox.prometheus.exporter import Exporter
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from benchmarks import load
 from benchmarks.stage import ROOT, App, make_apps
 from tests.support.prometheus import PrometheusServer
@@ -33,11 +32,9 @@ QUEUE = "soak_queue"
 QUEUES = ("mail", "orders")
 SCALED = "scaled"
 LEAST, MOST = 2, 8
-"""Replicas that the scaled workload may have: its load asks for them in turn, and a value taken for zero
-would ask for one.
-"""
+"""Replicas that the load of the scaled workload needs in turn. A value read as zero would need one."""
 PATIENCE_SECONDS = 60.0
-"""How long anything may take to come right before the run is given up."""
+"""The longest wait for a recovery before the run is aborted."""
 
 _STEP = 5  # seconds between two samples of a series
 _PAST = 60
@@ -61,11 +58,11 @@ async def until(condition: Callable[[], object], what: str) -> None:
             while not condition():  # noqa: ASYNC110 - another process sets no event of ours
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        raise TimeoutError(f"waited in vain for {what}") from None
+        raise TimeoutError(f"waited {PATIENCE_SECONDS:g} s in vain for {what}") from None
 
 
 class World:
-    """The surroundings; open them with `world`."""
+    """The surroundings of a soak; `world` opens them."""
 
     def __init__(self, directory: Path, apps: int, pods: int) -> None:
         self.directory = directory

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from adapter.sandbox.apiserver import patches
 from adapter.sandbox.apiserver.status import StatusFailure
-from adapter.sandbox.apiserver.storage import patches
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,25 @@ another read. Only the replicas have an owner here. The real API server tracks o
 from typing import Any, NamedTuple
 
 from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage.kinds import Kind, ScalePaths
-from adapter.sandbox.apiserver.storage.store import JSON, Record, clone
+from adapter.sandbox.apiserver.kinds import Kind, ScalePaths
+from adapter.sandbox.apiserver.store import JSON, Record, clone
 
 _SIGNS = {"In": "in", "NotIn": "notin"}
 
 
-class FieldManager(NamedTuple):
-    """The field manager of a write, its operation (``Update`` or ``Apply``) and its subresource."""
+class WriteOptions(NamedTuple):
+    """The field manager of a write, its operation (``Update`` or ``Apply``) and its subresource.
 
-    manager: str
+    A `dry_run` is checked and answered, but stores nothing.
+    """
+
+    manager: str = "sandbox"
     operation: str = "Update"
     subresource: str = ""
+    dry_run: bool = False
 
 
-SANDBOX = FieldManager("sandbox")
+SANDBOX = WriteOptions()
 """The default for writes from Python."""
 
 
@@ -55,9 +59,7 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
     """Return the object with the replicas of a Scale. A resourceVersion in the Scale must be current."""
     metadata = scale.get("metadata") or {}
     if metadata.get("name", record.name) != record.name:
-        raise status.bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({record.name})"
-        )
+        raise status.wrong_name(metadata["name"], record.name)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise status.bad_request(
@@ -78,7 +80,7 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
     return document
 
 
-def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: FieldManager, now: str) -> None:
+def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: WriteOptions, now: str) -> None:
     """Update ``managedFields`` of `document`: the last writer of the replicas is their only owner."""
     if "scale" not in kind.subresources:
         return

@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from adapter.sandbox.apiserver import status
-from adapter.sandbox.apiserver.storage import custom_resources, scale
-from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
-from adapter.sandbox.apiserver.storage.scale import SANDBOX, FieldManager
-from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record, Store, clone
+from adapter.sandbox.apiserver import kinds, scale, status
+from adapter.sandbox.apiserver.kinds import Kind, KindTable
+from adapter.sandbox.apiserver.scale import SANDBOX, WriteOptions
+from adapter.sandbox.apiserver.store import JSON, Record, Store, clone
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -50,10 +49,6 @@ def name_suffix(number: int) -> str:
     return "".join(letters)
 
 
-def store_key(kind: Kind) -> KindKey:
-    return kind.group, kind.plural
-
-
 class ObjectRegistry:
     """Reads and writes of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
 
@@ -66,20 +61,13 @@ class ObjectRegistry:
 
     def read(self, kind: Kind, namespace: str, name: str) -> Record:
         """Return the current record or raise 404."""
-        record = self.store.get(store_key(kind), namespace, name)
+        record = self.store.get(kind.key, namespace, name)
         if record is None:
             raise status.not_found(kind, name)
         return record
 
     def create(
-        self,
-        kind: Kind,
-        namespace: str,
-        document: JSON,
-        *,
-        trusted: bool = False,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
+        self, kind: Kind, namespace: str, document: JSON, by: WriteOptions = SANDBOX, *, trusted: bool = False
     ) -> Record:
         """Store a new object; `by` is recorded as the writer of its replicas.
 
@@ -95,7 +83,7 @@ class ObjectRegistry:
         if kind.namespaced:
             self._need_namespace(namespace, trusted=trusted)
             metadata["namespace"] = namespace
-        if self.store.get(store_key(kind), namespace, name) is not None:
+        if self.store.get(kind.key, namespace, name) is not None:
             raise status.already_exists(kind, name)
         if metadata.get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
@@ -111,40 +99,30 @@ class ObjectRegistry:
         _check_content(kind, namespace, document)
         _set_defaults(kind, document)
         scale.note_writer(kind, None, document, by, timestamp(self._now()))
-        if dry_run:
+        if by.dry_run:
             return Record(document, self.store.version)
-        return self.store.put(store_key(kind), document)
+        return self.store.put(kind.key, document)
 
     def replace(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        document: JSON,
-        subresource: str = "",
-        *,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
+        self, kind: Kind, namespace: str, name: str, document: JSON, by: WriteOptions = SANDBOX
     ) -> tuple[Record, bool]:
         """Replace an object, or only its status; return the record and whether a PUT created it."""
         document = self._checked(kind, namespace, clone(document))
         given = document["metadata"].setdefault("name", name)
         if given != name:
-            raise status.bad_request(
-                f"the name of the object ({given}) does not match the name on the URL ({name})"
-            )
-        current = self.store.get(store_key(kind), namespace, name)
+            raise status.wrong_name(given, name)
+        current = self.store.get(kind.key, namespace, name)
         version = document["metadata"].get("resourceVersion", "")
         if current is None:
-            if kind.create_on_update and not subresource and not version:
-                return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
+            if kind.create_on_update and not by.subresource and not version:
+                return self.create(kind, namespace, document, by), True
             raise status.not_found(kind, name)
         if not version and kind.must_carry_version:
             message = 'Invalid value: "": must be specified for an update'
             raise status.invalid(
                 kind.plural, kind.group, name, field="metadata.resourceVersion", message=message
             )
-        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by), False
+        return self._write(kind, current, document, by), False
 
     def patch(
         self,
@@ -152,20 +130,14 @@ class ObjectRegistry:
         namespace: str,
         name: str,
         change: Callable[[JSON], JSON],
-        subresource: str = "",
-        *,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
+        by: WriteOptions = SANDBOX,
     ) -> Record:
         """Replace an object by the result of `change`, which must not alter its argument."""
         current = self.read(kind, namespace, name)
         document = self._checked(kind, namespace, clone(change(current.document)))
         if document["metadata"].get("name") != name:
-            raise status.bad_request(
-                f"the name of the object ({document['metadata'].get('name', '')}) "
-                f"does not match the name on the URL ({name})"
-            )
-        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by)
+            raise status.wrong_name(document["metadata"].get("name", ""), name)
+        return self._write(kind, current, document, by)
 
     def apply(
         self,
@@ -173,26 +145,15 @@ class ObjectRegistry:
         namespace: str,
         name: str,
         merged: Callable[[JSON], JSON],
-        *,
-        dry_run: bool = False,
-        by: FieldManager = SANDBOX,
+        by: WriteOptions = SANDBOX,
     ) -> tuple[Record, bool]:
         """Create the object or merge into it: server-side apply without field ownership."""
-        if self.store.get(store_key(kind), namespace, name) is not None:
-            return self.patch(kind, namespace, name, merged, dry_run=dry_run, by=by), False
+        if self.store.get(kind.key, namespace, name) is not None:
+            return self.patch(kind, namespace, name, merged, by), False
         document = merged({"metadata": {"name": name}})
-        return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
+        return self.create(kind, namespace, document, by), True
 
-    def _write(
-        self,
-        kind: Kind,
-        current: Record,
-        document: JSON,
-        subresource: str,
-        *,
-        dry_run: bool,
-        by: FieldManager,
-    ) -> Record:
+    def _write(self, kind: Kind, current: Record, document: JSON, by: WriteOptions) -> Record:
         metadata = document["metadata"]
         version = metadata.get("resourceVersion", "")
         if version and version != str(current.version):
@@ -200,9 +161,8 @@ class ObjectRegistry:
         old = current.document
         old_metadata = old["metadata"]
         if metadata.get("uid") and metadata["uid"] != old_metadata["uid"]:
-            cause = _wrong_uid(metadata["uid"], old_metadata["uid"])
-            raise status.conflict(kind, current.name, cause)
-        if subresource == "status":
+            raise _precondition_failed(kind, current, "uid", metadata["uid"])
+        if by.subresource == "status":
             state = {"status": document["status"]} if "status" in document else {}
             document = {**old, "metadata": dict(old_metadata)} | state
         else:
@@ -210,11 +170,11 @@ class ObjectRegistry:
         if document == old:
             return current
         scale.note_writer(kind, old, document, by, timestamp(self._now()))
-        if dry_run:
+        if by.dry_run:
             return Record(document, current.version)
         if "deletionTimestamp" in old_metadata and not document["metadata"].get("finalizers"):
             return self._remove(kind, current, "Background")
-        return self.store.put(store_key(kind), document)
+        return self.store.put(kind.key, document)
 
     def delete(self, kind: Kind, record: Record, options: JSON | None = None) -> Record:
         """Delete an object, or mark it while finalizers hold it; return the last state.
@@ -225,15 +185,9 @@ class ObjectRegistry:
         options = options or {}
         wanted = options.get("preconditions") or {}
         metadata = record.document["metadata"]
-        if wanted.get("uid") not in {None, metadata["uid"]}:
-            cause = _wrong_uid(wanted["uid"], metadata["uid"])
-            raise status.conflict(kind, record.name, cause)
-        if wanted.get("resourceVersion") not in {None, metadata["resourceVersion"]}:
-            cause = (
-                f"Precondition failed: ResourceVersion in precondition: {wanted['resourceVersion']}, "
-                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
-            )
-            raise status.conflict(kind, record.name, cause)
+        for field in ("uid", "resourceVersion"):
+            if wanted.get(field) not in {None, metadata[field]}:
+                raise _precondition_failed(kind, record, field, wanted[field])
         policy = options.get("propagationPolicy") or "Background"
         if metadata.get("finalizers"):
             if "deletionTimestamp" in metadata:
@@ -242,14 +196,13 @@ class ObjectRegistry:
                 **record.document,
                 "metadata": {**metadata, "deletionTimestamp": timestamp(self._now())},
             }
-            return self.store.put(store_key(kind), marked)
+            return self.store.put(kind.key, marked)
         return self._remove(kind, record, policy)
 
     def _remove(self, kind: Kind, record: Record, policy: str) -> Record:
-        last = self.store.remove(store_key(kind), record)
+        last = self.store.remove(kind.key, record)
         uid = record.document["metadata"]["uid"]
         for key, dependent in self.store.dependents(uid):
-            owned = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
             owners = dependent.document["metadata"]["ownerReferences"]
             if policy == "Orphan" or len(owners) > 1:
                 rest = [owner for owner in owners if owner["uid"] != uid]
@@ -258,29 +211,21 @@ class ObjectRegistry:
                     del metadata["ownerReferences"]
                 self.store.put(key, {**dependent.document, "metadata": metadata})
             else:
-                self.delete(owned, dependent)
-        if store_key(kind) == ("", "namespaces"):
+                self.delete(self.kinds.of_objects(key), dependent)
+        if kind.key == ("", "namespaces"):
             for key, records in self.store.kinds_in(record.name):
-                inside = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
                 for content in records:
                     if self.store.get(key, content.namespace, content.name) is not None:
-                        self.delete(inside, content)
+                        self.delete(self.kinds.of_objects(key), content)
         return last
 
     def rescale(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        change: Callable[[JSON], JSON],
-        *,
-        dry_run: bool,
-        by: FieldManager,
+        self, kind: Kind, namespace: str, name: str, change: Callable[[JSON], JSON], by: WriteOptions
     ) -> Record:
         """Write the replicas of an object; `change` turns its Scale into the new one."""
         record = self.read(kind, namespace, name)
         document = scale.rescaled(kind, record, change(scale.scale_of(kind, record)))
-        return self._write(kind, record, document, "", dry_run=dry_run, by=by._replace(subresource="scale"))
+        return self._write(kind, record, document, by._replace(subresource="scale"))
 
     def _need_namespace(self, namespace: str, *, trusted: bool) -> None:
         if self.store.get(("", "namespaces"), "", namespace) is not None:
@@ -320,8 +265,10 @@ class ObjectRegistry:
         return document
 
 
-def _wrong_uid(wanted: str, found: str) -> str:
-    return f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+def _precondition_failed(kind: Kind, record: Record, field: str, wanted: str) -> status.StatusFailure:
+    name, found = {"uid": "UID"}.get(field, "ResourceVersion"), record.document["metadata"][field]
+    cause = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
+    return status.conflict(kind, record.name, cause)
 
 
 def _carry_over(kind: Kind, current: Record, document: JSON) -> None:
@@ -355,9 +302,9 @@ def _check_name(kind: Kind, name: str) -> None:
 
 def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
     """Apply the validation of a few kinds."""
-    if store_key(kind) == custom_resources.KEY:
-        custom_resources.check(document)
-    elif store_key(kind) == ("", "events"):
+    if kind.key == kinds.DEFINITIONS:
+        _check_definition(document)
+    elif kind.key == ("", "events"):
         involved = (document.get("involvedObject") or {}).get("namespace") or ""
         if involved != namespace and (involved or namespace != "default"):
             message = f'Invalid value: "{involved}": does not match event.namespace'
@@ -367,9 +314,39 @@ def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
             )
 
 
+def _check_definition(document: JSON) -> None:
+    """Raise 422 for an invalid definition, 501 for one that only the real API server can serve."""
+    name = document["metadata"]["name"]
+    spec = document.get("spec") or {}
+    names = spec.get("names") or {}
+    versions = spec.get("versions") or []
+    wanted = f"{names.get('plural')}.{spec.get('group')}"
+    required: list[tuple[str, Any]] = [
+        ("spec.group", spec.get("group")),
+        ("spec.names.plural", names.get("plural")),
+        ("spec.names.kind", names.get("kind")),
+        ("spec.scope", spec.get("scope")),
+        ("spec.versions", versions),
+    ]
+    for field, value in required:
+        if not value:
+            raise _invalid_definition(name, field, "Required value", "FieldValueRequired")
+    if name != wanted:
+        message = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
+        raise _invalid_definition(name, "metadata.name", message, "FieldValueInvalid")
+    if sum(bool(version.get("served")) for version in versions) > 1:
+        raise status.not_built("serving a custom kind in several versions", "serve one of them")
+
+
+def _invalid_definition(name: str, field: str, message: str, reason: str) -> status.StatusFailure:
+    return status.invalid(
+        "CustomResourceDefinition", kinds.DEFINITIONS[0], name, field=field, message=message, reason=reason
+    )
+
+
 def _set_defaults(kind: Kind, document: JSON) -> None:
     """Set the few defaults that clients of an autoscaler can observe."""
-    if store_key(kind) in _SCALED:
+    if kind.key in _SCALED:
         spec = document.setdefault("spec", {})
         if spec.get("replicas") is None:
             spec["replicas"] = 1
@@ -382,7 +359,7 @@ def _set_defaults(kind: Kind, document: JSON) -> None:
         )
         document.setdefault("spec", {})
         document.setdefault("status", {}).setdefault("phase", "Active")
-    elif store_key(kind) == ("autoscaling", "horizontalpodautoscalers"):
+    elif kind.key == ("autoscaling", "horizontalpodautoscalers"):
         document.setdefault("spec", {}).setdefault("minReplicas", 1)
-    elif store_key(kind) == custom_resources.KEY:
-        document.setdefault("status", custom_resources.established(document))
+    elif kind.key == kinds.DEFINITIONS:
+        document.setdefault("status", kinds.definition_status(document))

@@ -6,9 +6,8 @@ import aiohttp
 import pytest
 
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
+from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS, ScalePaths, definition
 from adapter.sandbox.apiserver.status import StatusFailure
-from adapter.sandbox.apiserver.storage.custom_resources import FASTPATH_AUTOSCALERS, definition
-from adapter.sandbox.apiserver.storage.kinds import ScalePaths
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 
 JSON = dict[str, Any]

@@ -16,8 +16,8 @@ from typing import Any
 from adapter.model.quantity import format_milli
 from benchmarks import common, load
 from benchmarks.load import Connection, Reply
-from benchmarks.soakprograms import Program
-from benchmarks.soakworld import CLOCK, LEVEL, QUEUE, World, level
+from benchmarks.soak_programs import Program
+from benchmarks.soak_world import CLOCK, LEVEL, QUEUE, World, level
 from benchmarks.stage import App
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces"

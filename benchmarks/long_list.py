@@ -1,4 +1,4 @@
-"""A Prometheus with a long series list: `python -m benchmarks.longlist PORT_FILE SERIES NAMES`.
+"""A Prometheus with a long series list: `python -m benchmarks.long_list PORT_FILE SERIES NAMES`.
 
 It serves only `/api/v1/series`, as Prometheus does: series with the labels of a scraped pod, sorted by name.
 """
