@@ -74,14 +74,14 @@ NUMBERS = {
         HandlerLimits().answers_bytes // MIB, budgets.SMALL_ANSWER // 1024,
     ),
     "12 MiB of it for documents": HandlerLimits().answers_bytes // budgets._RESERVED // MIB,
-    "has not taken its answer for 2 s": budgets.TAKING_SECONDS,
-    "Answers up to 32 KiB are never": budgets.SMALL_ANSWER // 1024,
+    "has not taken its response for 2 s": budgets.TAKING_SECONDS,
+    "Responses up to 32 KiB are never": budgets.SMALL_ANSWER // 1024,
     "not sent within 2 s": budgets.TAKING_SECONDS,
     "32 KiB, 4,000 commas": (query_string.LONGEST_SELECTOR // 1024, query_string.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (
         query_string.LONG_QUERY // 1024, query_string.ANONYMOUS_QUERY // 1024,
     ),
-    "400; a question counts": HandlerLimits().in_flight,
+    "400; a request counts": HandlerLimits().in_flight,
     "| 64 MiB | the last answer": query_cache.INFLIGHT_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
         HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES,
@@ -93,18 +93,18 @@ NUMBERS = {
     "400 of accesses (100 of one user), 20 more for anonymous callers": (
         review_cache.ALL_REVIEWS.most, review_cache.SHARE, authorization._ANONYMOUS_REVIEWS.most,
     ),
-    "8,192 answers of reviews": review_cache.SIZE,
+    "8,192 results of reviews": review_cache.SIZE,
     "4,096 users of up to 10,000 bytes": (authentication._USERS_KEPT, authentication._LARGEST_USER),
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
-    "64 MiB of answers ready": HandlerLimits().kept_bytes // MIB,
-    "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
+    "64 MiB of encoded responses": HandlerLimits().kept_bytes // MIB,
+    "10,000 requests, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
         batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES,
         batching.BATCHES_BYTES // MIB,
     ),
     "16 MiB for each kind": label_index.ANSWERS_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,
     "one more for each 100 characters": discovery._COUNTS_AS_ONE,
-    "one look-up in 15 s": relist._LOOKUP_GAP,
+    "one lookup in 15 s": relist._LOOKUP_GAP,
     "64, each for 5 s and 8 KiB": (
         health.PROBE_CONNECTIONS, health.PROBE_SECONDS, health.PROBE_HEAD_BYTES // 1024,
     ),
@@ -113,7 +113,7 @@ NUMBERS = {
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
-    "while 10 questions are on their way": query_cache.REFRESH_LIMIT,
+    "while 10 requests are pending": query_cache.REFRESH_LIMIT,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (
         PrometheusSettings().max_answer_bytes // MIB, client.SMALL_ANSWER // MIB,
@@ -124,8 +124,8 @@ NUMBERS = {
         answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
     ),
     "| 16 MiB |": codec._LINE_BYTES // MIB,
-    "64 are taken in": codec._WATCH_STEP,
-    "40 are told apart": reflector.MAX_REASONS,
+    "64 are processed": codec._WATCH_STEP,
+    "40 are distinguished": reflector.MAX_REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (
         http.BODIES_BYTES // MIB, http.NAMESPACE_BODIES_BYTES // MIB,
@@ -149,13 +149,13 @@ NUMBERS = {
         decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
         scale_codec.TEXTS_BYTES // MIB,
     ),
-    "| 64; 4 MiB of requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
+    "| 64; 4 MiB of parsed requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
     "100 an autoscaler, 20,000 in all, 64 MiB": (
         reporter.PER_AUTOSCALER, reporter.IN_ALL, reporter.ROOM // MIB,
     ),
     "900,000 bytes, 450,000 of one": (publisher.LIMIT, publisher.SHARE),
-    "1,000; alike": events.QUEUED,
+    "1,000; similar": events.QUEUED,
 }  # fmt: skip
 
 

@@ -42,7 +42,7 @@ PROBE_BYTES = 96 * 1024
 """A connection for probes, which has no TLS: the buffers of the event loop and of the system."""
 
 EVENT_BYTES = 4096
-"""An event that waits to be written."""
+"""A pending event."""
 
 RESULTS: Mapping[str, Any] = json.loads((ROOT / "benchmarks" / "results.json").read_text())
 
@@ -100,42 +100,42 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("the process itself", PROCESS)
     yield Bound("pods watched, as stated", POD * load.pods)
     kept = answers.KEPT_TEXTS_BYTES + answers.KEPT_BYTES + answers.KEPT_SWEEPS_BYTES
-    yield Bound("answers kept (`texts`, `objects`, `sweeps`)", ESTIMATED * kept)
+    yield Bound("cached answers (`texts`, `objects`, `sweeps`)", ESTIMATED * kept)
     small = PrometheusSettings().max_connections * client.SMALL_ANSWER
     yield Bound("answers being read", ESTIMATED * (options.prometheus_max_answer_bytes + small))
-    yield Bound("questions that wait for Prometheus", query_cache.INFLIGHT_BYTES)
-    yield Bound("questions known (`batches`)", ESTIMATED * batching.BATCHES_BYTES)
+    yield Bound("requests that wait for Prometheus", query_cache.INFLIGHT_BYTES)
+    yield Bound("recent requests (`batches`)", ESTIMATED * batching.BATCHES_BYTES)
     yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * label_index.ANSWERS_BYTES)
     yield Bound("the worker of discovery", options.discovery_max_bytes + series_worker.MEMORY_BYTES)
     yield Bound("connections for probes", health.PROBE_CONNECTIONS * (health.PROBE_HEAD_BYTES + PROBE_BYTES))
     if process.serves or options.metrics_bind_address:
         yield Bound("connections", serving.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
         yield Bound("TLS handshakes", listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES)
-        yield Bound("heads of requests", budgets.HEADS_BYTES)
-        yield Bound("paths read (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
-        yield Bound("answers ready to send (`bodies`)", ESTIMATED * limits.kept_bytes)
-        shares = serving.MOST_CONNECTIONS + limits.in_flight  # callers may go, and questions stay
+        yield Bound("request heads", budgets.HEADS_BYTES)
+        yield Bound("parsed paths (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
+        yield Bound("encoded responses (`bodies`)", ESTIMATED * limits.kept_bytes)
+        shares = serving.MOST_CONNECTIONS + limits.in_flight  # callers may disconnect, and requests stay
         sent = limits.answers_bytes + shares * budgets.SMALL_ANSWER
-        yield Bound("answers that are encoded or sent", sent)
+        yield Bound("responses being encoded or sent", sent)
         yield Bound(
             "users of a front proxy (`users`)",
             ESTIMATED * authentication._USERS_KEPT * authentication._LARGEST_USER,
         )
         reviews = 2 * review_cache.SIZE * review_cache._COUNTS_AS_ONE
-        yield Bound("answers of reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
+        yield Bound("cached reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
         if options.access_log:
             yield Bound("lines of the access log", access_log._ROOM)
     if process.scales:
         yield Bound("bodies of scraped pods", http.BODIES_BYTES)
         yield Bound("series of scraped pods", ESTIMATED * targets.KEPT_BYTES)
         read = 2 * scale_codec.TEXTS_BYTES + pod_codec.REQUESTS_BYTES + decision.SELECTORS_BYTES
-        yield Bound("selectors and requests that are read", ESTIMATED * read)
-        yield Bound("queries that are read", ESTIMATED * (matchers.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
+        yield Bound("parsed selectors and resource requests", ESTIMATED * read)
+        yield Bound("parsed queries", ESTIMATED * (matchers.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * reporter.ROOM)
-        yield Bound("events that wait", events.QUEUED * EVENT_BYTES)
+        yield Bound("pending events", events.QUEUED * EVENT_BYTES)
     if process.scales or options.serves_floors:
-        yield Bound("floors, read and about to be written", 3 * publisher.LIMIT)
+        yield Bound("floors, read and pending", 3 * publisher.LIMIT)
 
 
 def total(process: Process) -> float:
