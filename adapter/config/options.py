@@ -63,13 +63,14 @@ class RulesOptions(CommandOptions):
         FlagType.DURATION,
         "1s",
         "How long an answer of Prometheus is cached. An answer that took longer than half of that is cached "
-        "for twice the time it took. A rule's ttl wins.",
+        "for twice the time it took. A rule's ttl takes precedence.",
         check=checks.not_negative,
     )
     metrics_max_answer_age: float = _rules(
         FlagType.DURATION,
         "30s",
-        "Maximum age of an answer that is served while Prometheus cannot be reached. A rule's maxAge wins.",
+        "Maximum age of an answer that is served while Prometheus cannot be reached. A rule's maxAge takes "
+        "precedence.",
         check=checks.not_negative,
     )
     scrape_max_per_second: int = _rules(
@@ -160,8 +161,8 @@ class PrometheusOptions(CommandOptions):
         "File with user:password on one line for Prometheus; read again when it changes."
     )
     prometheus_ca_file: str = _prometheus_file(
-        "The only certificate authorities trusted for Prometheus; without it those of the system. Wins over "
-        "both prometheus-auth flags and switches proxies off. Read again when it changes."
+        "The only certificate authorities trusted for Prometheus; without it those of the system. Takes "
+        "precedence over both prometheus-auth flags and disables proxies. Read again when it changes."
     )
     prometheus_client_tls_cert_file: str = _prometheus_file(
         "Client certificate for Prometheus; needs its key and --prometheus-ca-file. Read again when it "

@@ -86,7 +86,7 @@ class ScalerOptions(CommandOptions):
         FlagType.FLOAT,
         "0.1",
         "How far a ratio may be from 1 before the scaler changes the replicas; an autoscaler's own "
-        "tolerance wins.",
+        "tolerance takes precedence.",
         metavar="number",
         check=checks.not_negative,
     )
@@ -111,17 +111,17 @@ class ScalerOptions(CommandOptions):
     local_address: str = _scaler(
         FlagType.TEXT,
         "127.0.0.1:10254",
-        "Loopback address where the scaler shows health, self-metrics and journal; empty for nowhere.",
+        "Loopback address where the scaler serves health, self-metrics and journal; empty disables it.",
         metavar="address",
         check=_local_address,
     )
     health_probe_bind_address: str = _bind_address(
         "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as :8081; "
-        "empty or 0 for nowhere."
+        "empty or 0 disables it."
     )
     metrics_bind_address: str = _bind_address(
         "Address where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; empty "
-        "or 0 for nowhere. Callers are authenticated and authorized as by `fastpath serve`, which has both "
+        "or 0 disables it. Callers are authenticated and authorized as by `fastpath serve`, which has both "
         "on --secure-port."
     )
     leader_elect: bool = _switch(

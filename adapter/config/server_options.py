@@ -126,7 +126,7 @@ class ServingOptions(CommandOptions):
     serve_groups: tuple[str, ...] = _serving(
         FlagType.LIST,
         "",
-        "API groups that are served even while no rule needs them: custom.metrics.k8s.io, "
+        "API groups that are served even if no rule needs them: custom.metrics.k8s.io, "
         "external.metrics.k8s.io, metrics.k8s.io.",
         metavar="groups",
         check=_served_groups,
@@ -134,7 +134,7 @@ class ServingOptions(CommandOptions):
     cert_dir: str = _serving(
         FlagType.TEXT,
         "apiserver.local.config/certificates",
-        "Folder for the self-signed serving pair that is made when none is given.",
+        "Folder for the self-signed serving certificate and key, generated if none are given.",
         metavar="folder",
     )
     tls_cert_file: str = _serving_file("Serving certificate with its chain; read again when it changes.")
@@ -156,7 +156,8 @@ class ServingOptions(CommandOptions):
     tls_sni_cert_keys: tuple[NamedPair, ...] = _serving(
         FlagType.CERTIFICATES,
         "",
-        "Additional serving certificate for the names in it, or for those after the colon. Can be repeated.",
+        "Additional serving certificate for the names in it, or for the names after the colon. Can be "
+        "repeated.",
         name="tls-sni-cert-key",
     )
     permit_port_sharing: bool = _serving_switch("Let several processes listen on the port (SO_REUSEPORT).")
@@ -194,7 +195,7 @@ class SecurityOptions(CommandOptions):
     """Who may call, and how callers prove who they are."""
 
     authentication_kubeconfig: str = _security_file(
-        f"Kubeconfig for token reviews and the look-up of certificate authorities. {_FALLBACK}"
+        f"Kubeconfig for token reviews and the lookup of certificate authorities. {_FALLBACK}"
     )
     authentication_skip_lookup: bool = _security_switch(
         "Do not read the ConfigMap kube-system/extension-apiserver-authentication: only the files given "
@@ -204,7 +205,7 @@ class SecurityOptions(CommandOptions):
         "Be ready although that ConfigMap cannot be read; until it can, only bearer tokens authenticate."
     )
     authentication_token_webhook_cache_ttl: float = _ttl(
-        "How long the answer of a token review is cached; 0 asks each time."
+        "How long the result of a token review is cached; 0 disables the cache."
     )
     anonymous_auth: bool = _security(
         FlagType.BOOL,
@@ -223,7 +224,7 @@ class SecurityOptions(CommandOptions):
     requestheader_allowed_names: tuple[str, ...] = _security(
         FlagType.LIST,
         "",
-        f"Common names that a front proxy's certificate may have; without them any. {_ONLY}",
+        f"Common names that a front proxy's certificate may have; without them any name. {_ONLY}",
         metavar="names",
     )
     requestheader_username_headers: tuple[str, ...] = _headers(
@@ -253,10 +254,10 @@ class SecurityOptions(CommandOptions):
         check=_open_paths,
     )
     authorization_webhook_cache_authorized_ttl: float = _ttl(
-        "How long a permission is cached; 0 asks each time."
+        "How long a permission is cached; 0 disables the cache."
     )
     authorization_webhook_cache_unauthorized_ttl: float = _ttl(
-        "How long a refusal is cached; 0 asks each time."
+        "How long a refusal is cached; 0 disables the cache."
     )
 
     def notices(self, given: AbstractSet[str]) -> Iterator[str]:

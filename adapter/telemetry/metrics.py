@@ -140,7 +140,7 @@ class Monitoring:
     )
     inflight = _gauge(
         "apiserver_current_inflight_requests",
-        "Requests that are being answered.",
+        "Requests in flight.",
         request_kind=("readOnly", "mutating"),
     )
     too_many = _counter(
@@ -174,7 +174,7 @@ class Monitoring:
     )
     access_log_dropped = _counter(
         "fastpath_access_log_dropped_total",
-        "Access log lines that were dropped because the reader of the log is too slow or writing failed.",
+        "Access log lines that were dropped because the reader of the log was too slow or writing failed.",
     )
     freshness = _histogram(
         "metrics_apiserver_metric_freshness_seconds",
@@ -184,7 +184,7 @@ class Monitoring:
     )
     answers = _counter(
         "fastpath_answers_total",
-        "Answered questions by source: a query of their own, a query already in flight (joined), the "
+        "Served requests for values by source: a query of their own, a query already in flight (joined), the "
         "cache, a merged query (sweep), or the last answer while Prometheus fails (stale).",
         source=("query", "joined", "cache", "sweep", "stale"),
     )
@@ -289,7 +289,7 @@ class Monitoring:
     )
     questions_waiting = _gauge(
         "fastpath_prometheus_questions_bytes",
-        "Memory of questions that wait for Prometheus, including those whose clients have disconnected.",
+        "Memory of requests that wait for Prometheus, including those whose clients have disconnected.",
     )
     answers_reading = _gauge(
         "fastpath_prometheus_answers_bytes",
