@@ -55,7 +55,7 @@ NUMBERS = {
     ),
     "8 begin in one turn": serving.REQUESTS_PER_TURN,
     "Of the others 8 begin in each turn": serving.REQUESTS_PER_TURN,
-    "where all 800 have one": serving.MOST_CONNECTIONS,
+    "If all 800 have one": serving.MOST_CONNECTIONS,
     "2 are parsed ahead, with a trusted certificate 32": (
         budgets.UNCERTIFIED_HEADS.queued, budgets.CERTIFIED_HEADS.queued,
     ),

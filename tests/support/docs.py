@@ -19,11 +19,11 @@ _HEAD = """\
 # Flags
 
 Flags are written `--name=value` or `--name value`, before or after other arguments. Durations are Go's
-(`30s`, `1m30s`). An unknown flag is refused with the nearest name. `fastpath VERB --help` shows the flags of
-a verb, and `--help-all` also those that it accepts without effect.
+(`30s`, `1m30s`). An unknown flag is an error that names the nearest flag. `fastpath VERB --help` shows the
+flags of a verb, and `--help-all` also those that it accepts without effect.
 
-The exit status of a verb is 0 if it did what it was asked, 2 if the command line or a file is not valid,
-and 1 if it failed otherwise or its answer is no, as for a metric that is not served.
+The exit status of a verb is 0 on success, 2 if the command line or a file is not valid, and 1 if it failed
+otherwise or its result is negative, such as a metric that is not served.
 """
 _GUIDES = {
     "explain": "../guides/fast-scaler.md",
