@@ -1,8 +1,8 @@
 """aiohttp alone, over TLS, with one response for every request: the upper bound for a server on aiohttp.
 
 `python -m benchmarks.bare ANSWER PORT_FILE CERTIFICATE KEY` runs the low-level server on uvloop, without
-router, middlewares or access log, as `adapter.server.http.serving` uses it. It writes the port once it
-listens.
+router, middlewares or access log, as `adapter.server.http.connection_server` uses it. It writes the port once
+it listens.
 """
 
 import asyncio

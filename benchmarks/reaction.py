@@ -31,8 +31,8 @@ from pathlib import Path
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import ScaleWatch
 from adapter.sandbox.demo import metric_source, native_hpa
 from adapter.sandbox.demo.metric_source import Job

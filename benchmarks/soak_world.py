@@ -17,8 +17,8 @@ import trustme
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from benchmarks import load

@@ -13,7 +13,7 @@ import msgspec
 
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 

@@ -16,8 +16,8 @@ from adapter.cli import certs
 from adapter.config import rules_file
 from adapter.config.options import SERVE
 from adapter.model import apiservices
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.kinds import Kind
+from adapter.sandbox.apiserver.server import Cluster
 from tests.support import rendered
 from tests.support.kubectl import Kubectl
 from tests.support.rendered import ROOT

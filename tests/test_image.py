@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 
 from adapter.cli import certs
 from adapter.config import helm_values
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support import confined, crd, rendered
 from tests.support.confined import Confined, Pod

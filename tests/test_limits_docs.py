@@ -23,7 +23,7 @@ from adapter.scrape import http, schedule, targets
 from adapter.server import health
 from adapter.server.api import discovery, query_string
 from adapter.server.auth import authentication, authorization, review_cache
-from adapter.server.http import access_log, budgets, connections, handler, listener, serving
+from adapter.server.http import access_log, budgets, connection, connection_server, handler, listener
 from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry import metrics
 
@@ -33,8 +33,8 @@ RATE = Options().prometheus_max_queries_per_second
 
 NUMBERS = {
     "800 open at a time, 200 of them without a trusted certificate; 384 KiB each": (
-        serving.MOST_CONNECTIONS, serving.MOST_UNCERTIFIED,
-        connections.CONNECTION_BYTES // 1024,
+        connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED,
+        connection.CONNECTION_BYTES // 1024,
     ),
     "128 at a time, 10 s each; 320 KiB each": (
         listener.MOST_HANDSHAKES, listener.HANDSHAKE_SECONDS, listener.HANDSHAKE_BYTES // 1024,
@@ -53,22 +53,22 @@ NUMBERS = {
     "64 MiB in memory, where each byte counts 5 and each line 256; up to 16 KiB": (
         budgets.HEADS_BYTES // MIB, budgets.BYTE_WEIGHT, budgets.HEADER_WEIGHT, budgets.SMALL_HEADS // 1024,
     ),
-    "8 begin in one turn": serving.REQUESTS_PER_TURN,
-    "Of the others 8 begin in each turn": serving.REQUESTS_PER_TURN,
-    "If all 800 have one": serving.MOST_CONNECTIONS,
+    "8 begin in one turn": connection_server.REQUESTS_PER_TURN,
+    "Of the others 8 begin in each turn": connection_server.REQUESTS_PER_TURN,
+    "If all 800 have one": connection_server.MOST_CONNECTIONS,
     "2 are parsed ahead, with a trusted certificate 32": (
         budgets.UNCERTIFIED_HEADS.queued, budgets.CERTIFIED_HEADS.queued,
     ),
-    "take 179 MiB at most": serving.UNCERTIFIED_BYTES // MIB,
+    "take 179 MiB at most": connection_server.UNCERTIFIED_BYTES // MIB,
     "64 MiB for heads, 75 MiB for connections and 40 MiB for": (
         budgets.HEADS_BYTES // MIB,
-        serving.MOST_UNCERTIFIED * connections.CONNECTION_BYTES // MIB,
+        connection_server.MOST_UNCERTIFIED * connection.CONNECTION_BYTES // MIB,
         listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES // MIB,
     ),
-    "600 connections with one": serving.MOST_CONNECTIONS - serving.MOST_UNCERTIFIED,
+    "600 connections with one": connection_server.MOST_CONNECTIONS - connection_server.MOST_UNCERTIFIED,
     "8 KiB announced": HandlerLimits().request_body_bytes // 1024,
     "60 s without progress while the buffers of the connection are full, else 120 s": (
-        connections.UNREAD_SECONDS, connections.KEEPALIVE,
+        connection.UNREAD_SECONDS, connection.KEEPALIVE,
     ),
     "96 MiB, beside the first 32 KiB": (
         HandlerLimits().answers_bytes // MIB, budgets.SMALL_ANSWER // 1024,

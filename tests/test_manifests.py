@@ -18,12 +18,12 @@ from adapter.config import rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.requests import Request
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from adapter.server import tls
-from adapter.server.http.serving import MetricsServer
+from adapter.server.http.connection_server import MetricsServer
 from tests.support import adapter as support
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want

@@ -24,7 +24,7 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.clock import Clock
-from adapter.provider.metrics import MetricProvider
+from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rule_source import RuleSource
 from adapter.provider.scaler_provider import ScalerProvider
@@ -33,9 +33,9 @@ from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.health import Check, Health, ProbeListener
 from adapter.server.http.access_log import AccessLog, open_sink
+from adapter.server.http.connection_server import MetricsServer, Shutdown
 from adapter.server.http.endpoints import LocalPages
 from adapter.server.http.handler import Handler
-from adapter.server.http.serving import MetricsServer, Shutdown
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -187,7 +187,7 @@ async def run_scaler(
 _Work = Coroutine[Any, Any, None]
 
 
-def _common_work(runtime: Runtime, provider: MetricProvider, rules: RuleSource) -> dict[str, _Work]:
+def _common_work(runtime: Runtime, provider: RulesMetricsProvider, rules: RuleSource) -> dict[str, _Work]:
     """Return, by name, the tasks that adapter and scaler have in common."""
     return {
         "API discovery": runtime.resources.run(),
@@ -253,7 +253,7 @@ def _sole(failure: BaseException) -> BaseException:
 def _open_scaler(
     options: Options,
     runtime: Runtime,
-    provider: MetricProvider,
+    provider: RulesMetricsProvider,
     usages_of: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
 ) -> Scaler:
@@ -282,7 +282,7 @@ async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) 
 async def _open_scaler_metrics(
     options: Options,
     runtime: Runtime,
-    provider: MetricProvider,
+    provider: RulesMetricsProvider,
     health: Health,
     scaler: Scaler,
     shutdown: Shutdown,

@@ -30,7 +30,7 @@ from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
-from adapter.provider.metrics import MetricProvider
+from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
@@ -66,7 +66,7 @@ class Providers:
 
     objects: ObjectLister
     running: ObjectLister | None
-    provider: MetricProvider
+    provider: RulesMetricsProvider
     resource_provider: ResourceProvider
 
 
@@ -146,8 +146,8 @@ def open_providers(runtime: Runtime, pods: PodCache | None) -> Providers:
     return Providers(objects, running, provider, open_usages(runtime, running, objects))
 
 
-def open_provider(runtime: Runtime, objects: ObjectLister) -> MetricProvider:
-    return MetricProvider(
+def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvider:
+    return RulesMetricsProvider(
         runtime.resources,
         objects,
         runtime.cache,

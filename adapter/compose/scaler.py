@@ -34,8 +34,9 @@ from adapter.kubernetes import credentials, leader_election
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
+from adapter.kubernetes.fence import Fence, LeaseFence, Unfenced
 from adapter.kubernetes.leader_election import Election, Elector
-from adapter.kubernetes.lease import Fence, KubernetesLeases, LeaseFence, Unfenced
+from adapter.kubernetes.lease import KubernetesLeases
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.scale import ScaleWriter

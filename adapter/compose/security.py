@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adapter.config.https_options import openssl_cipher_list
 from adapter.config.options import Options
-from adapter.config.server_options import openssl_cipher_list
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials

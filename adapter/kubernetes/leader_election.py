@@ -18,15 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.lease import (
-    ClockReading,
-    Lease,
-    LeaseFence,
-    LeaseRecord,
-    LeaseStore,
-    micro_time,
-    read_clocks,
-)
+from adapter.kubernetes.fence import ClockReading, LeaseFence, read_clocks
+from adapter.kubernetes.lease import Lease, LeaseRecord, LeaseStore, micro_time
 from adapter.model.clock import Clock
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring

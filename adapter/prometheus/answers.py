@@ -12,8 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
+from adapter.rules.query_plan import Objects
 from adapter.telemetry.caching import ExpiringCache
 from adapter.telemetry.metrics import Monitoring
 

@@ -5,7 +5,7 @@ request at once. While that query is in flight, further requests are pending; wh
 together. There are no timers, so batching delays no request by more than the query before it, and the number
 of queries follows from how long Prometheus takes: the slower it is, the more requests share a query.
 
-The planner (`rules.plan`) decides what may share a query and splits one that would be too long. A batch
+The planner (`rules.query_plan`) decides what may share a query and splits one that would be too long. A batch
 that was used within the last TTL is busy, and HorizontalPodAutoscalers repeat their requests every 15
 seconds. The next query of a busy batch therefore has the room it leaves filled with requests that will be
 repeated soon (prefetch). Where the recent requests name over half of the objects of the metric, one query
@@ -43,9 +43,9 @@ from adapter.prometheus.answers import (
     weigh_samples,
 )
 from adapter.prometheus.client import Querier
-from adapter.rules import plan
-from adapter.rules.plan import Objects, PlannedQuery
+from adapter.rules import query_plan
 from adapter.rules.query import MetricQuery, QueryRule
+from adapter.rules.query_plan import Objects, PlannedQuery
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -98,13 +98,13 @@ class Batcher:
         self._monitoring = monitoring
         # labels() costs more than inc()
         self._succeeded = {
-            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.QueryKind
+            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in query_plan.QueryKind
         }
         self._unmergeable: WeakSet[QueryRule] = WeakSet()
         self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
 
     async def send(
-        self, promql: str, kind: plan.QueryKind, most: int | None = None, *, accepts_warnings: bool
+        self, promql: str, kind: query_plan.QueryKind, most: int | None = None, *, accepts_warnings: bool
     ) -> QueryResult:
         """Query Prometheus and count the outcome. Raises PrometheusError, of kind ``size`` beyond `most`."""
         try:
@@ -206,11 +206,11 @@ class Batch:
         results: Sequence[QueryResult] | None = None
         try:
             if busy and self.worth_sweeping():
-                planned = [plan.sweep(query)]
+                planned = [query_plan.sweep(query)]
                 results = await self._sweep(planned[0])
             if results is None:
                 if busy:
-                    requests += plan.prefetch(query, requests, self._due(sent))
+                    requests += query_plan.prefetch(query, requests, self._due(sent))
                 planned = await _merge(query, requests)
                 results = await self._send(planned)
             answer, duplicates = await demux(query, planned, results, sent)
@@ -222,7 +222,7 @@ class Batch:
             await self._execute_separately()
             return
         took = shared.clock.monotonic() - sent
-        if planned[0].kind is plan.QueryKind.SWEEP and answer.partial is None:
+        if planned[0].kind is query_plan.QueryKind.SWEEP and answer.partial is None:
             shared.answers.sweeps.expire()
             shared.answers.sweeps.keep(query, answer, self.freshness.lifetime(took), took)
             self.object_count = sum(map(len, answer.samples.values()))
@@ -231,7 +231,7 @@ class Batch:
     async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
         """Send one request in a query of its own, and resolve it."""
         sent = self._shared.clock.monotonic()
-        planned = [plan.ask_alone(self.query, objects)]
+        planned = [query_plan.ask_alone(self.query, objects)]
         try:
             answer, _ = await demux(self.query, planned, await self._send(planned), sent)
         except PrometheusError as failure:
@@ -375,13 +375,13 @@ def fail(future: asyncio.Future[Any], failure: PrometheusError) -> None:
 
 
 def _is_merged(planned: Sequence[PlannedQuery]) -> bool:
-    return any(query.kind is not plan.QueryKind.ALONE for query in planned)
+    return any(query.kind is not query_plan.QueryKind.ALONE for query in planned)
 
 
 async def _merge(query: MetricQuery, requests: Sequence[Objects]) -> list[PlannedQuery]:
     """Return the queries that answer the requests, in steps between which other tasks may run."""
     planned: list[PlannedQuery] = []
-    for one in plan.merge(query, requests):
+    for one in query_plan.merge(query, requests):
         if planned:
             await asyncio.sleep(0)
         planned.append(one)
@@ -407,7 +407,7 @@ async def demux(
             if start:
                 await asyncio.sleep(0)
             step = result.samples[start : start + STEP_SAMPLES]
-            for (namespace, name), sample in plan.place_samples(query, one, step):
+            for (namespace, name), sample in query_plan.place_samples(query, one, step):
                 names = samples.setdefault(namespace, {})
                 earlier = names.get(name)
                 if earlier is None:

@@ -34,9 +34,9 @@ from adapter.prometheus.answers import (
 )
 from adapter.prometheus.batching import Batch, Batcher, Batches, demux, fail, find_warning
 from adapter.prometheus.client import Querier
-from adapter.rules import plan
-from adapter.rules.plan import Objects
+from adapter.rules import query_plan
 from adapter.rules.query import MetricQuery
+from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
 
 _log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class QueryCache:
         self, query: MetricQuery, objects: Objects, freshness: Freshness, *, takes_partial: bool
     ) -> ObjectAnswer:
         """Send a request that cannot be merged; equal texts still share a query."""
-        planned, accepts = plan.ask_alone(query, objects), query.rule.accepts_warnings
+        planned, accepts = query_plan.ask_alone(query, objects), query.rule.accepts_warnings
         text = await self.ask(
             planned.promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial
         )
@@ -236,7 +236,7 @@ class QueryCache:
         sent = self._clock.monotonic()
         try:
             result = await self._batcher.send(
-                query.promql, plan.QueryKind.ALONE, accepts_warnings=query.accepts_warnings
+                query.promql, query_plan.QueryKind.ALONE, accepts_warnings=query.accepts_warnings
             )
         except PrometheusError as failure:
             fail(future, failure)

@@ -33,8 +33,8 @@ from adapter.rules import lookback, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
+from adapter.rules.query_plan import Objects
 from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.telemetry.metrics import Monitoring
@@ -45,7 +45,7 @@ _STEP = 500
 
 
 class OwnMetric(Protocol):
-    """A metric that Fastpath answers by itself, without a rule; errors as those of `MetricProvider`."""
+    """A metric that Fastpath answers by itself, without a rule; errors as those of `RulesMetricsProvider`."""
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Answer a question about objects."""
@@ -56,7 +56,7 @@ class OwnMetric(Protocol):
         ...
 
 
-class MetricProvider:
+class RulesMetricsProvider:
     """Answers questions about custom and external metrics.
 
     `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped

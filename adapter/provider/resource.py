@@ -32,7 +32,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import Resources
 from adapter.rules import resource as usages
-from adapter.rules.plan import Objects
+from adapter.rules.query_plan import Objects
 from adapter.rules.resource import (
     KINDS,
     PODS,

@@ -27,8 +27,8 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
 from adapter.rules.lookback import AgeQuery
-from adapter.rules.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
+from adapter.rules.query_plan import Objects
 from adapter.rules.registry import CustomEntry
 from adapter.rules.resource import PODS
 from adapter.scrape.cache import ScrapedValues

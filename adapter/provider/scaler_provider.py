@@ -20,7 +20,7 @@ from adapter.provider.resolver import Resolver
 from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
 from adapter.rules import lookback
 from adapter.rules.compile import Rule
-from adapter.rules.plan import Objects
+from adapter.rules.query_plan import Objects
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
 PARTIAL = "the answer of Prometheus has warnings and may lack a part"
@@ -60,7 +60,7 @@ class SeriesSamples(NamedTuple):
 
 
 class ScalerProvider:
-    """Answers the autoscaler from the resolver and the sampler of a `MetricProvider`."""
+    """Answers the autoscaler from the resolver and the sampler of a `RulesMetricsProvider`."""
 
     def __init__(self, resolver: Resolver, sampler: Sampler, clock: Clock, problems: SourceProblems) -> None:
         self._resolver = resolver
@@ -81,7 +81,7 @@ class ScalerProvider:
     ) -> ObjectSamples:
         """Return Prometheus' samples of `names`, at most `ttl` seconds old.
 
-        StatusError as `MetricProvider.custom`.
+        StatusError as `RulesMetricsProvider.custom`.
         """
         entry = await self._resolver.find_custom(question)
         if entry is None:

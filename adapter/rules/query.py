@@ -1,8 +1,8 @@
 """Rules that query Prometheus: from a request to PromQL, and from samples back to objects.
 
 Queries and values are byte for byte those of prometheus-adapter. A `QueryRule` renders its template; a
-`MetricQuery` is everything in a request but its objects, and `rules.plan` decides which requests share a
-query.
+`MetricQuery` is everything in a request but its objects, and `rules.query_plan` decides which requests share
+a query.
 """
 
 import math

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from adapter.cli import certs, main
 from adapter.errors import InputError
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from tests.support import rendered
 from tests.support.kubectl import Kubectl
 

@@ -15,7 +15,7 @@ from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.cli import explain, main
 from adapter.errors import InputError, RunError
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric
 from tests.support.tls import Authority

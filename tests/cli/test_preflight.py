@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter.cli import main
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessReviewVerdict
+from adapter.sandbox.apiserver.server import Cluster
 from tests.support import rendered
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"

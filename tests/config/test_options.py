@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import checks, option_fields, options, pflag, rules_file, server_options
+from adapter.config import checks, https_options, option_fields, options, pflag, rules_file
 from adapter.config.options import SERVE, Options
 from adapter.config.pflag import FlagType, NamedPair
 
@@ -216,7 +216,7 @@ def test_the_charts_command_line() -> None:
         (
             ["--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io"],
             "serve_groups",
-            server_options.SERVABLE_GROUPS,
+            https_options.SERVABLE_GROUPS,
         ),
         ([], "access_log", ""),
         (["--access-log=stdout"], "access_log", "stdout"),
@@ -524,7 +524,7 @@ def test_all_faults_are_found_at_once() -> None:
 
 def test_only_tls_1_3_may_go_without_older_suites() -> None:
     found = parse("--tls-cipher-suites=TLS_AES_128_GCM_SHA256", "--tls-min-version=VersionTLS13")
-    assert server_options.openssl_cipher_list(found.tls_cipher_suites) == ""
+    assert https_options.openssl_cipher_list(found.tls_cipher_suites) == ""
 
 
 def test_cipher_names_become_openssls_once_each_in_order() -> None:
@@ -534,7 +534,7 @@ def test_cipher_names_become_openssls_once_each_in_order() -> None:
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     ]
     names.append("TLS_RSA_WITH_AES_128_CBC_SHA")
-    assert server_options.openssl_cipher_list(names) == "ECDHE-RSA-CHACHA20-POLY1305:AES128-SHA"
+    assert https_options.openssl_cipher_list(names) == "ECDHE-RSA-CHACHA20-POLY1305:AES128-SHA"
 
 
 def test_secrets_are_not_printed() -> None:

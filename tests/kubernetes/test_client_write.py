@@ -14,7 +14,7 @@ from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.client import KubernetesClient
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.tls import Authority
 from tests.support.waiting import until

@@ -13,6 +13,7 @@ import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import leader_election
+from adapter.kubernetes.fence import LeaseFence
 from adapter.kubernetes.leader_election import (
     Election,
     Elector,
@@ -23,7 +24,7 @@ from adapter.kubernetes.leader_election import (
     next_record,
     sight,
 )
-from adapter.kubernetes.lease import Lease, LeaseFence, LeaseRecord
+from adapter.kubernetes.lease import Lease, LeaseRecord
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.election import Keeper, Line, LoopClock

@@ -13,8 +13,9 @@ from aiohttp.test_utils import TestServer
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials, lease
-from adapter.kubernetes.lease import KubernetesLeases, LeaseFence, LeaseRecord, Unfenced, read_clocks
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.kubernetes.fence import LeaseFence, Unfenced, read_clocks
+from adapter.kubernetes.lease import KubernetesLeases, LeaseRecord
+from adapter.sandbox.apiserver.server import Cluster
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 

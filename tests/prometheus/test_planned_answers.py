@@ -26,9 +26,9 @@ from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
-from adapter.rules import matchers, plan
-from adapter.rules.plan import Objects, PlannedQuery
+from adapter.rules import matchers, query_plan
 from adapter.rules.query import MetricQuery
+from adapter.rules.query_plan import Objects, PlannedQuery
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -331,7 +331,7 @@ def place(
     placed: dict[tuple[str, str], float] = {}
     doubled = False
     for one, result in zip(planned, results, strict=True):
-        for where, sample in plan.place_samples(query, one, result.samples):
+        for where, sample in query_plan.place_samples(query, one, result.samples):
             doubled = doubled or where in placed
             placed[where] = sample.value
     return placed, doubled
@@ -375,11 +375,11 @@ class Bench:
         names match anything as upstream sends them, or through two of its objects together; what then holds
         is each name asked for alone.
         """
-        result = await send(self.client, plan.ask_alone(query, objects).promql)
+        result = await send(self.client, query_plan.ask_alone(query, objects).promql)
         if isinstance(result, QueryResult):
             return [candidates(query, result, objects)]
         each = [Objects(objects.namespace, (name,)) for name in objects.names]
-        results = [await send(self.client, plan.ask_alone(query, one).promql) for one in each]
+        results = [await send(self.client, query_plan.ask_alone(query, one).promql) for one in each]
         whole = [found for found in results if isinstance(found, QueryResult)]
         if len(whole) < len(results):
             return [result]
@@ -390,13 +390,13 @@ class Bench:
 
     async def check_plan(self, query: MetricQuery, asked: Sequence[tuple[Objects, Outcomes]]) -> None:
         """Merge directly, at the usual length and at one where every list is split, and sweep."""
-        plans = {"merged": list(plan.merge(query, [objects for objects, _ in asked]))} if asked else {}
+        plans = {"merged": list(query_plan.merge(query, [objects for objects, _ in asked]))} if asked else {}
         if asked:
-            plans["split"] = list(plan.merge(query, [objects for objects, _ in asked], limit=1))
+            plans["split"] = list(query_plan.merge(query, [objects for objects, _ in asked], limit=1))
             fitting = len(plans["merged"][0].promql) - 1  # not quite all
-            plans["packed"] = list(plan.merge(query, [objects for objects, _ in asked], limit=fitting))
+            plans["packed"] = list(query_plan.merge(query, [objects for objects, _ in asked], limit=fitting))
         if query.sweepable:
-            plans["swept"] = [plan.sweep(query)]
+            plans["swept"] = [query_plan.sweep(query)]
         for how, planned in plans.items():
             results = [await send(self.client, one.promql) for one in planned]
             whole = [result for result in results if isinstance(result, QueryResult)]

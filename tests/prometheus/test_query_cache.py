@@ -25,8 +25,8 @@ from adapter.prometheus.answers import (
 from adapter.prometheus.batching import Batches
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
-from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
+from adapter.rules.query_plan import Objects
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work

@@ -16,7 +16,7 @@ from adapter.errors import BadRequestError, NamingError, TemplateError, Unsuppor
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.rules import lookback, matchers, plan, registry
+from adapter.rules import lookback, matchers, query_plan, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery
@@ -171,7 +171,7 @@ def test_a_query_reads_the_series_of_its_entry_whatever_the_series_are_called(
         for text in (query.render("a", ["web-0"]), query.render("a", ["web-0", "web-1"])):
             assert [each for each, _ in selectors_of(text)] == [name]
         if query.separability.joined:
-            assert [each for each, _ in selectors_of(plan.sweep(query).promql)] == [name]
+            assert [each for each, _ in selectors_of(query_plan.sweep(query).promql)] == [name]
 
 
 @given(TEXTS, TEXTS)
@@ -201,7 +201,7 @@ def test_a_label_that_is_made_of_the_name_of_a_kind_is_quoted(singular: str) -> 
     ]
     assert grouping(text) == [singular]
     assert query.separability.separable
-    assert grouping(plan.sweep(query).promql) == [singular, "namespace"]
+    assert grouping(query_plan.sweep(query).promql) == [singular, "namespace"]
 
 
 VALUES = st.one_of(TEXTS, st.from_regex(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?)?", fullmatch=True))

@@ -5,9 +5,9 @@ import math
 import pytest
 import yaml
 
-from adapter.rules import plan
-from adapter.rules.plan import Objects
+from adapter.rules import query_plan
 from adapter.rules.query import MetricQuery
+from adapter.rules.query_plan import Objects
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.refusals import AT, JOIN_REFUSALS, REFUSALS, SAMPLES, Answers, Refusal
 from tests.support.world import compile_rule
@@ -41,7 +41,7 @@ def ask_separately(server: PrometheusServer, case: Refusal) -> Answers:
     query = MetricQuery(rule, "x", (), "namespace", "pod")
     found: Answers = {}
     for namespace, name in case.asked:
-        answers = ask(server, plan.ask_alone(query, Objects(namespace, (name,))).promql, namespace)
+        answers = ask(server, query_plan.ask_alone(query, Objects(namespace, (name,))).promql, namespace)
         found.update({place: value for place, value in answers.items() if place == (namespace, name)})
     return found
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 
 
 @pytest.fixture

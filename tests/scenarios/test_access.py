@@ -14,8 +14,8 @@ from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.errors import InputError
 from adapter.sandbox import curves
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support

@@ -24,8 +24,8 @@ from aiohttp import web
 
 from adapter.prometheus import endpoint
 from adapter.provider.rule_source import RulesFiles
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.kinds import Kind
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.server import tls
 from tests.support import adapter as support

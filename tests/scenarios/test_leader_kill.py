@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.support import patience
 from tests.support.audit import AuditedCluster, Written

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from tests.scenarios.test_scale import CLOCK, ROOT, autoscaler, happens, tick

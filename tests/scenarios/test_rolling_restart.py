@@ -22,7 +22,7 @@ import yaml
 
 from adapter.model import timestamps
 from adapter.sandbox import curves
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
@@ -340,5 +340,5 @@ async def test_no_request_is_lost(instances: list[Instance]) -> None:
         assert not served, "it ended after the balancer had dropped it"
     assert callers.answered == callers.asked
     for instance in instances:
-        assert "adapter.server.http.serving: shutting down" in instance.log
+        assert "adapter.server.http.connection_server: shutting down" in instance.log
         assert "Traceback" not in instance.log

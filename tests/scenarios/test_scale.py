@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus

@@ -15,9 +15,9 @@ import aiohttp
 from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.model.clock import Clock
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.server.http.serving import MetricsServer
+from adapter.sandbox.apiserver.server import Cluster
+from adapter.server.http.connection_server import MetricsServer
 from tests.support import certificates
 from tests.support.kubectl import TOKEN
 

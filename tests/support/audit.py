@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.store import Change
 
 _LEASES = ("coordination.k8s.io", "leases")

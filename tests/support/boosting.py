@@ -25,7 +25,7 @@ from adapter.compose.clock import SystemClock
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.store import Change
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus import series as exporter

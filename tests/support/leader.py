@@ -17,8 +17,9 @@ from adapter.compose.clock import SystemClock
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.fence import LeaseFence
 from adapter.kubernetes.leader_election import Election, Elector
-from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseFence, LeaseRecord
+from adapter.kubernetes.lease import KubernetesLeases, Lease, LeaseRecord
 from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleReference, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter

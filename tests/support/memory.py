@@ -26,7 +26,7 @@ from adapter.rules import lookback, matchers
 from adapter.scrape import http, targets
 from adapter.server import health
 from adapter.server.auth import authentication, review_cache
-from adapter.server.http import access_log, budgets, connections, handler, listener, serving
+from adapter.server.http import access_log, budgets, connection, connection_server, handler, listener
 from adapter.server.http.handler import HandlerLimits
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, ROOT, Objects
@@ -109,12 +109,12 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("the worker of discovery", options.discovery_max_bytes + series_worker.MEMORY_BYTES)
     yield Bound("connections for probes", health.PROBE_CONNECTIONS * (health.PROBE_HEAD_BYTES + PROBE_BYTES))
     if process.serves or options.metrics_bind_address:
-        yield Bound("connections", serving.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
+        yield Bound("connections", connection_server.MOST_CONNECTIONS * connection.CONNECTION_BYTES)
         yield Bound("TLS handshakes", listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES)
         yield Bound("request heads", budgets.HEADS_BYTES)
         yield Bound("parsed paths (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
         yield Bound("encoded responses (`bodies`)", ESTIMATED * limits.kept_bytes)
-        shares = serving.MOST_CONNECTIONS + limits.in_flight  # callers may disconnect, and requests stay
+        shares = connection_server.MOST_CONNECTIONS + limits.in_flight  # requests outlive their callers
         sent = limits.answers_bytes + shares * budgets.SMALL_ANSWER
         yield Bound("responses being encoded or sent", sent)
         yield Bound(

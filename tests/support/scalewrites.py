@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.timestamps import span_of
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.store import Change
 
 NATIVE = "kube-controller-manager"

@@ -35,8 +35,8 @@ from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.health import Check, Health
 from adapter.server.http.access_log import AccessLog
+from adapter.server.http.connection_server import MetricsServer, ServerLimits, Shutdown
 from adapter.server.http.handler import Handler, HandlerLimits
-from adapter.server.http.serving import MetricsServer, ServerLimits, Shutdown
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock

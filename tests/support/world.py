@@ -22,7 +22,7 @@ from adapter.model.metrics import (
 from adapter.model.resources import APIResource, Catalogue
 from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
-from adapter.provider.metrics import MetricProvider
+from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
@@ -245,7 +245,7 @@ class World:
             per_second=2000,
             random=lambda: 0.0,
         )
-        self.provider = MetricProvider(
+        self.provider = RulesMetricsProvider(
             resources,
             names,
             self.cache,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.objects import name_suffix, timestamp
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.store import JSON, Change, Record
 
 _LETTERS = "bcdf2456789"

@@ -23,13 +23,13 @@ from adapter.compose import app
 from adapter.compose.clock import SystemClock
 from adapter.config.options import Options
 from adapter.errors import RunError
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.demo import metric_source, native_hpa, view
 from adapter.sandbox.demo.native_hpa import Adapter
 from adapter.sandbox.demo.view import Moment, Question, Reaction, Reading
 from adapter.sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
-from adapter.server.http.serving import MetricsServer
+from adapter.server.http.connection_server import MetricsServer
 
 _STEP_SECONDS = 0.1
 _READ_SECONDS = 1.0

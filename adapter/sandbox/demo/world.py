@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from adapter.errors import RunError
 from adapter.sandbox import curves
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
 from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from adapter.cli import main
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 

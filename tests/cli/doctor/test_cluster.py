@@ -21,8 +21,8 @@ from adapter.cli.doctor.sources import selectors_of
 from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
 from adapter.sandbox.apiserver.objects import timestamp
+from adapter.sandbox.apiserver.server import EPOCH, Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from tests.support import crd
 from tests.support.tls import Authority

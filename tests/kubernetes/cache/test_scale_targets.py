@@ -26,7 +26,7 @@ from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
 from adapter.sandbox.apiserver import kinds
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -17,7 +17,7 @@ from adapter.kubernetes.write.scale import (
     may_be_ours,
 )
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from adapter.telemetry.metrics import Monitoring
 from tests.support.election import LoopClock

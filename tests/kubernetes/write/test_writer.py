@@ -8,7 +8,7 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.kubernetes.write import writer
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.writing import Desk, desk_on
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.kubectl import Kubectl
 

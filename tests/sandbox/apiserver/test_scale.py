@@ -5,8 +5,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
 from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS, ScalePaths, definition
+from adapter.sandbox.apiserver.server import EPOCH, Cluster
 from adapter.sandbox.apiserver.status import StatusFailure
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 

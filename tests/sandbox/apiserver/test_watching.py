@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 
 JSON = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

@@ -2,7 +2,7 @@
 
 import re
 
-from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
+from adapter.sandbox.apiserver.server import EPOCH, Cluster
 from adapter.sandbox.apiserver.workloads import ScaleWatch, Workloads, deployment
 from tests.support.clock import FakeClock
 

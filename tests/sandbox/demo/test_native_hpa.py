@@ -13,7 +13,7 @@ from aiohttp.test_utils import RawTestServer
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.metrics_api import MetricsAPI
-from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
+from adapter.sandbox.apiserver.server import EPOCH, Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.demo import native_hpa
 from adapter.sandbox.demo.native_hpa import Adapter, HPAKey, NativeController

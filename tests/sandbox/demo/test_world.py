@@ -7,7 +7,7 @@ import pytest
 
 from adapter.errors import RunError
 from adapter.sandbox.apiserver import kinds
-from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
 from adapter.sandbox.prometheus.series import Exporter
 from tests.support import crd

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.server.http.serving import FairQueue
+from adapter.server.http.connection_server import FairQueue
 
 
 async def _enter(queue: FairQueue, address: str, number: int, admitted: list[tuple[str, int]]) -> None:

@@ -30,8 +30,8 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.sandbox import curves
-from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
+from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support import faulty, hostile, thorough, waiting

@@ -16,7 +16,7 @@ from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.budgets import SMALL_ANSWER, TAKING_SECONDS, Charge, ResponseBudget
-from adapter.server.http.connections import ClientConnection
+from adapter.server.http.connection import ClientConnection
 from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

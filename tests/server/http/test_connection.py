@@ -14,8 +14,8 @@ from aiohttp import web
 from adapter.model.identity import User
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.auth.trust_store import TrustStore
-from adapter.server.http import budgets, listener, serving
-from adapter.server.http.connections import ClientConnection
+from adapter.server.http import budgets, connection_server, listener
+from adapter.server.http.connection import ClientConnection
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -283,7 +283,7 @@ async def test_a_flood_of_requests_takes_turns_with_others(certified: Certified)
     stopped = True
     counts = Counter(number for number, path in begun if path == "/livez")
     assert sum(counts.values()) == 800
-    assert max(counts.values()) <= serving.REQUESTS_PER_TURN
+    assert max(counts.values()) <= connection_server.REQUESTS_PER_TURN
 
 
 async def test_small_heads_without_a_certificate(certified: Certified) -> None:

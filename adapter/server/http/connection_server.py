@@ -28,9 +28,10 @@ from aiohttp import web
 
 from adapter.server.auth.client_cert import Peer
 from adapter.server.health import Check
-from adapter.server.http import budgets, connections, listener
+from adapter.server.http import budgets, listener
+from adapter.server.http import connection as connections
 from adapter.server.http.budgets import HeadBudget
-from adapter.server.http.connections import ClientConnection
+from adapter.server.http.connection import ClientConnection
 from adapter.server.http.handler import Handler
 from adapter.server.http.listener import TLSListener
 from adapter.server.tls import ServingCertificate

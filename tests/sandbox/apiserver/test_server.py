@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 import yaml
 
-from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
 from adapter.sandbox.apiserver.kinds import Kind
 from adapter.sandbox.apiserver.reviews import AccessReviewVerdict, TokenVerdict
+from adapter.sandbox.apiserver.server import EPOCH, Cluster
 from adapter.sandbox.apiserver.status import StatusFailure
 from tests.support.tls import Authority
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, plan
-from adapter.rules.plan import Objects, PlannedQuery, QueryKind
+from adapter.rules import matchers, query_plan
 from adapter.rules.query import MetricQuery
+from adapter.rules.query_plan import Objects, PlannedQuery, QueryKind
 from tests.support.world import compile_rule
 
 SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
@@ -28,7 +28,7 @@ ROOT = metric_query(namespace_label="")
 
 
 def test_alone_is_as_upstream_sends_it() -> None:
-    planned = plan.ask_alone(metric_query(selector="a=1"), Objects("web", ("p.1", "q")))
+    planned = query_plan.ask_alone(metric_query(selector="a=1"), Objects("web", ("p.1", "q")))
     assert planned == PlannedQuery(
         'sum(x{a="1",ns="web",pod=~"p.1|q"}) by (pod)', QueryKind.ALONE, "web", joined=False
     )
@@ -91,7 +91,7 @@ MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
 
 @pytest.mark.parametrize(("query", "questions", "expected"), MERGED.values(), ids=MERGED)
 def test_merge(query: MetricQuery, questions: list[Objects], expected: list[PlannedQuery]) -> None:
-    assert list(plan.merge(query, questions)) == expected
+    assert list(query_plan.merge(query, questions)) == expected
 
 
 SWEPT = {
@@ -106,7 +106,7 @@ SWEPT = {
 @pytest.mark.parametrize(("query", "expected"), SWEPT.values(), ids=SWEPT)
 def test_sweep(query: MetricQuery, expected: PlannedQuery) -> None:
     assert query.sweepable
-    assert plan.sweep(query) == expected
+    assert query_plan.sweep(query) == expected
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_no_sweep(query: MetricQuery) -> None:
 
 def test_samples_of_a_joined_query_say_where_they_belong() -> None:
     query = metric_query()
-    planned = next(plan.merge(query, [Objects("a", ("p",)), Objects("b", ("p",))]))
+    planned = next(query_plan.merge(query, [Objects("a", ("p",)), Objects("b", ("p",))]))
     samples = [Sample({"ns": "a", "pod": "p"}, 1, 0), Sample({"ns": "b"}, 2, 0), Sample({}, 3, 0)]
-    assert [place for place, _ in plan.place_samples(query, planned, samples)] == [
+    assert [place for place, _ in query_plan.place_samples(query, planned, samples)] == [
         ("a", "p"),
         ("b", ""),
         ("", ""),
@@ -133,9 +133,9 @@ def test_samples_of_a_joined_query_say_where_they_belong() -> None:
     ("query", "namespace"), [(metric_query(), "web"), (ROOT, None)], ids=["namespaced", "root"]
 )
 def test_samples_of_one_namespace(query: MetricQuery, namespace: str | None) -> None:
-    planned = plan.ask_alone(query, Objects(namespace, ("p",)))
+    planned = query_plan.ask_alone(query, Objects(namespace, ("p",)))
     samples = [Sample({query.object_label: "p", "ns": "elsewhere"}, 1, 0), Sample({}, 2, 0)]
-    places = [place for place, _ in plan.place_samples(query, planned, samples)]
+    places = [place for place, _ in query_plan.place_samples(query, planned, samples)]
     assert places == [(namespace or "", "p"), (namespace or "", "")]
 
 
@@ -145,7 +145,7 @@ LONG = tuple(f"pod-{number:04}.x" for number in range(200))
 
 
 def test_a_long_list_is_split_at_the_limit_and_answers_all() -> None:
-    planned = list(plan.merge(metric_query(), [Objects("web", LONG)], limit=1000))
+    planned = list(query_plan.merge(metric_query(), [Objects("web", LONG)], limit=1000))
     assert len(planned) > 1
     assert all(len(one.promql) <= 1000 for one in planned)
     assert all(one.kind is QueryKind.ALONE and one.namespace == "web" for one in planned)
@@ -153,7 +153,7 @@ def test_a_long_list_is_split_at_the_limit_and_answers_all() -> None:
 
 
 def test_a_short_list_over_a_tiny_limit_still_asks_for_one_name_at_a_time() -> None:
-    planned = list(plan.merge(metric_query(), [Objects("web", ("a", "b"))], limit=1))
+    planned = list(query_plan.merge(metric_query(), [Objects("web", ("a", "b"))], limit=1))
     assert [one.promql for one in planned] == [
         'sum(x{ns="web",pod="a"}) by (pod)',
         'sum(x{ns="web",pod="b"}) by (pod)',
@@ -162,14 +162,14 @@ def test_a_short_list_over_a_tiny_limit_still_asks_for_one_name_at_a_time() -> N
 
 def test_every_selector_of_the_template_repeats_the_names() -> None:
     double = metric_query("sum by (pod) (x{<<.LabelMatchers>>}) / sum by (pod) (y{<<.LabelMatchers>>})")
-    planned = list(plan.merge(double, [Objects("web", LONG)], limit=1000))
-    assert len(planned) > len(list(plan.merge(metric_query(), [Objects("web", LONG)], limit=1000)))
+    planned = list(query_plan.merge(double, [Objects("web", LONG)], limit=1000))
+    assert len(planned) > len(list(query_plan.merge(metric_query(), [Objects("web", LONG)], limit=1000)))
     assert all(len(one.promql) <= 1000 for one in planned)
 
 
 def test_long_lists_of_several_namespaces() -> None:
     questions = [Objects(namespace, LONG[start::3]) for start, namespace in enumerate(("a", "b", "c"))]
-    planned = list(plan.merge(metric_query(), questions, limit=1000))
+    planned = list(query_plan.merge(metric_query(), questions, limit=1000))
     assert len(planned) > 1
     assert all(len(one.promql) <= 1000 for one in planned)
     assert {one.namespace for one in planned} == {
@@ -207,13 +207,13 @@ questions = st.lists(
 @pytest.mark.timeout(60)
 @given(
     asked=questions,
-    limit=st.sampled_from([60, 100, plan.MAX_QUERY_LENGTH]),
+    limit=st.sampled_from([60, 100, query_plan.MAX_QUERY_LENGTH]),
     template=st.sampled_from([SUM, HALF]),
 )
 def test_every_object_is_requested_exactly_once_or_in_a_query_that_tells_it_apart(
     asked: list[Objects], limit: int, template: str
 ) -> None:
-    planned = list(plan.merge(metric_query(template), asked, limit))
+    planned = list(query_plan.merge(metric_query(template), asked, limit))
     for question in asked:
         for name in question.names:
             assert question.namespace is not None
@@ -228,8 +228,8 @@ def test_every_object_is_requested_exactly_once_or_in_a_query_that_tells_it_apar
 RECENT = [Objects("a", ("p1",)), Objects("b", ("p2",)), Objects("a", ("p3",))]
 
 COMPANIONS = {
-    "all that fit": (metric_query(), plan.MAX_QUERY_LENGTH, RECENT),
-    "only of the same namespace": (metric_query(HALF), plan.MAX_QUERY_LENGTH, [RECENT[0], RECENT[2]]),
+    "all that fit": (metric_query(), query_plan.MAX_QUERY_LENGTH, RECENT),
+    "only of the same namespace": (metric_query(HALF), query_plan.MAX_QUERY_LENGTH, [RECENT[0], RECENT[2]]),
     "no room": (metric_query(), 1, []),
     "room for one": (metric_query(), 48, RECENT[:1]),
 }
@@ -237,14 +237,14 @@ COMPANIONS = {
 
 @pytest.mark.parametrize(("query", "limit", "expected"), COMPANIONS.values(), ids=COMPANIONS)
 def test_companions(query: MetricQuery, limit: int, expected: list[Objects]) -> None:
-    assert plan.prefetch(query, [Objects("a", ("p",))], RECENT, limit) == expected
+    assert query_plan.prefetch(query, [Objects("a", ("p",))], RECENT, limit) == expected
 
 
 def test_a_question_weighs_what_its_names_cost() -> None:
     names = ("web-0", "a.b.c", "")
-    assert plan._weight(Objects("n.s", names)) == sum(map(plan._cost, ("n.s", *names)))
+    assert query_plan._weight(Objects("n.s", names)) == sum(map(query_plan._cost, ("n.s", *names)))
 
 
 def test_companions_of_a_kind_without_a_namespace() -> None:
     recent = [Objects(None, ("n2",))]
-    assert plan.prefetch(ROOT, [Objects(None, ("n1",))], recent) == recent
+    assert query_plan.prefetch(ROOT, [Objects(None, ("n1",))], recent) == recent

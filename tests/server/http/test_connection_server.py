@@ -11,7 +11,7 @@ from adapter.model.identity import User
 from adapter.model.metrics import CustomMetricInfo, ExternalValue, GroupResource
 from adapter.server import tls
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
-from adapter.server.http.serving import MetricsServer
+from adapter.server.http.connection_server import MetricsServer
 from tests.support.kubectl import TOKEN, Kubectl
 from tests.support.serving import Served, ServerFactory, pod_value
 from tests.support.tls import Authority
