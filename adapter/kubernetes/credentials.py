@@ -4,7 +4,7 @@ Whatever renews credentials (token files, exec plugins, OIDC) may fail for a whi
 stay in use: only the API server can decide whether they are still valid.
 
 kubernetes-asyncio reads kubeconfig files. It is imported only for them, because it loads models of every
-Kubernetes object, which take 37 MiB. A Pod needs two files and two variables.
+Kubernetes object, which take 35 MiB. A Pod needs two files and two variables.
 """
 
 import asyncio
