@@ -148,6 +148,20 @@ async def test_what_cannot_be_published_is_not_written(bench: BoostBench) -> Non
     assert "the floor of the raise cannot be published: configmaps is forbidden" in event.message
 
 
+async def test_a_raise_that_cannot_be_published_leaves_the_former_floor(bench: BoostBench) -> None:
+    bench.want(6)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.log.clear()
+    bench.floors.fail = KubernetesError(500, "InternalError", "no answer in time")
+    bench.want(10)
+    await bench.step(1)
+
+    assert bench.log == ["want 6"]
+    assert bench.server.writes == [("web", 6)]
+
+
 async def test_without_floors_nothing_is_raised() -> None:
     bench = Bench()
     bench.sources.readings["queue"] = ExternalReading([8000])

@@ -77,3 +77,11 @@ def test_the_clock_of_decisions_follows_a_jump_when_it_is_asked() -> None:
     assert decisions.now() == start + 2 * SECOND
     assert decisions.jump() == 10 * SECOND
     assert (decisions.jump(), decisions.now()) == (0, start + 12 * SECOND)
+
+
+def test_the_clock_of_decisions_follows_a_clock_that_is_set_back() -> None:
+    clock = HandClock()
+    decisions = DecisionClock(clock)
+    start = decisions.now()
+    clock.skew -= 10
+    assert (decisions.jump(), decisions.now()) == (-10 * SECOND, start - 10 * SECOND)

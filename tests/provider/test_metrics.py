@@ -172,6 +172,23 @@ async def test_ages_are_used_no_longer_than_values() -> None:
         assert (await external(here)).fresh_until == begun + 0.9
 
 
+async def test_values_of_objects_are_as_old_as_the_ages_that_were_there_before_them() -> None:
+    """Values and ages are asked again ahead, and only the values come."""
+    ages: list[Outcome] = [vector(({"pod": "a"}, WALL)), PrometheusError("timeout", "too slow")]
+
+    def answer(promql: str) -> Outcome:
+        return ages.pop(0) if "timestamp" in promql else vector(({"pod": "a"}, 1.0))
+
+    async with world(AGED, answer=answer, lists=SERIES) as here:
+        begun = here.clock.monotonic()
+        question = custom_question("/namespaces/web/pods/a/hits")
+        assert (await here.provider.custom(question)).fresh_until == begun + 0.9
+        here.clock.advance(0.95)
+        await here.provider.custom(question)
+        await waiting.until(lambda: not ages)
+        assert (await here.provider.custom(question)).fresh_until == begun + 0.9
+
+
 async def test_without_the_option_no_age_is_asked_for() -> None:
     async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
         await custom(here, "/namespaces/web/pods/a/hits")

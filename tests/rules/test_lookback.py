@@ -11,6 +11,7 @@ from adapter.rules.lookback import lookback_of
         ('sum(rate(x{a="[5m]"}[2m])) by (pod)', 120.0),
         ("x", 0.0),
         ("max_over_time(rate(x[1m])[5m:15s])", 360.0),
+        ("max_over_time(rate(x[1m])[5m:1m] offset 10m)", 960.0),
         ("rate(a[1m]) / rate(b[3m])", 180.0),
         ("sum(x offset 1m)", 60.0),
         ("-x", 0.0),

@@ -124,6 +124,13 @@ async def test_another_interval_takes_effect_and_keeps_the_phase() -> None:
         assert here.metric("targets") == 1
 
 
+async def test_a_target_put_many_times_counts_once_and_by_its_last_interval() -> None:
+    async with running(per_second=0.05, started=False) as here:
+        for interval in [5, 10] * 10:
+            here.schedule.put("pod", interval)
+        assert here.schedule.stretch == pytest.approx(2)
+
+
 async def test_a_scrape_that_lasts_is_not_joined_by_another_and_nothing_is_made_up() -> None:
     async with running() as here:
         here.seconds = 2.5

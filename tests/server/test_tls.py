@@ -373,6 +373,16 @@ def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str,
     assert _handshake(certificate, authority, asked)[0] == shown
 
 
+def test_a_name_with_its_final_dot_is_the_same_name(authority: Authority) -> None:
+    own, named = (
+        tls.CertificatePair(pair.certificate, pair.key)
+        for pair in (authority.issue("first.example"), authority.issue("second.example"))
+    )
+    certificate = tls.ServingCertificate(own, named=[(["second.example"], tls.ServingCertificate(named))])
+    shown, _ = _handshake(certificate, authority, "second.example.", check_hostname=False)
+    assert shown == "second.example"
+
+
 def test_the_names_a_certificate_is_for(authority: Authority) -> None:
     pair = authority.issue("a.example", "b.example")
     assert tls.names_of(tls.CertificatePair(pair.certificate, pair.key)) == (

@@ -487,6 +487,10 @@ def test_nothing_is_moved_with_the_clock() -> None:
     assert boosting.shifted(NOTHING, 5) == NOTHING
 
 
+def test_the_time_of_the_last_advice_moves_with_the_clock() -> None:
+    assert boosting.shifted(Boosting(told=NOW), -SECOND) == Boosting(told=NOW - SECOND)
+
+
 # -- the handshake at rest -----------------------------------------------------------------------------------
 
 OWN_METRICS = {

@@ -135,6 +135,13 @@ def test_the_last_good_count() -> None:
     assert len(story.told) == 2
 
 
+def test_the_last_good_count_ends_at_the_exact_instant() -> None:
+    absence = Absence(since=NOW, last_good=9)
+    end = NOW + 60 * SECOND + 120 * SECOND
+    assert fallback.replicas(LAST_GOOD, absence, end - 1) == 9
+    assert fallback.replicas(LAST_GOOD, absence, end) == 0
+
+
 def test_without_a_last_good_count_there_is_nothing_to_keep() -> None:
     story = _story(LAST_GOOD, 3)
     assert [story.at(second, GONE).replicas for second in (0, 61, 90)] == [3, 3, 3]

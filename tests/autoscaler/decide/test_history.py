@@ -170,6 +170,14 @@ def test_a_change_is_an_event_of_its_direction(
     assert (made.ups, made.downs) == (ups, downs)
 
 
+def test_a_scale_down_counts_for_the_periods_down() -> None:
+    earlier = ScaleEvent(1, 50)
+
+    made = with_change(History(downs=(earlier,)), -2, 100, (30, 60))
+
+    assert made.downs == (earlier, ScaleEvent(2, 100))
+
+
 def test_they_are_in_the_order_of_time_with_their_sign() -> None:
     ups = (ScaleEvent(3, NOW - 5 * SECOND), ScaleEvent(1, NOW - 20 * SECOND, outdated=True))
     downs = (ScaleEvent(2, NOW - 10 * SECOND), ScaleEvent(9, NOW - LONGEST_PERIOD))

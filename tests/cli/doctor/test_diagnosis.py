@@ -235,6 +235,11 @@ def test_sources(changes: dict[str, Any], name: str, state: State, text: str, ad
     assert found.change == advice
 
 
+def test_a_sample_of_three_and_a_half_intervals_is_no_fault_of_the_scrapes() -> None:
+    found = examine(facts(load(source=SOURCE._replace(series=SeriesFacts(True, 15.0, 3.5 * 15.0)))))
+    assert hop(found, "scrape").state is State.OK
+
+
 def test_what_is_not_known_is_said_and_makes_the_total_a_lower_bound() -> None:
     series = Unread("give --prometheus-url")
     recorded = load(source=SOURCE._replace(lookback=None, series=series))

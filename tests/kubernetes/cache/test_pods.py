@@ -495,6 +495,18 @@ def test_a_history_forgets() -> None:
     assert history.largest(4000.0) == 4999
 
 
+def test_a_ready_pod_whose_label_changes_is_counted_where_it_now_belongs() -> None:
+    clock = FakeClock()
+    watch = alone(clock)
+    put(watch, pod("a", app="web"))
+    web = watch.follow("default", WEB, "default/web", ignored)
+    db = watch.follow("default", parse_selector("app=db"), "default/db", ignored)
+    clock.advance(60)
+    put(watch, pod("a", app="db"))
+    assert (web.ready, web.min_ready(0), web.max_ready(0)) == (0, 0, 1)
+    assert (db.ready, db.min_ready(0), db.max_ready(0)) == (1, 0, 1)
+
+
 async def test_after_a_new_list_the_past_is_unknown() -> None:
     clock = ShiftedClock()
     async with Cluster() as cluster:

@@ -25,8 +25,10 @@ assert _found is not None
 PODS: APIResource = _found
 WEB = parse_selector("app=web")
 
-Step = errors.KubernetesError | list[WatchEvent[PartialMetadata]] | str
-"""What a list or a watch comes to: an error, the events of a watch that then ends, the version of a list."""
+Step = errors.KubernetesError | list[WatchEvent[PartialMetadata]] | float | str
+"""What a list or a watch comes to: an error, the events of a watch that then ends, the silent seconds of a
+watch that then breaks, the version of a list.
+"""
 
 
 class Script:
@@ -85,9 +87,12 @@ class Script:
         self.asked.append(f"watch {resource_version}")
         self.durations.append(duration)
         step = await self.next()
-        assert isinstance(step, list)
+        assert isinstance(step, list | float)
 
         async def events() -> AsyncIterator[list[WatchEvent[PartialMetadata]]]:
+            if isinstance(step, float):
+                self.clock.advance(step)
+                raise failure(0)
             if step:
                 yield step
                 self.clock.advance(self.watched)
@@ -221,6 +226,20 @@ async def test_a_watch_that_ends_at_once_and_empty_is_a_failure() -> None:
     assert script.pauses == [0.8, 1.6]
     assert "the watch ended at once without an event" in str(reflector.error)
     assert list(faults.active()) == [("informer", "pods")]
+
+
+async def test_a_long_silent_watch_that_breaks_is_no_failure() -> None:
+    script, reflector, faults = await play("7", 2.0)
+    assert script.asked == ["list 0", "watch 7", "watch 7"]
+    assert script.pauses == []
+    assert (reflector.error, list(faults.active())) == (None, [])
+
+
+async def test_a_server_that_is_too_busy_for_the_first_list_does_not_refuse_it() -> None:
+    _, reflector, _ = await play(failure(429))
+    assert not reflector.refused
+    with pytest.raises(errors.NotSyncedError, match="the first list has not arrived yet: cannot: 429"):
+        await reflector.wait_synced()
 
 
 async def test_an_expired_watch_is_listed_again_at_once_but_not_in_a_loop() -> None:

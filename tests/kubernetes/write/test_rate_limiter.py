@@ -98,6 +98,19 @@ async def test_a_turn_given_to_who_stopped_waiting_goes_to_the_next() -> None:
     assert asked.came[-1][1] <= 2.01
 
 
+async def test_a_turn_of_who_is_cancelled_before_taking_it_is_free_again() -> None:
+    budget, _ = build(1.0)
+    await spend(budget, 1)
+    asked = Asked(budget, WriteKind.SCALE)
+    await asyncio.sleep(0)
+    budget._tokens = 1.0
+    budget._serve()
+    asked.tasks[0].cancel()
+    await asyncio.wait(asked.tasks)
+    assert asked.tasks[0].cancelled()
+    assert await Asked(budget, WriteKind.SCALE).all() == [("scale", 0.0)]
+
+
 async def test_who_is_cancelled_when_the_time_comes_is_passed_over() -> None:
     budget, _ = build(1.0)
     await spend(budget, 1)
@@ -116,6 +129,13 @@ async def test_all_wait_while_the_server_wants_a_pause() -> None:
     budget, _ = build()
     budget.pause(3.0)
     assert await Asked(budget, WriteKind.SCALE, WriteKind.EVENT).all() == [("scale", 3.0), ("event", 3.0)]
+
+
+async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
+    budget, _ = build()
+    budget.pause(10.0)
+    budget.pause(1.0)
+    assert await Asked(budget, WriteKind.SCALE).all() == [("scale", 10.0)]
 
 
 async def test_a_pause_for_events_keeps_no_scale_waiting() -> None:

@@ -69,6 +69,12 @@ def containers(*pairs: tuple[str, str]) -> list[dict[str, str]]:
             id="order",
         ),
         pytest.param(
+            {"containers": containers(("a", "1"), ("b", "1"), ("c", "1"))},
+            {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}]},
+            {"containers": containers(("c", "1"), ("a", "1"), ("b", "1"))},
+            id="entries without a place in the order come last",
+        ),
+        pytest.param(
             {"ports": [{"containerPort": 1, "name": "x"}]},
             {"ports": [{"containerPort": 1, "name": "y"}, {"containerPort": 2}]},
             {"ports": [{"containerPort": 1, "name": "y"}, {"containerPort": 2}]},
