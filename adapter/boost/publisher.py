@@ -46,7 +46,7 @@ CLEAN = 60.0
 
 WRITE_PROBLEM, CLEANUP_PROBLEM = "floor-write", "floor-cleanup"
 
-_TERM_OVER = "the term is over"
+_TERM_OVER = "this process no longer leads"
 
 
 @dataclass(slots=True, eq=False)

@@ -239,7 +239,7 @@ class Sampler:
         except OverflowError as error:
             self._leave_out("value refused", "overflow", rule, render)
             raise InternalError(
-                f"a value of {rule.config.path} is beyond 9.2e15, which no quantity holds"
+                f"a value of {rule.config.path} is beyond 9.2e15, the limit of a quantity"
             ) from error
         if isinstance(milli, Dropped):
             self._leave_out("value left out", milli, rule, render)

@@ -128,10 +128,11 @@ def test_explains(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
     assert status == 0
     assert out.startswith(
-        "web: scales from 2 to 4\n\n  Deployment/default/web: 2 replicas asked for, 2 exist, 1 to 5 allowed\n"
+        "web: scales from 2 to 4\n\n"
+        "  Deployment/default/web: spec.replicas 2, status.replicas 2, allowed 1 to 5\n"
     )
     assert out.count("\n\nweb: scales from 2 to 4\n") == 1
-    assert "  3.5 / 1 = 3.5, up to 4\n" in out
+    assert "  3.5 / 1 = 3.5, rounded up to 4\n" in out
 
 
 def test_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

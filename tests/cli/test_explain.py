@@ -93,7 +93,7 @@ def test_who_does_not_lead_says_who_does() -> None:
 
     assert answer.status == 503
     assert answer.document["details"] == {"leader": "scaler-1"}
-    assert "ask Pod scaler-1" in answer.document["message"]
+    assert "query Pod scaler-1" in answer.document["message"]
 
 
 def test_an_autoscaler_that_is_not_there() -> None:
@@ -198,7 +198,7 @@ async def test_a_server_is_asked(scaler: Scaler) -> None:
 async def test_a_refusal_is_one_sentence(scaler: Scaler) -> None:
     scaler.status, scaler.body = 503, encode(show(None, "shop", "web", "scaler-1").document)
 
-    with pytest.raises(RunError, match="ask Pod scaler-1"):
+    with pytest.raises(RunError, match="query Pod scaler-1"):
         await ask(scaler.url)
 
 

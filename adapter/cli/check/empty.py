@@ -38,7 +38,7 @@ def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
         return Value(
-            "", f"{report.show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail"
+            "", f"{report.show_number(sample.value)} is beyond 9.2e15, the limit of a quantity: requests fail"
         )
     if isinstance(milli, Dropped):
         shown = "a native histogram" if milli == HISTOGRAM else report.show_number(sample.value)

@@ -167,7 +167,7 @@ def test_build_query_without_a_label() -> None:
         (math.nan, True, Value("0")),
         (math.nan, False, Value("", "NaN is no number to scale by and is left out")),
         (-math.inf, True, Value("", "-Inf is no number to scale by and is left out")),
-        (1e17, False, Value("", "1e+17 is beyond 9.2e15, which no quantity holds: requests fail")),
+        (1e17, False, Value("", "1e+17 is beyond 9.2e15, the limit of a quantity: requests fail")),
     ],
 )
 def test_value_of(value: float, *, zero: bool, expected: Value) -> None:
