@@ -434,6 +434,6 @@ async def test_a_prometheus_that_does_not_answer_is_said(
         await asyncio.to_thread(prometheus.kill)
         hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
         assert hops["scrape"]["state"] == "unknown"
-        assert hops["scrape"]["finding"].startswith("Prometheus cannot be asked: ")
+        assert hops["scrape"]["finding"].startswith("cannot query Prometheus: ")
         assert hops["window"]["mostSeconds"] == 120
         assert hops["decision"]["mostSeconds"] == 15

@@ -302,8 +302,8 @@ def _other_case(case: MissingCase) -> str:
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
             return (
-                f"{name} is served, but autoscalers ask for external metrics in lower case and never find "
-                "it: give it a lower-case name through name.as"
+                f"{name} is served, but autoscalers request external metrics in lower case and never find "
+                f"it: give it a lower-case name through name.as"
             )
     return ""
 

@@ -152,7 +152,7 @@ def _explain_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Seq
     lines += [f"{path}  left out because of a fault" for path in left_out]
     for answer in inquiry.lists.values():
         if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY:
-            explanation.unreachable.append(f"Prometheus cannot be asked: {answer}")
+            explanation.unreachable.append(f"cannot query Prometheus: {answer}")
 
 
 async def _explain_absence(

@@ -147,7 +147,7 @@ def test_a_wrong_question_is_refused_before_anything_is_asked(
     if fault:
         assert (status, err) == (2, f"fastpath check: {fault}\n")
     else:
-        assert (status, err) == (1, f"fastpath check: Prometheus cannot be asked: {UNREACHABLE}\n")
+        assert (status, err) == (1, f"fastpath check: cannot query Prometheus: {UNREACHABLE}\n")
 
 
 def test_control_characters_do_not_reach_the_terminal(
@@ -248,7 +248,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
                 "line": 2,
                 "path": "rules[0].resources.overrides",
                 "value": "",
-                "sentence": "no label for namespaces, so objects in namespaces cannot be asked for: add an "
+                "sentence": "no label for namespaces, so namespaced objects cannot be requested: add an "
                 "override for namespace",
             }
         ],

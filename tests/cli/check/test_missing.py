@@ -195,7 +195,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "QueueDepth is served, but autoscalers request external metrics in lower case and never find it: "
             "give it a lower-case name through name.as"
         ),
     ),

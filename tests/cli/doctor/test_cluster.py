@@ -381,7 +381,7 @@ async def test_a_prometheus_that_does_not_answer(cluster: Cluster, server: Behin
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS))
     hops = (await run("shop/web", "-o", "json", "--prometheus-url=http://127.0.0.1:1")).hops()
-    assert hops["scrape"]["finding"].startswith("Prometheus cannot be asked: ")
+    assert hops["scrape"]["finding"].startswith("cannot query Prometheus: ")
     assert hops["window"]["mostSeconds"] == 120.0
 
 
