@@ -388,8 +388,8 @@ async def test_a_young_series_in_a_real_victoriametrics(
 @pytest.mark.parametrize(
     ("own", "stuck"),
     [
-        (QUEUE, "no metric answers, so the HPA neither grows nor shrinks"),
-        (CPU, "the HPA grows but cannot shrink"),
+        (QUEUE, "no metric has a value, so the HPA does not scale"),
+        (CPU, "the HPA scales up but not down"),
     ],
     ids=["all from Fastpath", "cpu from elsewhere"],
 )
@@ -415,7 +415,7 @@ async def test_boosted_and_then_fastpath_stops(
     async with metrics_server(cluster, authority):
         async with installed(tmp_path, cluster, prometheus, "--serve-floors"):
             hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
-            assert hops["boost"]["finding"] == "the handshake is right and answers; no raise is held"
+            assert hops["boost"]["finding"] == "the handshake works; no floor is set"
             assert hops["decision"]["mostSeconds"] == (1 if own is QUEUE else 15)
         status, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
         assert status == 1
