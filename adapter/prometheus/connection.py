@@ -302,7 +302,9 @@ async def _resolve_tls(
     """Return the TLS files, and the credentials of the cluster that apply with their proxy."""
     if settings.auth_incluster and settings.kubeconfig:
         raise _refuse(
-            "--prometheus-auth-config", settings.kubeconfig, "not together with --prometheus-auth-incluster"
+            "--prometheus-auth-config",
+            settings.kubeconfig,
+            "cannot be combined with --prometheus-auth-incluster",
         )
     own = TLSFiles(settings.ca_file)
     if settings.cert_file and settings.key_file:  # upstream ignores one without the other

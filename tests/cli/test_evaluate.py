@@ -178,7 +178,7 @@ def test_an_invalid_line_has_its_line(
     ]
     assert results[1] == {
         "name": "case-000001",
-        "invalid": 'now: "noon": "noon" is no RFC 3339 time such as 2026-01-31T12:00:00.5Z',
+        "invalid": 'now: "noon": "noon" is not an RFC 3339 time such as 2026-01-31T12:00:00.5Z',
     }
     assert results[2]["invalid"].startswith(
         "hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0; hpa.spec.maxReplicas: Invalid "

@@ -76,15 +76,15 @@ Rules: []
         ),
         (
             ["pods.yaml", "--print-config", "-o", "json"],
-            ["--output: json: expected not to be given with --print-config"],
+            ["--output: json: cannot be combined with --print-config"],
         ),
         (
             ["pods.yaml", "--print-config", "--strict"],
-            ["--strict: expected not to be given with --print-config, which prints no warnings"],
+            ["--strict: cannot be combined with --print-config, which prints no warnings"],
         ),
         (
             ["pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load", "--strict"],
-            ["--strict: expected not to be given with --why, which prints no warnings"],
+            ["--strict: cannot be combined with --why, which prints no warnings"],
         ),
     ],
     ids=[

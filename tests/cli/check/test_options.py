@@ -89,7 +89,7 @@ def test_notices_are_those_of_serve() -> None:
         (["a", "--metric-selector=x"], ["--metric-selector: x: expected --object too"]),
         (
             ["a", "--print-config", "--output=json"],
-            ["--output: json: expected not to be given with --print-config"],
+            ["--output: json: cannot be combined with --print-config"],
         ),
         (
             ["--prometheus-verb=PUT", "--object=x"],
