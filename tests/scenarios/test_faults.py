@@ -721,7 +721,7 @@ async def test_the_serving_certificate_rotates_under_load(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(tls.ServingCertificate.follow, "__defaults__", (0.05,))
-    message = "the changed serving certificate cannot be used, the old one stays"
+    message = "the changed serving certificate cannot be used; the old one stays in use"
     old, new, other = authority.issue(), authority.issue(), authority.issue()
     mount = Mount(tmp_path / "tls")
     mount.put(tls_crt=old.certificate.read_bytes(), tls_key=old.key.read_bytes())
