@@ -247,7 +247,8 @@ def can_be_asked_for(metric: str) -> bool:
 def lacks_a_part(metric: str, lost: int, number: int) -> str:
     """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
     return (
-        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request fails: "
+        f"{lost} of {counted(number, 'value', 'values')} of {metric} are not numbers, so every request "
+        f"fails: "
         "the sum of the rest would be too small. Let metricsQuery return numbers, or set onNaN on the rule: "
         "zero serves NaN as 0, drop serves the rest"
     )

@@ -85,7 +85,7 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
             yield Fault("FILE", "", expected)
         yield from super().faults(given)
         if self.why and not self.prometheus_url:
-            yield Fault("--why", self.why, "expected --prometheus-url too: the answer lies in Prometheus")
+            yield Fault("--why", self.why, "expected --prometheus-url too, to read the series")
         if self.object and not self.why:
             yield Fault("--object", self.object, "expected --why METRIC too")
         for name, text in (("--selector", self.selector), ("--metric-selector", self.metric_selector)):

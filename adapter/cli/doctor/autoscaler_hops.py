@@ -38,7 +38,7 @@ _LONGEST_GROWTH = 3600
 _REQUEST = "missing request for"
 """Part of the controller's message if utilization is of a request that is not there."""
 
-_REMOVE = "take the handshake out with fastpath boost --remove"
+_REMOVE = "remove the handshake with fastpath boost --remove"
 
 # -- boosting ------------------------------------------------------------------------------------------------
 
@@ -220,8 +220,8 @@ def behavior_hop(facts: Facts) -> Hop:
     if rules is None:
         return Hop("behavior", State.OK, "may double at once", NOTHING)
     if rules.select == "Disabled":
-        text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never grows"
-        change = Improvement("take selectPolicy: Disabled out of scaleUp")
+        text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never scales up"
+        change = Improvement("remove selectPolicy: Disabled from scaleUp")
         return Hop("behavior", State.FAULT, text, change=change)
     current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
     goal = max(min(2 * current, spec.max_replicas), current)
@@ -232,12 +232,12 @@ def behavior_hop(facts: Facts) -> Hop:
         return Hop("behavior", State.WARNING, text, Took(_LONGEST_GROWTH, _LONGEST_GROWTH), policies)
     took = Took(window + growth, window + growth)
     if window >= growth and window:
-        change = Improvement("take scaleUp.stabilizationWindowSeconds out of spec.behavior", window)
-        text = f"growth waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
+        change = Improvement("remove scaleUp.stabilizationWindowSeconds from spec.behavior", window)
+        text = f"scale-up waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
         return Hop("behavior", State.WARNING, text, took, change)
     if growth:
         advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
-        text = f"its policies let it grow from {current} to {goal} in {seconds(growth)}"
+        text = f"its policies allow a scale-up from {current} to {goal} in {seconds(growth)}"
         return Hop("behavior", State.WARNING, text, took, Improvement(advice, growth))
     return Hop("behavior", State.OK, "may double at once", took)
 

@@ -72,7 +72,7 @@ Rules: []
         (["pods.yaml", "--wy=load"], ["--wy: unknown flag, did you mean --why?"]),
         (
             ["pods.yaml", "--why=load"],
-            ["--why: load: expected --prometheus-url too: the answer lies in Prometheus"],
+            ["--why: load: expected --prometheus-url too, to read the series"],
         ),
         (
             ["pods.yaml", "--print-config", "-o", "json"],
@@ -123,7 +123,7 @@ WHY = ["check", "pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load"
         ),
         (
             ["--object=pod/shop/*"],
-            "--object: pod/shop/*: expected --lister-kubeconfig too: the API server knows the objects",
+            "--object: pod/shop/*: expected --lister-kubeconfig too, to list the objects",
         ),
         (
             ["--object=shop", "--selector=a>1"],

@@ -128,5 +128,5 @@ def test_no_namespace_label() -> None:
 
 def test_an_external_metric_that_lacks_a_part() -> None:
     assert empty.lacks_a_part("lag", 1, 3).startswith(
-        "1 of 3 values of lag are no number, so every request fails"
+        "1 of 3 values of lag are not numbers, so every request fails"
     )

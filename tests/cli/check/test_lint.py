@@ -307,7 +307,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "rules[0].metricsQuery",
                 "",
                 (
-                    "the query does not use <<.LabelMatchers>>, so every request asks for all objects of all "
+                    "the query does not use <<.LabelMatchers>>, so every request reads all objects of all "
                     "namespaces"
                 ),
             )
@@ -365,7 +365,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "externalRules[0].metricsQuery",
                 'sum(hits{,a="b"})',
                 (
-                    "this PromQL does not parse: nothing stands before a comma; put <<.LabelMatchers>> last "
+                    "this PromQL does not parse: a comma has no matcher before it; put <<.LabelMatchers>> "
+                    "last "
                     "between the braces, because it may be empty"
                 ),
             )

@@ -192,8 +192,8 @@ SENTENCES = {
     "under another name": (
         "http_requests_total",
         (
-            "rules[0] serves the series http_requests_total as http_requests_per_second: ask for that, or "
-            "change its name.as"
+            "rules[0] serves the series http_requests_total as http_requests_per_second: request that name, "
+            "or change its name.as"
         ),
     ),
     "labels name nothing": (
@@ -346,7 +346,7 @@ SENTENCES = {
     "external, NaN": (
         "external_nan --object=shop",
         (
-            "1 of 1 value of external_nan are no number, so every request fails: the sum of the rest would "
+            "1 of 1 value of external_nan are not numbers, so every request fails: the sum of the rest would "
             "be too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
             "drop serves the rest"
         ),

@@ -378,7 +378,7 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     )
     assert (
         found.change
-        == "start Fastpath or make it reachable again, or take the handshake out with fastpath boost --remove"
+        == "start Fastpath or make it reachable again, or remove the handshake with fastpath boost --remove"
     )
     [load_hops, _] = found.chains
     assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
@@ -650,13 +650,13 @@ def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
             {"stabilizationWindowSeconds": 60},
             State.WARNING,
             60,
-            "growth waits for 60 s of stabilization (scaleUp.stabilizationWindowSeconds)",
+            "scale-up waits for 60 s of stabilization (scaleUp.stabilizationWindowSeconds)",
         ),
         (
             {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]},
             State.WARNING,
             180,
-            "its policies let it grow from 4 to 8 in 3 m",
+            "its policies allow a scale-up from 4 to 8 in 3 m",
         ),
         (
             {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1800}]},
@@ -674,7 +674,7 @@ def test_behavior(up: dict[str, Any], state: State, took: float, text: str) -> N
 
 def test_growth_that_is_switched_off_or_has_no_room() -> None:
     off = examine(facts(hpa=hpa(behavior={"scaleUp": {"selectPolicy": "Disabled"}})))
-    assert off.diagnosis == "spec.behavior.scaleUp.selectPolicy is Disabled: it never grows"
+    assert off.diagnosis == "spec.behavior.scaleUp.selectPolicy is Disabled: it never scales up"
     slow = {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}
     full = examine(facts(hpa=hpa(behavior=slow, most=4)))
     assert times(full, "behavior") == (0, 0)
