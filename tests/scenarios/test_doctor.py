@@ -379,8 +379,7 @@ async def test_a_young_series_in_a_real_victoriametrics(
         scrape = (await doctor.hops(url))["scrape"]
         assert scrape["state"] == "fault"
         assert scrape["finding"].startswith(
-            "Prometheus has no sample now, and queries do not see the last 30 s, of what externalRules[0] "
-            "reads: "
+            "Prometheus has no sample now (queries do not see the last 30 s) for externalRules[0]: "
         )
         assert (await doctor.hops(url, now))["scrape"]["state"] != "fault"
 
