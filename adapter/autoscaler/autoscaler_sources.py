@@ -305,7 +305,7 @@ class BoostedHPAs:
             except NotLeadingError:
                 await asyncio.sleep(next(pauses))  # the lease may be renewed yet, or the term ends
             except KubernetesError as error:
-                self._problems.report("floors", "the published floors cannot be taken over", str(error))
+                self._problems.report("floors", "the previous leader's floors cannot be adopted", str(error))
                 await asyncio.sleep(next(pauses))
             else:
                 break

@@ -30,7 +30,7 @@ class DebugResponse(NamedTuple):
 def show(controller: Controller | None, namespace: str, name: str, leader: str) -> DebugResponse:
     """Return the state of an autoscaler; `leader` is the Pod that leads, for a process that does not."""
     if controller is None:
-        message = "this process is not the leader" + (f"; ask Pod {leader}" if leader else "")
+        message = "this process is not the leader" + (f"; query Pod {leader}" if leader else "")
         return _failure(503, "ServiceUnavailable", message, {"leader": leader})
     state = controller.find(Key(namespace, name)) or controller.find(Key(namespace, name, is_native=True))
     if state is None:

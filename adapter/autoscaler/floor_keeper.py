@@ -76,7 +76,7 @@ class FloorKeeper:
         except errors.KubernetesError as error:
             if not state.is_closed:  # otherwise `forget` has already said what to publish
                 self._floors.want(published.uid, state.published)  # the API server may have accepted it
-            return None, f"the floor of the raise cannot be published: {error.said or error}"
+            return None, f"the floor cannot be published: {error.said or error}"
         if not state.is_closed:
             state.published = published
         return floor, ""

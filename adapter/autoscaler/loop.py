@@ -252,7 +252,7 @@ class Controller:
     def _follow_clock(self) -> None:
         if by := self._decision_clock.jump():
             told = facts(seconds=round(by / SECOND, 3))
-            _log.warning("the system clock was set; remembered ages are kept", extra=told)
+            _log.warning("the system clock was set; recorded times are shifted with it", extra=told)
             for entry in self._entries.values():
                 entry.state.set_clock(by)
 

@@ -55,9 +55,9 @@ _SPELLINGS = frozenset({str(AUTOSCALERS), AUTOSCALERS.resource})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 _NOT_CACHED = -math.inf
 
-_ONE_EQUALITY = f"the metric {METRIC} takes labelSelector={LABEL}=NAME and nothing else"
+_ONE_EQUALITY = f"the metric {METRIC} takes labelSelector={LABEL}=NAME and no other selector"
 _ONE_NAME = f"the metric {METRIC} is read for one HPA by its name, without a selector"
-_AUTOSCALERS_UNKNOWN = "the HPAs are not known yet"
+_AUTOSCALERS_UNKNOWN = "the HPAs are not listed yet"
 _FLOORS_UNKNOWN = "the published floors cannot be read now"
 
 

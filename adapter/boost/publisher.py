@@ -46,7 +46,7 @@ CLEAN = 60.0
 
 WRITE_PROBLEM, CLEANUP_PROBLEM = "floor-write", "floor-cleanup"
 
-_TERM_OVER = "the term is over"
+_TERM_OVER = "this process no longer leads"
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +169,7 @@ class FloorWriter:
         except (errors.KubernetesError, errors.NotLeadingError) as error:
             if self._pending and isinstance(error, errors.KubernetesError):
                 self._problems.report(
-                    WRITE_PROBLEM, "floors cannot be published, so nothing is raised", str(error)
+                    WRITE_PROBLEM, "floors cannot be published; boost does not scale up", str(error)
                 )
             for each in (*self._pending.values(), *self._sending):
                 each.fail(error)

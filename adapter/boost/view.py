@@ -119,13 +119,13 @@ class FloorView:
         does not cancel the list, because others wait for it.
         """
         if self._lists is None:
-            raise errors.NotSyncedError("floors are not read in this process now")
+            raise errors.NotSyncedError("this process does not read floors now")
         if self._next is None:
             self._next = self._lists.create_task(self._list(), name="list floors")
         listing = self._next
         await asyncio.wait({listing}, timeout=CONFIRM)
         if not listing.done():
-            raise errors.NotSyncedError(f"the floors could not be read within {CONFIRM:g} s")
+            raise errors.NotSyncedError(f"cannot read the floors: no answer within {CONFIRM:g} s")
         if listing.cancelled():
             raise errors.NotSyncedError("the process is shutting down")
         found = listing.result()

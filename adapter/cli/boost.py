@@ -60,10 +60,10 @@ class BoostOptions(CommandOptions):
             expected = "expected one file, or - for standard input"
             yield Fault("FILE", reader.shown_text(" ".join(self.files)), expected)
         if self.advise and self.remove:
-            yield Fault("--remove", "", "expected not to be given with --advise")
+            yield Fault("--remove", "", "cannot be combined with --advise")
         if self.handshake and (self.remove or self.advise):
             flag = "--remove" if self.remove else "--advise"
-            yield Fault("--handshake", self.handshake, f"expected not to be given with {flag}")
+            yield Fault("--handshake", self.handshake, f"cannot be combined with {flag}")
 
 
 COMMAND = Command(

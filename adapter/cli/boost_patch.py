@@ -146,15 +146,14 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
     if wish.mode == "boost":
         way = wish.way
         if old:
-            notes.append(f"{_V1} becomes {HPA_API_VERSION}, which has more than one metric")
+            notes.append(f"converted from {_V1} to {HPA_API_VERSION}: {_V1} has only one metric")
         if len(name) > LONGEST_NAME:
             way = OBJECT
             notes.append(
-                f"its name has more than {LONGEST_NAME} characters, so that its floor is read as a metric of "
-                "the autoscaler itself"
+                f"its name has more than {LONGEST_NAME} characters, so the floor is added as an Object metric"
             )
         if all(map(model.is_handshake, metrics)):
-            notes.append(f"it has no metrics, so that the API's default is written out: cpu at {_PERCENT} %")
+            notes.append(f"it has no metrics, so the API's default is written out: cpu at {_PERCENT} %")
         operations += _convert(tree, name, metrics, way) if old else _shake(name, metrics, way)
     elif not old:  # nothing of the older version is in the way of an annotation
         operations += _drop(metrics)
@@ -236,7 +235,7 @@ def _without_handshake(spec: HorizontalPodAutoscalerSpec) -> Iterator[str]:
     if len(kept) == len(metrics):
         return
     if not kept:
-        yield f"it has no metric but {METRIC}; without it the API's default holds: cpu at {_PERCENT} %"
+        yield f"it has no metric but {METRIC}; without it the API's default applies: cpu at {_PERCENT} %"
     if spec.min_replicas == 0 and not any(each.type in {"Object", "External"} for each in kept):
         other = "minReplicas 0 needs an Object or External metric, and it has no other"
         yield f"{other}; the API server refuses it"

@@ -167,7 +167,7 @@ async def _get(options: ExplainOptions, url: str) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise RunError(f"{url}: {response.status}: not the answer of a scaler") from error
+        raise RunError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
     if response.status != 200:
         raise RunError(f"{url}: {document.get('message') or response.reason}")
     return document
@@ -264,7 +264,7 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
         lines.append(f"  target: {target['error']}")
     else:
         owner = f", last set by {target['manager']}" if target["manager"] else ""
-        counts = f"{target['replicas']} replicas wanted, {target['statusReplicas']} running"
+        counts = f"spec.replicas {target['replicas']}, status.replicas {target['statusReplicas']}"
         lines.append(f"  target: {counts}{owner}")
     lines += [
         f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
@@ -272,7 +272,7 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
     ]
     lines += _boost(document.get("boost"))
     if writers["pausedUntil"]:
-        lines.append(f"  nothing is written until {writers['pausedUntil']}: {writers['pausedBy']}")
+        lines.append(f"  scaling suspended until {writers['pausedUntil']}: {writers['pausedBy']}")
     if decision := document["last"]:
         lines += ["", f"last decision, {decision['time']}", *_steps(decision)]
     newest_first = document["journal"][::-1]
@@ -296,7 +296,7 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
     lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
     if boost["demotedUntil"]:
         by = f"{boost['demotedBy']} reverted a raise"
-        lines.append(f"  advised and not boosted until {boost['demotedUntil']}: {by}")
+        lines.append(f"  advice only until {boost['demotedUntil']}: {by}")
     if floor := boost["floor"]:
         shown = f"in the HPA's status since {floor['shown']}"
         if not floor["shown"]:
@@ -310,11 +310,11 @@ def _headline(entry: dict[str, Any]) -> str:
     counts = f"from {entry['currentReplicas']} to {entry['desiredReplicas']}"
     if done is None:
         same = entry["currentReplicas"] == entry["desiredReplicas"]
-        what = f"stayed at {entry['currentReplicas']}" if same else f"would have gone {counts}"
+        what = f"stayed at {entry['currentReplicas']}" if same else f"would have scaled {counts}"
     else:
         what = f"{done} {counts}"
     seen = entry.get("changeSeen")
-    by = f"; {seen['manager']} had changed it by {seen['replicas']:+d}" if seen else ""
+    by = f"; {seen['manager']} had changed the replicas by {seen['replicas']:+d}" if seen else ""
     return f"{entry['time']}: {what}{': ' if entry['reason'] else ''}{entry['reason']}{by}"
 
 

@@ -175,7 +175,7 @@ class ServingOptions(CommandOptions):
         yield from super().faults(given)
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
             missing = "--tls-private-key-file" if self.tls_cert_file else "--tls-cert-file"
-            yield Fault(missing, "", "missing: certificate and key are given together")
+            yield Fault(missing, "", "missing: certificate and key must be set together")
         suites = self.tls_cipher_suites
         if not suites or self.tls_min_version == "VersionTLS13" or _cipher_suites(suites):
             return

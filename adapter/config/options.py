@@ -182,10 +182,10 @@ class PrometheusOptions(CommandOptions):
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
         if self.prometheus_auth_incluster and self.prometheus_auth_config:
-            expected = "expected not to be given with --prometheus-auth-incluster"
+            expected = "cannot be combined with --prometheus-auth-incluster"
             yield Fault("--prometheus-auth-config", "", expected)
         if self.prometheus_token_file and self.prometheus_basic_auth_file:
-            expected = "expected not to be given with --prometheus-token-file"
+            expected = "cannot be combined with --prometheus-token-file"
             yield Fault("--prometheus-basic-auth-file", "", expected)
         attempt, total = self.prometheus_attempt_timeout, self.prometheus_timeout
         if "prometheus_attempt_timeout" in given and attempt > total > 0:

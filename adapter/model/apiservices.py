@@ -134,7 +134,7 @@ def _advice(name: str, server: str, registration: Registration) -> str:
     if registration.available != "True" and registration.reason in _GONE:
         return f"nothing serves it: if it is not needed any more, kubectl delete apiservice {name}"
     _, _, group = name.partition(".")
-    move = f"move what reads external metrics off {server} first (one server only can have the group)"
+    move = f"move what reads external metrics off {server} first (only one server can have the group)"
     if server == _KNOWN["prometheus-adapter"]:
         move = "switch it over as docs/guides/migrate-from-prometheus-adapter.md says in step 4"
     steps = {

@@ -63,16 +63,16 @@ def read_nanoseconds(text: str) -> int:
     """Return the instant as a plain integer, which the garbage collector does not track."""
     match = _RFC3339.fullmatch(text)
     if match is None:
-        raise ValueError(f"{quote(text)} is no RFC 3339 time such as 2026-01-31T12:00:00.5Z")
+        raise ValueError(f"{quote(text)} is not an RFC 3339 time such as 2026-01-31T12:00:00.5Z")
     year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
     fraction, sign, zone_hour, zone_minute = match.group(7, 8, 9, 10)
     zone = int(zone_hour) * 60 + int(zone_minute) if sign else 0
     try:
         days = dt.date(year, month, day).toordinal() - _EPOCH
     except ValueError as error:
-        raise ValueError(f"{quote(text)} is no RFC 3339 time: {error}") from None
+        raise ValueError(f"{quote(text)} is not an RFC 3339 time: {error}") from None
     if hour > 23 or minute > 59 or second > 59 or zone > 24 * 60:
-        raise ValueError(f"{quote(text)} is no RFC 3339 time: hour, minute, second or zone is out of range")
+        raise ValueError(f"{quote(text)} is not an RFC 3339 time: hour, minute, second or zone out of range")
     seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - (zone if sign != "-" else -zone) * 60
     return seconds * SECOND + int((fraction or "0")[:9].ljust(9, "0"))
 

@@ -128,7 +128,7 @@ class FileAuthorization(Authorization):
             try:
                 self._read()
             except (OSError, ValueError) as error:
-                message = f"credentials for {self._receiver} cannot be read again; the old ones stay"
+                message = f"credentials for {self._receiver} cannot be reloaded; the old ones stay in use"
                 self._problems.report("credentials", message, str(error), subject=self._flag)
             else:
                 self._problems.resolve("credentials", subject=self._flag)
@@ -208,7 +208,7 @@ class FollowedTLS:
                 self._context = build_context(self._files)
                 self._identity = identity
         except (OSError, InputError) as error:
-            message = "TLS files for Prometheus cannot be read again; the old ones stay"
+            message = "TLS files for Prometheus cannot be reloaded; the old ones stay in use"
             self._problems.report("credentials", message, str(error), subject=_TLS_SUBJECT)
         else:
             self._problems.resolve("credentials", subject=_TLS_SUBJECT)
@@ -302,7 +302,9 @@ async def _resolve_tls(
     """Return the TLS files, and the credentials of the cluster that apply with their proxy."""
     if settings.auth_incluster and settings.kubeconfig:
         raise _refuse(
-            "--prometheus-auth-config", settings.kubeconfig, "not together with --prometheus-auth-incluster"
+            "--prometheus-auth-config",
+            settings.kubeconfig,
+            "cannot be combined with --prometheus-auth-incluster",
         )
     own = TLSFiles(settings.ca_file)
     if settings.cert_file and settings.key_file:  # upstream ignores one without the other

@@ -246,7 +246,7 @@ class ResourceProvider:
                 query.metric_query(kind), objects, self._freshness, expected, takes_partial=sampled
             )
         except (NamingError, TemplateError) as error:
-            self._problems.report("render", "query cannot be made", str(error), query.path)
+            self._problems.report("render", "query cannot be built", str(error), query.path)
             return None
         except PrometheusError as error:
             if error.kind == "busy":

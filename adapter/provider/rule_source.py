@@ -208,7 +208,7 @@ class RuleSource:
         if faults:
             self.refused = faults
             self._monitoring.config_reloads.labels(outcome="refused").inc()
-            self._report("config-reload", "changed configuration refused, the old one stays", faults)
+            self._report("config-reload", "changed configuration refused; the old one stays in use", faults)
             return
         self.refused = ()
         self._problems.resolve("config-reload")

@@ -226,7 +226,7 @@ class Sampler:
         """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
         if isinstance(error, PrometheusError):
             return self._problems.unfetched(error, rule.path)
-        self._problems.report("render", "query cannot be made", str(error), rule.config.path)
+        self._problems.report("render", "query cannot be built", str(error), rule.config.path)
         return unrendered
 
     def milli(self, sample: Sample, rule: Rule, render: Callable[[], str]) -> int | None:
@@ -239,7 +239,7 @@ class Sampler:
         except OverflowError as error:
             self._leave_out("value refused", "overflow", rule, render)
             raise InternalError(
-                f"a value of {rule.config.path} is beyond 9.2e15, which no quantity holds"
+                f"a value of {rule.config.path} is beyond 9.2e15, the limit of a quantity"
             ) from error
         if isinstance(milli, Dropped):
             self._leave_out("value left out", milli, rule, render)

@@ -23,7 +23,7 @@ from adapter.rules.compile import Rule
 from adapter.rules.query_plan import Objects
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
-PARTIAL = "the answer of Prometheus has warnings and may lack a part"
+PARTIAL = "the answer of Prometheus has warnings and may be incomplete"
 """Why a partial answer is overdue. The warning itself may hold addresses, and is only logged."""
 
 

@@ -124,7 +124,7 @@ class _Walk:
         """Return the joined text of `node`. Raises NotSeparableError with the reason."""
         visitor = _VISITORS.get(type(node))
         if visitor is None:
-            raise NotSeparableError("a text stands where a value is expected")
+            raise NotSeparableError("a string stands where a number is expected")
         return visitor(self, node)
 
     def number(self, node: Any) -> _Part:
@@ -159,7 +159,7 @@ class _Walk:
         if name in _SCALAR_FUNCTIONS:
             return _Part(f"{name}()", scalar=True)
         if name not in SERIES_FUNCTIONS:
-            raise NotSeparableError(f"{name}() does not work object by object")
+            raise NotSeparableError(f"{name}() cannot be split by object")
         arguments = [self.visit(argument) for argument in node.args]
         vectors = [argument for argument in arguments if not argument.scalar]
         if not vectors:
@@ -169,7 +169,7 @@ class _Walk:
     def aggregate(self, node: Any) -> _Part:
         operator = str(node.op)
         if operator not in _AGGREGATIONS:
-            raise NotSeparableError(f"{operator} looks at several objects at once")
+            raise NotSeparableError(f"{operator} combines several objects")
         if node.modifier is None:
             raise NotSeparableError(f"{operator} without a grouping gives one value for all objects")
         by = node.modifier.type == promql.AggModifierType.By

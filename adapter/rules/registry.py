@@ -316,11 +316,11 @@ def _note_collision(
     if old is None:
         return
     if old.rule is not new.rule:
-        collisions[f"{metric}: {new.rule.config.path} answers it, {old.rule.config.path} does not"] = None
+        collisions[f"{metric}: served by {new.rule.config.path}, not by {old.rule.config.path}"] = None
     else:
         collisions[
-            f"{metric}: {new.rule.config.path} makes it from several series names and answers with the last, "
-            f"such as {new.series}"
+            f"{metric}: {new.rule.config.path} finds it in several series names and serves the last, such as "
+            f"{new.series}"
         ] = None
 
 

@@ -94,7 +94,9 @@ class ServingCertificate:
             if self._signature() == signature:  # else it is being replaced right now: try again
                 self._tried = signature
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
-            log.warning("the changed serving certificate cannot be used, the old one stays", extra=found)
+            log.warning(
+                "the changed serving certificate cannot be used; the old one stays in use", extra=found
+            )
             return False
         self._tried = signature
         self._current = context
@@ -117,7 +119,7 @@ class ServingCertificate:
             self._tried = ()
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning(
-                "the serving certificate cannot be loaded with the new authorities, the old one stays",
+                "the serving certificate cannot be loaded with the new authorities; the old one stays in use",
                 extra=found,
             )
 

@@ -145,7 +145,7 @@ async def test_what_cannot_be_published_is_not_written(bench: BoostBench) -> Non
     assert bench.floors.entries == {}
     (event,) = bench.server.events
     assert event.reason == "FailedRescale"
-    assert "the floor of the raise cannot be published: configmaps is forbidden" in event.message
+    assert "the floor cannot be published: configmaps is forbidden" in event.message
 
 
 async def test_a_raise_that_cannot_be_published_leaves_the_former_floor(bench: BoostBench) -> None:

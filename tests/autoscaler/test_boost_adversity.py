@@ -70,7 +70,7 @@ async def test_a_reversal_met_by_a_conflict_names_its_writer() -> None:
     await bench.step(1)
     told = [each.message for each in bench.server.events if each.reason == "RaiseReverted"]
     assert told
-    assert told[0].startswith("argocd set")
+    assert told[0].startswith("argocd scaled")
 
 
 async def test_the_native_repeat_met_by_a_conflict_is_excused() -> None:

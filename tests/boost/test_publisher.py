@@ -585,9 +585,9 @@ async def test_callers_that_wait_are_told_when_the_term_ends(process: Process) -
         waiting.append(asyncio.create_task(writer.publish(entry("b", 8))))
         await asyncio.sleep(0.1)
     for each in waiting:
-        with pytest.raises(NotLeadingError, match="the term is over"):
+        with pytest.raises(NotLeadingError, match="this process no longer leads"):
             await each
-    with pytest.raises(NotLeadingError, match="the term is over"):
+    with pytest.raises(NotLeadingError, match="this process no longer leads"):
         await writer.publish(entry("c", 8))
 
 

@@ -84,7 +84,7 @@ def found(floors: PublishedFloors) -> dict[str, int]:
 
 
 async def test_without_its_task_nothing_is_read(process: Process) -> None:
-    assert await refusal(process.view) == "floors are not read in this process now"
+    assert await refusal(process.view) == "this process does not read floors now"
     assert process.view.recent() is None
 
 
@@ -183,7 +183,7 @@ async def test_no_answer_waits_longer_than_two_seconds(running: Process) -> None
     await begun(running)
     running.line.cut = True
     start = running.clock.monotonic()
-    assert await refusal(running.view) == "the floors could not be read within 2 s"
+    assert await refusal(running.view) == "cannot read the floors: no answer within 2 s"
     assert running.clock.monotonic() - start == pytest.approx(CONFIRM, abs=0.01)
     await asyncio.sleep(2)
     assert running.faults.active() == {("floor-read", ""): "no answer within 3 s"}
@@ -210,7 +210,7 @@ async def test_callers_are_told_when_the_process_ends(process: Process) -> None:
     for each in (begun, behind):
         with pytest.raises(NotSyncedError, match="the process is shutting down"):
             await each
-    with pytest.raises(NotSyncedError, match="not read in this process"):
+    with pytest.raises(NotSyncedError, match="this process does not read floors"):
         await process.view.current()
 
 

@@ -122,12 +122,9 @@ def test_what_people_may_not_expect_is_said(
     out, err = capsys.readouterr()
     start = f"fastpath boost: standard input:1: HorizontalPodAutoscaler {name}: "
     assert err.splitlines() == [
-        f"{start}autoscaling/v1 becomes autoscaling/v2, which has more than one metric",
-        (
-            f"{start}its name has more than 63 characters, so that its floor is read as a metric of the "
-            "autoscaler itself"
-        ),
-        f"{start}it has no metrics, so that the API's default is written out: cpu at 80 %",
+        f"{start}converted from autoscaling/v1 to autoscaling/v2: autoscaling/v1 has only one metric",
+        (f"{start}its name has more than 63 characters, so the floor is added as an Object metric"),
+        f"{start}it has no metrics, so the API's default is written out: cpu at 80 %",
     ]
     made = yaml.safe_load(out)
     assert [each["type"] for each in made["spec"]["metrics"]] == ["Resource", "Object"]
@@ -208,12 +205,12 @@ async def test_kubectl_makes_the_same_of_the_patch(
         (
             ["--remove", "--handshake", "object"],
             b"",
-            "--handshake: object: expected not to be given with --remove",
+            "--handshake: object: cannot be combined with --remove",
         ),
         (
             ["--advise", "--handshake=external"],
             b"",
-            "--handshake: external: expected not to be given with --advise",
+            "--handshake: external: cannot be combined with --advise",
         ),
     ],
 )
@@ -234,7 +231,7 @@ def test_what_is_wrong(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-", "--advise", "--remove"], "--remove: expected not to be given with --advise"),
+        (["-", "--advise", "--remove"], "--remove: cannot be combined with --advise"),
         (["-", "-o", "json"], '--output: "json": expected yaml or patch'),
         (["-", "--handshake", "pods"], '--handshake: "pods": expected object or external'),
         (["-", "--handshak=external"], "--handshak: unknown flag, did you mean --handshake?"),

@@ -160,7 +160,7 @@ def test_notes_say_where() -> None:
     made = boost.change(empty, "shop.yaml", BOOST)
     assert made.notes == (
         (
-            "shop.yaml:9: HorizontalPodAutoscaler web: it has no metrics, so that the API's default is "
+            "shop.yaml:9: HorizontalPodAutoscaler web: it has no metrics, so the API's default is "
             "written out: cpu at 80 %"
         ),
     )

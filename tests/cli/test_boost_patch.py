@@ -220,12 +220,12 @@ NOTES = {
     "no metrics": (
         _hpa(),
         BOOST,
-        ["it has no metrics, so that the API's default is written out: cpu at 80 %"],
+        ["it has no metrics, so the API's default is written out: cpu at 80 %"],
     ),
     "v1": (
         _old(targetCPUUtilizationPercentage=50),
         BOOST,
-        ["autoscaling/v1 becomes autoscaling/v2, which has more than one metric"],
+        ["converted from autoscaling/v1 to autoscaling/v2: autoscaling/v1 has only one metric"],
     ),
     "v1, advised": (_old(), ADVISE, []),
     "an invalid hold": (
@@ -243,7 +243,7 @@ NOTES = {
     "nothing is left": (
         _hpa([EXTERNAL]),
         PLAIN,
-        ["it has no metric but fastpath_replicas; without it the API's default holds: cpu at 80 %"],
+        ["it has no metric but fastpath_replicas; without it the API's default applies: cpu at 80 %"],
     ),
 }
 

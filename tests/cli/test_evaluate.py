@@ -128,10 +128,11 @@ def test_explains(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
     assert status == 0
     assert out.startswith(
-        "web: scales from 2 to 4\n\n  Deployment/default/web: 2 replicas asked for, 2 exist, 1 to 5 allowed\n"
+        "web: scales from 2 to 4\n\n"
+        "  Deployment/default/web: spec.replicas 2, status.replicas 2, allowed 1 to 5\n"
     )
     assert out.count("\n\nweb: scales from 2 to 4\n") == 1
-    assert "  3.5 / 1 = 3.5, up to 4\n" in out
+    assert "  3.5 / 1 = 3.5, rounded up to 4\n" in out
 
 
 def test_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +178,7 @@ def test_an_invalid_line_has_its_line(
     ]
     assert results[1] == {
         "name": "case-000001",
-        "invalid": 'now: "noon": "noon" is no RFC 3339 time such as 2026-01-31T12:00:00.5Z',
+        "invalid": 'now: "noon": "noon" is not an RFC 3339 time such as 2026-01-31T12:00:00.5Z',
     }
     assert results[2]["invalid"].startswith(
         "hpa.spec.maxReplicas: Invalid value: 0: must be greater than 0; hpa.spec.maxReplicas: Invalid "

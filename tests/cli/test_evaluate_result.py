@@ -82,7 +82,7 @@ def test_a_result() -> None:
     ]
     assert shown["trace"][3] == {
         "step": "quotient",
-        "text": "3.5 / 1 = 3.5, up to 4",
+        "text": "3.5 / 1 = 3.5, rounded up to 4",
         "numbers": {"measured": 3500, "target": 1000, "product": 3.5, "replicas": 4},
     }
     assert json.loads(json.dumps(evaluate.to_plain(evaluate.show(read, evaluate.evaluate(read))))) == shown
@@ -169,12 +169,12 @@ def test_an_error() -> None:
             [
                 "busy: scales from 2 to 4",
                 "",
-                "  Deployment/default/web: 2 replicas asked for, 2 exist, 1 to 5 allowed",
-                "  nothing was recommended before: 2 is remembered as the first recommendation",
+                "  Deployment/default/web: spec.replicas 2, status.replicas 2, allowed 1 to 5",
+                "  no earlier recommendation: 2 is recorded as the first",
                 "  external metric queue: 3.5, target 1 for each of 2 replicas: ratio 1.75",
-                "  3.5 / 1 = 3.5, up to 4",
+                "  3.5 / 1 = 3.5, rounded up to 4",
                 "  highest proposal: 4, from external metric queue",
-                "  no recent recommendation holds 4 back",
+                "  stabilization does not change 4",
                 "  from 2 to 4: external metric queue(nil) above target",
                 "",
                 "conditions",
@@ -201,8 +201,8 @@ def test_an_error() -> None:
             [
                 "web: stays at 2",
                 "",
-                "  Deployment/default/web: 2 replicas asked for, 0 exist, 1 to 5 allowed",
-                "  nothing was recommended before: 2 is remembered as the first recommendation",
+                "  Deployment/default/web: spec.replicas 2, status.replicas 0, allowed 1 to 5",
+                "  no earlier recommendation: 2 is recorded as the first",
                 "  the pods cannot be found: selector is required",
                 "  stays 2",
                 "",
@@ -228,12 +228,12 @@ def test_an_error() -> None:
             [
                 "busy: stays at 2",
                 "",
-                "  Deployment/default/web: 2 replicas asked for, 2 exist, 1 to 5 allowed",
-                "  nothing was recommended before: 2 is remembered as the first recommendation",
+                "  Deployment/default/web: spec.replicas 2, status.replicas 2, allowed 1 to 5",
+                "  no earlier recommendation: 2 is recorded as the first",
                 "  external metric queue: 2, target 1 for each of 2 replicas: ratio 1",
-                "  ratio 1 is within 0.9 to 1.1: as many as exist, 2",
+                "  ratio 1 is within 0.9 to 1.1: uses status.replicas, 2",
                 "  highest proposal: 2, from external metric queue",
-                "  no recent recommendation holds 2 back",
+                "  stabilization does not change 2",
                 "  stays 2",
                 "",
                 "conditions",

@@ -45,10 +45,10 @@ async def test_a_journal_in_words() -> None:
     lines = explain.render(await shown())
 
     assert lines[0] == "default/web (Auto) scales Deployment web"
-    assert "  target: 9 replicas wanted, 9 running, last set by kubectl" in lines
+    assert "  target: spec.replicas 9, status.replicas 9, last set by kubectl" in lines
     assert any("AbleToScale True (ReadyForNewScale)" in line for line in lines)
     assert any("scaled from 4 to 7: external metric queue(nil) above target" in line for line in lines)
-    assert any("stayed at 9" in line and "kubectl had changed it by +2" in line for line in lines)
+    assert any("stayed at 9" in line and "kubectl had changed the replicas by +2" in line for line in lines)
     assert "  external metric queue(nil): 7 (age unknown)" in lines
 
 
@@ -58,7 +58,7 @@ async def test_a_journal_in_words() -> None:
         ({"fault": "no handshake"}, "  not boosted: no handshake"),
         (
             {"demotedUntil": "2026-11-20T13:00:00.000Z", "demotedBy": "argocd"},
-            "  advised and not boosted until 2026-11-20T13:00:00.000Z: argocd reverted a raise",
+            "  advice only until 2026-11-20T13:00:00.000Z: argocd reverted a raise",
         ),
         (
             {"floor": {"replicas": 8, "raised": "T1", "until": "T2", "shown": None}},
@@ -93,7 +93,7 @@ def test_who_does_not_lead_says_who_does() -> None:
 
     assert answer.status == 503
     assert answer.document["details"] == {"leader": "scaler-1"}
-    assert "ask Pod scaler-1" in answer.document["message"]
+    assert "query Pod scaler-1" in answer.document["message"]
 
 
 def test_an_autoscaler_that_is_not_there() -> None:
@@ -198,14 +198,14 @@ async def test_a_server_is_asked(scaler: Scaler) -> None:
 async def test_a_refusal_is_one_sentence(scaler: Scaler) -> None:
     scaler.status, scaler.body = 503, encode(show(None, "shop", "web", "scaler-1").document)
 
-    with pytest.raises(RunError, match="ask Pod scaler-1"):
+    with pytest.raises(RunError, match="query Pod scaler-1"):
         await ask(scaler.url)
 
 
 async def test_what_is_no_scaler(scaler: Scaler) -> None:
     scaler.body = b"<html>"
 
-    with pytest.raises(RunError, match="not the answer of a scaler"):
+    with pytest.raises(RunError, match="not a response of a Fastpath scaler"):
         await ask(scaler.url)
 
 
@@ -249,7 +249,7 @@ async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
     runner = web.ServerRunner(web.Server(away))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    with pytest.raises(RunError, match="302: not the answer of a scaler"):
+    with pytest.raises(RunError, match="302: not a response of a Fastpath scaler"):
         await ask(f"http://127.0.0.1:{runner.addresses[0][1]}")
     await runner.cleanup()
     assert scaler.asked == []
@@ -401,10 +401,10 @@ def test_what_there_may_be_to_say() -> None:
     text = "\n".join(explain.render(document))
     for words in (
         "target: not found",
-        "nothing is written until 2026-11-20T12:05:00.000Z: argocd",
+        "scaling suspended until 2026-11-20T12:05:00.000Z: argocd",
         "stayed at 2",
         "queue: no value: no metrics",
-        "would have gone from 2 to 5",
+        "would have scaled from 2 to 5",
         "queue: 1.5 (age unknown, late)",
         "could not scale from 2 to 5",
         "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more (age unknown)",

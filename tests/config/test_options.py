@@ -400,14 +400,14 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
         ),
         (
             ["--prometheus-auth-incluster", "--prometheus-auth-config=f"],
-            "--prometheus-auth-config: expected not to be given with --prometheus-auth-incluster",
+            "--prometheus-auth-config: cannot be combined with --prometheus-auth-incluster",
         ),
         (
             ["--prometheus-token-file=a", "--prometheus-basic-auth-file=b"],
-            "--prometheus-basic-auth-file: expected not to be given with --prometheus-token-file",
+            "--prometheus-basic-auth-file: cannot be combined with --prometheus-token-file",
         ),
-        (["--tls-cert-file=a"], "--tls-private-key-file: missing: certificate and key are given together"),
-        (["--tls-private-key-file=a"], "--tls-cert-file: missing: certificate and key are given together"),
+        (["--tls-cert-file=a"], "--tls-private-key-file: missing: certificate and key must be set together"),
+        (["--tls-private-key-file=a"], "--tls-cert-file: missing: certificate and key must be set together"),
         (
             ["--prometheus-attempt-timeout=9s"],
             '--prometheus-attempt-timeout: "9s": expected at most --prometheus-timeout, which is 8s',

@@ -367,7 +367,7 @@ externalRules:
 @pytest.mark.parametrize(
     ("text", "path", "words"),
     [
-        pytest.param("Rules: []", "Rules", "did you mean rules: upper and lower case count", id="capital"),
+        pytest.param("Rules: []", "Rules", "did you mean rules? Keys are case-sensitive", id="capital"),
         pytest.param("rule: []", "rule", "did you mean rules?", id="nearest at the top"),
         pytest.param(
             "default: true\nrules: []", "default", "key of the Helm chart's values", id="chart-only key"
@@ -406,7 +406,7 @@ def test_faults_around_the_rules_are_fatal(text: str, path: str, words: str) -> 
         ("[a]", "", "expected a mapping: a rule has seriesQuery"),
         ("{seriesQuery: [a]}", ".seriesQuery", "expected text"),
         ("{seriesQuery: {a: b}}", ".seriesQuery", "expected text"),
-        ("{metricsquery: a}", ".metricsquery", "did you mean metricsQuery: upper and lower case count"),
+        ("{metricsquery: a}", ".metricsquery", "did you mean metricsQuery? Keys are case-sensitive"),
         ("{metricQuery: a}", ".metricQuery", "did you mean metricsQuery?"),
         ("{seriesQuery: a, seriesQuery: b}", ".seriesQuery", "this key is given twice"),
         ("{overrides: {}}", ".overrides", "overrides belongs in resources"),
@@ -496,14 +496,14 @@ def test_faulty_resource_rules_are_left_out(rules: str) -> None:
     ("text", "line", "words"),
     [
         pytest.param("rules: [", 1, "not YAML", id="open bracket"),
-        pytest.param("rules:\n\t- a: b\n", 2, "made of blanks, not tabs", id="tab"),
+        pytest.param("rules:\n\t- a: b\n", 2, "indent with spaces, not tabs", id="tab"),
         pytest.param(
             'rules:\n- metricsQuery: "sum(x{a="b"})"\n',
             2,
             "between single quotes",
             id="double quotes in double quotes",
         ),
-        pytest.param("rules:\n- name: a: b\n", 2, "contains a colon and a blank", id="colon in text"),
+        pytest.param("rules:\n- name: a: b\n", 2, "contains a colon and a space", id="colon in text"),
         pytest.param("rules: *unknown\n", 1, "undefined alias", id="unknown anchor"),
         pytest.param("a: 1\nrules: \x01", 2, "U+0001", id="control character"),
         pytest.param('rules: "\\ud83d\\ude00"', 1, "names no Unicode character", id="surrogates"),

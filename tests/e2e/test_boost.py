@@ -326,7 +326,7 @@ async def test_who_scales_with_kubectl_twice_is_named_and_left_alone(scene: Scen
         )
         # mypy sees no defaults
         await until(lambda reason=reason: world.told("web", reason), WAIT)  # type: ignore[misc]
-        assert all(text.startswith("kubectl set the replicas") for text in world.told("web", reason))
+        assert all(text.startswith("kubectl scaled the target") for text in world.told("web", reason))
     await until(lambda: world.floor("web") == 0, WAIT)
     # the controller, which has the metrics, disagrees with both
     await until(lambda: world.replicas("web") >= 6, WAIT)

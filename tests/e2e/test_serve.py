@@ -291,7 +291,7 @@ async def test_a_user_who_may_list_and_not_watch(
         await _until(adapter, _loads(namespace), {"a": "1", "b": "2"})
         await cluster.kubectl("delete", "pod", "a", "-n", namespace, "--wait=false")
         await _until(adapter, _loads(namespace), {"b": "2"})
-        (said,) = _said(caplog, "this kind may not be watched; it is listed instead")
+        (said,) = _said(caplog, "watch refused; this kind is listed instead")
         assert "cannot watch pods: 403 Forbidden" in said
         assert "[-]objects failed" in (await adapter.get("/readyz?verbose")).body
 

@@ -54,7 +54,7 @@ def test_reads_instants(text: str, nanoseconds: int) -> None:
     ],
 )
 def test_refuses_what_is_no_instant(text: str) -> None:
-    with pytest.raises(ValueError, match="is no RFC 3339 time"):
+    with pytest.raises(ValueError, match="is not an RFC 3339 time"):
         read_instant(text)
 
 

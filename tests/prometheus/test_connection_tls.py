@@ -91,7 +91,7 @@ async def test_another_authority_is_trusted_once_its_file_is_whole(
     assert await asking.ask() == ""
     assert faults.active() == {}
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert set(told) == {"TLS files for Prometheus cannot be read again; the old ones stay"}
+    assert set(told) == {"TLS files for Prometheus cannot be reloaded; the old ones stay in use"}
     assert len(told) <= 3  # one for each reason
 
 

@@ -438,7 +438,7 @@ async def test_a_query_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> 
         with pytest.raises(InternalError, match=UNFETCHED):
             await external(here)
         assert here.querier.asked == []
-        assert warnings_of(caplog) == ["query cannot be made"] * 2  # two rules
+        assert warnings_of(caplog) == ["query cannot be built"] * 2  # two rules
 
 
 # --- objects and kinds

@@ -84,8 +84,8 @@ externalRules: [{{seriesQuery: s}}, {{seriesQuery: s}}]
     assert answers(built) == {"pods/hits": ("hits", "rules[1]")}
     assert built.external["hits"].rule.config.path == "externalRules[1]"
     assert built.collisions == (
-        "pods/hits: rules[1] answers it, rules[0] does not",
-        "hits: externalRules[1] answers it, externalRules[0] does not",
+        "pods/hits: served by rules[1], not by rules[0]",
+        "hits: served by externalRules[1], not by externalRules[0]",
     )
 
 
@@ -98,8 +98,8 @@ def test_of_several_series_names_the_last_wins() -> None:
     assert built.custom[CustomMetricInfo(PODS, namespaced=True, metric="fixed")].series_count == 7
     assert built.external["fixed"].series == "a"
     assert built.collisions == (
-        "pods/fixed: rules[0] makes it from several series names and answers with the last, such as a",
-        "fixed: externalRules[0] makes it from several series names and answers with the last, such as a",
+        "pods/fixed: rules[0] finds it in several series names and serves the last, such as a",
+        "fixed: externalRules[0] finds it in several series names and serves the last, such as a",
     )
 
 

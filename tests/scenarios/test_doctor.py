@@ -379,8 +379,7 @@ async def test_a_young_series_in_a_real_victoriametrics(
         scrape = (await doctor.hops(url))["scrape"]
         assert scrape["state"] == "fault"
         assert scrape["finding"].startswith(
-            "Prometheus has no sample now, and queries do not see the last 30 s, of what externalRules[0] "
-            "reads: "
+            "Prometheus has no sample now (queries do not see the last 30 s) for externalRules[0]: "
         )
         assert (await doctor.hops(url, now))["scrape"]["state"] != "fault"
 
@@ -388,8 +387,8 @@ async def test_a_young_series_in_a_real_victoriametrics(
 @pytest.mark.parametrize(
     ("own", "stuck"),
     [
-        (QUEUE, "no metric answers, so the HPA neither grows nor shrinks"),
-        (CPU, "the HPA grows but cannot shrink"),
+        (QUEUE, "no metric has a value, so the HPA does not scale"),
+        (CPU, "the HPA scales up but not down"),
     ],
     ids=["all from Fastpath", "cpu from elsewhere"],
 )
@@ -415,7 +414,7 @@ async def test_boosted_and_then_fastpath_stops(
     async with metrics_server(cluster, authority):
         async with installed(tmp_path, cluster, prometheus, "--serve-floors"):
             hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
-            assert hops["boost"]["finding"] == "the handshake is right and answers; no raise is held"
+            assert hops["boost"]["finding"] == "the handshake works; no floor is set"
             assert hops["decision"]["mostSeconds"] == (1 if own is QUEUE else 15)
         status, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
         assert status == 1
@@ -434,6 +433,6 @@ async def test_a_prometheus_that_does_not_answer_is_said(
         await asyncio.to_thread(prometheus.kill)
         hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
         assert hops["scrape"]["state"] == "unknown"
-        assert hops["scrape"]["finding"].startswith("Prometheus cannot be asked: ")
+        assert hops["scrape"]["finding"].startswith("cannot query Prometheus: ")
         assert hops["window"]["mostSeconds"] == 120
         assert hops["decision"]["mostSeconds"] == 15

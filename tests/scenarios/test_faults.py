@@ -399,7 +399,7 @@ async def test_a_value_that_no_quantity_holds_is_an_error(
     clock = ShiftedClock()
     async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
         prometheus.behaviours[QUERY] = _vector(_0="10", _1="1e300")
-        message = "Internal error occurred: a value of rules[0] is beyond 9.2e15, which no quantity holds"
+        message = "Internal error occurred: a value of rules[0] is beyond 9.2e15, the limit of a quantity"
         await _failed(adapter, LOADS, message)
         counted = await adapter.metric_lines("fastpath_values_dropped_total")
         assert counted['fastpath_values_dropped_total{reason="overflow"}'] >= 1
@@ -721,7 +721,7 @@ async def test_the_serving_certificate_rotates_under_load(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(tls.ServingCertificate.follow, "__defaults__", (0.05,))
-    message = "the changed serving certificate cannot be used, the old one stays"
+    message = "the changed serving certificate cannot be used; the old one stays in use"
     old, new, other = authority.issue(), authority.issue(), authority.issue()
     mount = Mount(tmp_path / "tls")
     mount.put(tls_crt=old.certificate.read_bytes(), tls_key=old.key.read_bytes())

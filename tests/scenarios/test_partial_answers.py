@@ -129,7 +129,7 @@ async def test_a_partial_answer_shrinks_nothing(tmp_path: Path, world: World, ho
         world.lose(how)
         await happens(lambda: world.note() != 10 or world.reason())
         assert world.counts[-1] == 10
-        assert world.reason().endswith("may lack a part: it may scale up, not down")
+        assert world.reason().endswith("may be incomplete: it may scale up, not down")
         asked = world.prometheus.queries()
         await happens(lambda: (world.note(), world.prometheus.queries())[1] >= asked + 10)
         assert set(world.counts) == {10}

@@ -91,13 +91,13 @@ async def test_no_body_is_kept(boosting: Served, floors: FakeFloors, target: str
         pytest.param(
             EXTERNAL,
             400,
-            "the metric fastpath_replicas takes labelSelector=autoscaler=NAME and nothing else",
+            "the metric fastpath_replicas takes labelSelector=autoscaler=NAME and no other selector",
             id="no selector",
         ),
         pytest.param(
             f"{WEB}%2Capp%3Dweb",
             400,
-            "the metric fastpath_replicas takes labelSelector=autoscaler=NAME and nothing else",
+            "the metric fastpath_replicas takes labelSelector=autoscaler=NAME and no other selector",
             id="more than one",
         ),
         pytest.param(

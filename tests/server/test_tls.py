@@ -254,7 +254,7 @@ def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
         assert not serving.reload_if_changed()
     assert shown(serving.context) == first
     assert [record.message for record in caplog.records] == [
-        "the changed serving certificate cannot be used, the old one stays"
+        "the changed serving certificate cannot be used; the old one stays in use"
     ] * 2
 
 

@@ -61,7 +61,7 @@ REFUSALS = {
     ),
     "does not parse": Refusal("sum by (pod) (x{<<.LabelMatchers>>}", "the query does not parse: "),
     "a scalar": Refusal("1 + time()", "the query is a scalar"),
-    "a text": Refusal('"x"', "a text stands where a value is expected"),
+    "a text": Refusal('"x"', "a string stands where a number is expected"),
     "a selector without the matchers": Refusal(
         "sum by (pod) (x)",
         "x is selected without <<.LabelMatchers>>",
@@ -126,55 +126,53 @@ REFUSALS = {
         BOTH,
     ),
     "topk": Refusal(
-        "topk(1, x{<<.LabelMatchers>>})", "topk looks at several objects at once", f"topk(1, x{{{IN_ONE}}})"
+        "topk(1, x{<<.LabelMatchers>>})", "topk combines several objects", f"topk(1, x{{{IN_ONE}}})"
     ),
     "bottomk": Refusal(
         "bottomk by (namespace) (1, x{<<.LabelMatchers>>})",
-        "bottomk looks at several objects at once",
+        "bottomk combines several objects",
         f"bottomk by (namespace) (1, x{{{IN_ONE}}})",
     ),
-    "limitk": Refusal("limitk(1, x{<<.LabelMatchers>>})", "limitk looks at several objects at once"),
-    "limit_ratio": Refusal(
-        "limit_ratio(0.5, x{<<.LabelMatchers>>})", "limit_ratio looks at several objects at once"
-    ),
+    "limitk": Refusal("limitk(1, x{<<.LabelMatchers>>})", "limitk combines several objects"),
+    "limit_ratio": Refusal("limit_ratio(0.5, x{<<.LabelMatchers>>})", "limit_ratio combines several objects"),
     "count_values": Refusal(
         'count_values("pod", v{<<.LabelMatchers>>})',
-        "count_values looks at several objects at once",
+        "count_values combines several objects",
         'count_values("pod", v{namespace="n1",pod=~"1|2"})',
         (("n1", "1"), ("n1", "2")),
     ),
     "absent": Refusal(
         "absent(x{<<.LabelMatchers>>})",
-        "absent() does not work object by object",
+        "absent() cannot be split by object",
         'absent(x{namespace="n1",pod=~"c|d"})',
         (("n1", "c"), ("n1", "d")),
     ),
     "absent_over_time": Refusal(
         "absent_over_time(x{<<.LabelMatchers>>}[1m])",
-        "absent_over_time() does not work object by object",
+        "absent_over_time() cannot be split by object",
         'absent_over_time(x{namespace="n1",pod=~"c|d"}[1m])',
         (("n1", "c"), ("n1", "d")),
     ),
     "scalar": Refusal(
         "x{<<.LabelMatchers>>} * scalar(x{<<.LabelMatchers>>})",
-        "scalar() does not work object by object",
+        "scalar() cannot be split by object",
         f"x{{{IN_ONE}}} * scalar(x{{{IN_ONE}}})",
     ),
     "vector": Refusal(
         "x{<<.LabelMatchers>>} * on () group_left () vector(scalar(x{<<.LabelMatchers>>}))",
-        "vector() does not work object by object",
+        "vector() cannot be split by object",
         f"x{{{IN_ONE}}} * on () group_left () vector(scalar(x{{{IN_ONE}}}))",
     ),
-    "sort": Refusal("sort(x{<<.LabelMatchers>>})", "sort() does not work object by object"),
-    "sort_desc": Refusal("sort_desc(x{<<.LabelMatchers>>})", "sort_desc() does not work object by object"),
+    "sort": Refusal("sort(x{<<.LabelMatchers>>})", "sort() cannot be split by object"),
+    "sort_desc": Refusal("sort_desc(x{<<.LabelMatchers>>})", "sort_desc() cannot be split by object"),
     "label_replace": Refusal(
         'sum by (pod) (label_replace(u{<<.LabelMatchers>>}, "pod", "b", "pod", "a"))',
-        "label_replace() does not work object by object",
+        "label_replace() cannot be split by object",
         f'sum by (pod) (label_replace(u{{{IN_ONE}}}, "pod", "b", "pod", "a"))',
     ),
     "label_join": Refusal(
         'sum by (pod) (label_join(u{<<.LabelMatchers>>}, "pod", "", "team"))',
-        "label_join() does not work object by object",
+        "label_join() cannot be split by object",
         f'sum by (pod) (label_join(u{{{IN_ONE}}}, "pod", "", "team"))',
     ),
     "no series": Refusal("x{<<.LabelMatchers>>} * on (pod) minute()", "minute() reads no series"),

@@ -235,7 +235,7 @@ def judge(
 
 def reversal_event(by: str, before: int, after: int, *, demotes: bool) -> Event:
     """Return the event about a reversal, with what to do about it."""
-    what = f"{by} set the replicas from {before} to {after}, below the floor of a raise"
+    what = f"{by} scaled the target from {before} to {after} replicas, below its floor"
     remedy = _remedy(by)
     if demotes:
         until = "boosting is off for an hour, or until spec or annotations change"

@@ -48,9 +48,8 @@ def binary(thousandths: int) -> str:
 
 
 def _start(facts: Facts) -> str:
-    allowed = f"{facts['min']} to {facts['max']} allowed"
-    asked = f"{_count(facts['replicas'])} asked for, {facts['statusReplicas']} exist"
-    return f"{facts['target']}: {asked}, {allowed}"
+    counts = f"spec.replicas {facts['replicas']}, status.replicas {facts['statusReplicas']}"
+    return f"{facts['target']}: {counts}, allowed {facts['min']} to {facts['max']}"
 
 
 _GROUPS = {
@@ -67,7 +66,7 @@ def _pods(facts: Facts) -> str:
 
 
 def _utilization(facts: Facts) -> str:
-    shares = f"average {facts['measured']} % of what is requested, target {facts['target']} %"
+    shares = f"average {facts['measured']} % of requests, target {facts['target']} %"
     return f"{shares}: ratio {number(facts['ratio'])}"
 
 
@@ -96,7 +95,7 @@ def _repair(facts: Facts) -> str:
 
 def _tolerated(facts: Facts) -> str:
     low, high = number(facts["low"]), number(facts["high"])
-    stays = "as many as exist," if facts["exist"] else "stays"
+    stays = "uses status.replicas," if facts["exist"] else "stays"
     return f"ratio {number(facts['ratio'])} is within {low} to {high}: {stays} {facts['replicas']}"
 
 
@@ -105,11 +104,11 @@ def _turned(facts: Facts) -> str:
 
 
 def _crowded(facts: Facts) -> str:
-    return f"{_pods_count(facts['pods'])} would make it {facts['proposed']}, {_stays_for(facts)}"
+    return f"{_pods_count(facts['pods'])} would give {facts['proposed']}, {_stays_for(facts)}"
 
 
 def _stays_for(facts: Facts) -> str:
-    return f"which would turn the direction round: stays {facts['replicas']}"
+    return f"which would reverse the direction: stays {facts['replicas']}"
 
 
 def _proposal(facts: Facts) -> str:
@@ -126,14 +125,14 @@ def _rounded(facts: Facts) -> str:
     if product == replicas:
         return str(replicas)
     if math.isfinite(product) and math.ceil(product) == replicas:
-        return f"{number(product)}, up to {replicas}"
-    return f"{number(product)}, which no replica count holds: {replicas}"
+        return f"{number(product)}, rounded up to {replicas}"
+    return f"{number(product)}, outside int32: {replicas}"
 
 
 def _lagging(facts: Facts) -> str:
     if not facts["readyThen"]:
-        late = "pods became ready of late, and the value may be from before"
-        return f"{late}: not raised until it has seen all {facts['ready']}"
+        late = "pods became ready recently, and the value may be older"
+        return f"{late}: no scale-up until it covers all {facts['ready']}"
     then = f"the value is from when {_pods_count(facts['readyThen'])} were ready"
     return f"{then}: counted with these, not with {facts['ready']}"
 
@@ -149,23 +148,23 @@ def _choice(facts: Facts) -> str:
 
 def _blocked(facts: Facts) -> str:
     if facts["failed"] == facts["metrics"]:
-        return "no metric has a value: nothing is changed"
+        return "no metric has a value: no scaling"
     return (
-        f"{facts['failed']} of {facts['metrics']} metrics have no value and the others ask for "
-        f"{facts['replicas']}, fewer than {facts['current']}: nothing is changed"
+        f"{facts['failed']} of {facts['metrics']} metrics have no value and the others propose "
+        f"{facts['replicas']}, fewer than {facts['current']}: no scale-down"
     )
 
 
 def _stabilized(facts: Facts) -> str:
     wanted, replicas = facts["desired"], facts["replicas"]
     if replicas == wanted:
-        return f"no recent recommendation holds {wanted} back"
+        return f"stabilization does not change {wanted}"
     if replicas > wanted:
-        seen, way, seconds = f"as many as {facts['highest']}", "down", facts["downSeconds"]
+        extreme, value, way, seconds = "highest", facts["highest"], "down", facts["downSeconds"]
     else:
-        seen, way, seconds = f"as few as {facts['lowest']}", "up", facts["upSeconds"]
-    within = f"{seen} were recommended within the last {number(seconds)} s"
-    return f"{wanted} becomes {replicas}: {within} (stabilization of the way {way})"
+        extreme, value, way, seconds = "lowest", facts["lowest"], "up", facts["upSeconds"]
+    within = f"the {extreme} recommendation in {number(seconds)} s was {value}"
+    return f"{wanted} becomes {replicas} (scale-{way} stabilization): {within}"
 
 
 def _result(facts: Facts) -> str:
@@ -195,9 +194,9 @@ def _pods_count(pods: int) -> str:
 
 _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "start": _start,
-    "first": "nothing was recommended before: {replicas} is remembered as the first recommendation",
-    "bounds": "{current} is {side} {bound}, the {what}: no metric is looked at",
-    "disabled": "the target is scaled to zero{why}: nothing is computed",
+    "first": "no earlier recommendation: {replicas} is recorded as the first",
+    "bounds": "{current} is {side} {bound}, the {what}: metrics are not evaluated",
+    "disabled": "the target is scaled to zero{why}: scaling is disabled",
     "selector": "the pods cannot be found: {message}",
     "pods": _pods,
     "utilization": _utilization,
@@ -215,9 +214,9 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "blocked": _blocked,
     "stabilized": _stabilized,
     "limited": "{from} limited to {replicas} by {by}",
-    "raised": "coming from zero: raised to the minimum of {replicas}",
+    "raised": "scaling from zero: raised to the minimum of {replicas}",
     "result": _result,
-    "fallback": "metrics are absent: the fallback asks for {replicas}",
+    "fallback": "metrics are absent: the fallback proposes {replicas}",
     "failed": "the scale could not be {done}: {message}",
     "withheld": _withheld,
 }

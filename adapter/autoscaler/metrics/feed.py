@@ -238,7 +238,7 @@ RESIGNED, SELDOM = 10, 15.0
 must not delay the others."""
 
 LATE_IN_TURN = "its answer is late: its query waits for --prometheus-max-queries-per-second"
-RETURNING = "it was absent until lately, and some of its series may still be missing"
+RETURNING = "it had no value until recently, and some of its series may still be missing"
 NEVER_IN_TURN = "no answer yet: its query waits for --prometheus-max-queries-per-second"
 
 

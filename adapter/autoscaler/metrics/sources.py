@@ -34,7 +34,7 @@ from adapter.scrape.targets import ScrapedAnswer
 
 _NOT_YET = "no answer yet"
 _FETCHING = "unable to fetch metrics from custom metrics API"
-_TOO_LARGE = "beyond 9.2e15, which no quantity holds"
+_TOO_LARGE = "beyond 9.2e15, the limit of a quantity"
 
 
 @dataclass(frozen=True, slots=True)

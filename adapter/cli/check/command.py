@@ -68,9 +68,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             try:
                 catalogue, notes = await cluster.catalogue(), ()
             except KubernetesError as error:
-                unreachable.append(
-                    f"the API server cannot be asked, the built-in kinds are used instead: {error}"
-                )
+                unreachable.append(f"cannot query the API server, using the built-in kinds: {error}")
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         faults = inputs.collect_faults(parsed, catalogue)
         if question is not None:
@@ -158,7 +156,7 @@ def _problems(
     if answer.kind in empty.OF_THE_QUERY:
         sentence = f"Prometheus refuses the query: {answer}"
         return [Fault(path, "", sentence, made.config.source, made.config.line)]
-    unreachable.append(f"Prometheus cannot be asked: {answer}")
+    unreachable.append(f"cannot query Prometheus: {answer}")
     return []
 
 

@@ -38,11 +38,11 @@ def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
         return Value(
-            "", f"{report.show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail"
+            "", f"{report.show_number(sample.value)} is beyond 9.2e15, the limit of a quantity: requests fail"
         )
     if isinstance(milli, Dropped):
         shown = "a native histogram" if milli == HISTOGRAM else report.show_number(sample.value)
-        return Value("", f"{shown} is no number to scale by and is left out")
+        return Value("", f"{shown} is not a finite number and is left out")
     return Value(quantity.format_milli(milli))
 
 
@@ -66,17 +66,16 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
     place = query.rule.path
     if result.type != "vector":
         return (
-            f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep the "
-            f"label {label}"
+            f"the metricsQuery of {place} gives a {result.type} without object labels: keep the label {label}"
         )
     have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
     if not have:
         return (
-            f"the result of {place} has no label {label}, so no sample finds its object: group it by "
-            "(<<.GroupBy>>)"
+            f"the result of {place} has no label {label}, so no sample matches an object: group it by "
+            f"(<<.GroupBy>>)"
         )
     return (
-        f"the result of {place} is about {listed(have)} and not about {name}: use <<.LabelMatchers>> in "
+        f"the result of {place} has {listed(have)} but not {name}: use <<.LabelMatchers>> in "
         "every selector of it"
     )
 
@@ -95,8 +94,8 @@ def no_query(place: str, error: TemplateError) -> str:
 
 def no_object(wanted: Wanted) -> str:
     return (
-        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list objects "
-        "first and never ask for it, so check the name"
+        f"Prometheus has a value for {wanted} and the cluster has no such object: an autoscaler lists "
+        f"objects first and never requests it, so check the name"
     )
 
 
@@ -219,7 +218,7 @@ def no_sample_of_external(case: EmptyCase, selector: str) -> str:
         )
     if case.around and selector:
         labels = listed(sorted(case.labels))
-        return f"no series of {series} passes the selector {selector}: compare it with the labels ({labels})"
+        return f"no series of {series} matches the selector {selector}: compare it with the labels ({labels})"
     return (
         f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are "
         "up"
@@ -248,7 +247,8 @@ def can_be_asked_for(metric: str) -> bool:
 def lacks_a_part(metric: str, lost: int, number: int) -> str:
     """Return the sentence for an external metric, `lost` of whose `number` values are no numbers."""
     return (
-        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request fails: "
+        f"{lost} of {counted(number, 'value', 'values')} of {metric} are not numbers, so every request "
+        f"fails: "
         "the sum of the rest would be too small. Let metricsQuery return numbers, or set onNaN on the rule: "
         "zero serves NaN as 0, drop serves the rest"
     )
@@ -257,8 +257,8 @@ def lacks_a_part(metric: str, lost: int, number: int) -> str:
 def served(metric: str, number: int) -> str:
     if not can_be_asked_for(metric):
         return (
-            f"{metric} is served, but autoscalers ask for external metrics in lower case and never find it: "
-            "give it a lower-case name through name.as"
+            f"{metric} is served, but autoscalers request external metrics in lower case and never find it: "
+            f"give it a lower-case name through name.as"
         )
     adds = ", which an autoscaler adds up" if number > 1 else ""
     return f"{metric} is served: {counted(number, 'value', 'values')}{adds}"

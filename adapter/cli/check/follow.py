@@ -93,12 +93,12 @@ class Inquiry:
 
         `accepts_warnings` says that the rule takes an answer with warnings, which else counts as no answer.
         """
-        lines.append(f"asks {report.one_line(promql)}")
+        lines.append(f"query {report.one_line(promql)}")
         result = await self.prometheus.ask(promql)
         if isinstance(result, PrometheusError):
             lines.append(f"refused: {result}")
             if result.kind not in empty.OF_THE_QUERY:
-                self.explanation.unreachable.append(f"Prometheus cannot be asked: {result}")
+                self.explanation.unreachable.append(f"cannot query Prometheus: {result}")
             raise NoValueError(empty.refused(result))
         lines.append(counted(len(result.samples), "sample", "samples"))
         lines.extend(f"warning: {text}" for text in result.warnings)
@@ -113,7 +113,7 @@ class Inquiry:
         show: Callable[[Sample], str] = report.show_sample,
     ) -> Sequence[Sample]:
         """Return the samples of a query that only looks for a cause; an error is noted and counts as none."""
-        lines.append(f"also asks {promql}")
+        lines.append(f"extra query {promql}")
         result = await self.prometheus.ask(promql)
         if isinstance(result, PrometheusError):
             lines.append(f"refused: {result}")
@@ -205,13 +205,13 @@ async def _names(
     if inquiry.cluster is None:
         return None
     explanation, kind = inquiry.explanation, entry.resource.group_resource
-    lines = explanation.section(f"what the API server has of {kind}")
+    lines = explanation.section(f"{kind} in the API server")
     try:
         namespace = wanted.namespace if entry.resource.namespaced else None
         names = await inquiry.cluster.names(entry.resource, namespace, objects)
     except KubernetesError as error:
         lines.append(f"not read: {error}")
-        explanation.unreachable.append(f"the API server cannot be asked for {kind}: {error}")
+        explanation.unreachable.append(f"cannot query the API server for {kind}: {error}")
         if wanted.name == ALL:
             reason = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
             raise NoValueError(reason) from error

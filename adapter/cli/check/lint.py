@@ -56,7 +56,7 @@ def _collisions(made: RulePreview, number: int, makers: _Makers) -> Iterator[Fin
         keys = [(made.api, example.resource, metric) for example in made.examples]
         if earlier := [makers[key] for key in keys if key in makers]:
             _, path = max(earlier)
-            yield "name", metric, f"{path} makes the same metric; the later rule answers where both could"
+            yield "name", metric, f"{path} defines the same metric; where both apply, the later rule is used"
         makers.update(dict.fromkeys(keys, (number, made.path)))
 
 
@@ -66,18 +66,18 @@ def _names(made: RulePreview) -> Iterator[Finding]:
         metrics.add("".join(piece.text for piece in rule.namer.expansion))
     for metric in sorted(metrics):
         if not metric:
-            yield "name.as", rule.config.name_as, "the metric name comes out empty and can never be asked for"
+            yield "name.as", rule.config.name_as, "the metric name is empty, so no request finds it"
         if metric == METRIC:
             sentence = (
-                "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors "
-                "those are served in its place"
+                "this name is reserved for the floors of boosted HPAs: --scaler and --serve-floors serve "
+                "those instead"
             )
             yield "name.as", metric, sentence
         if "/" in metric:
-            yield "name.as", metric, "a name with a slash can never be asked for"
+            yield "name.as", metric, "a name with a slash cannot be requested"
         if made.external and metric != metric.lower():
             sentence = (
-                "autoscalers ask for external metrics in lower case and never find a name with capitals"
+                "autoscalers request external metrics in lower case and never find a name with capitals"
             )
             yield "name.as", metric, sentence
     if len(metrics) >= MANY_METRICS:
@@ -101,7 +101,7 @@ def _references(made: RulePreview) -> Iterator[Finding]:
         yield (
             "name.as",
             f"${{{name}}}" if braced else f"${name}",
-            f"there is no such group, so this is empty{advice}",
+            f"name.matches has no such group, so this is empty{advice}",
         )
 
 
@@ -140,7 +140,7 @@ def _series(made: RulePreview) -> Iterator[Finding]:
 def _labels(made: RulePreview) -> Iterator[Finding]:
     rule, resources = made.rule, made.rule.config.resources
     if not made.external and not resources.namespaced:
-        yield "resources.namespaced", "false", "this has an effect on externalRules only"
+        yield "resources.namespaced", "false", "this affects externalRules only"
     if made.external:
         if resources.namespaced and not _names_namespaces(rule):
             sentence = (
@@ -150,8 +150,7 @@ def _labels(made: RulePreview) -> Iterator[Finding]:
             yield "resources", "", sentence
     elif not rule.converter.by_label and rule.converter.template is None:
         sentence = (
-            "neither overrides nor a template: no object is ever found on the series, and the metric is not "
-            "listed"
+            "neither overrides nor a template, so no series belongs to an object and the metric is not listed"
         )
         yield "resources", "", sentence
     elif made.known is not None and made.series and not made.examples:
@@ -160,7 +159,7 @@ def _labels(made: RulePreview) -> Iterator[Finding]:
         each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()
     ):
         sentence = (
-            "no label for namespaces, so objects in namespaces cannot be asked for: add an override for "
+            "no label for namespaces, so namespaced objects cannot be requested: add an override for "
             "namespace"
         )
         yield "resources.overrides", "", sentence

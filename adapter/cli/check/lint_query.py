@@ -92,8 +92,8 @@ def _check_template(made: RulePreview) -> Iterator[Finding]:
             "the query does not use <<.LabelMatchers>>, so neither namespace nor selector of a request "
             "changes the answer"
             if made.external
-            else "the query does not use <<.LabelMatchers>>, so every request asks for all objects of "
-            "all namespaces"
+            else "the query does not use <<.LabelMatchers>>, so every request reads all objects of all "
+            "namespaces"
         )
         yield "metricsQuery", "", sentence
 
@@ -104,7 +104,8 @@ def _unparsed(example: Example, error: ValueError) -> str:
         return "templates are written << >>, not {{ }}"
     if _LEADING_COMMA.search(example.promql):
         return (
-            "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, because it may "
+            "a comma has no matcher before it; put <<.LabelMatchers>> last between the braces, because it "
+            "may "
             "be empty"
         )
     reason = matchers.shorten(str(error))

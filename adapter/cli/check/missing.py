@@ -244,7 +244,8 @@ def _renamed(case: MissingCase) -> str:
         for name, series in traced.others.items():
             if any(each.name == case.metric for each in series):
                 return (
-                    f"{traced.place} serves the series {case.metric} as {name}: ask for that, or change its "
+                    f"{traced.place} serves the series {case.metric} as {name}: request that name, or change "
+                    f"its "
                     "name.as"
                 )
     return ""
@@ -302,8 +303,8 @@ def _other_case(case: MissingCase) -> str:
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
             return (
-                f"{name} is served, but autoscalers ask for external metrics in lower case and never find "
-                "it: give it a lower-case name through name.as"
+                f"{name} is served, but autoscalers request external metrics in lower case and never find "
+                f"it: give it a lower-case name through name.as"
             )
     return ""
 
@@ -340,7 +341,7 @@ def _misspelt(case: MissingCase) -> str:
 
 def _unknown(case: MissingCase) -> str:
     if not case.traces:
-        return "the file has no rule: add one that asks for the series"
+        return "the file has no rule: add one that selects the series"
     return (
         f"no rule makes {case.metric} of the series there are, and Prometheus has had no series of that name "
         f"in the last {case.look_back}: check the spelling, or add a rule"

@@ -85,7 +85,7 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
             yield Fault("FILE", "", expected)
         yield from super().faults(given)
         if self.why and not self.prometheus_url:
-            yield Fault("--why", self.why, "expected --prometheus-url too: the answer lies in Prometheus")
+            yield Fault("--why", self.why, "expected --prometheus-url too, to read the series")
         if self.object and not self.why:
             yield Fault("--object", self.object, "expected --why METRIC too")
         for name, text in (("--selector", self.selector), ("--metric-selector", self.metric_selector)):
@@ -93,9 +93,9 @@ class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptio
                 yield Fault(name, text, "expected --object too")
         if self.strict and (self.why or self.print_config):
             other = "--why" if self.why else "--print-config"
-            yield Fault("--strict", "", f"expected not to be given with {other}, which prints no warnings")
+            yield Fault("--strict", "", f"cannot be combined with {other}, which prints no warnings")
         if self.print_config and self.output != "text":
-            yield Fault("--output", self.output, "expected not to be given with --print-config")
+            yield Fault("--output", self.output, "cannot be combined with --print-config")
 
     def resolved(self) -> Self:
         options = super().resolved()

@@ -144,7 +144,7 @@ def _metrics(made: RulePreview) -> str:
     return (
         "none"
         if made.known is not None
-        else f"what {made.config.name_matches or '.*'} makes of the names found"
+        else f"derived from names that match {made.config.name_matches or '.*'}"
     )
 
 
@@ -158,8 +158,8 @@ def _objects(made: RulePreview) -> str:
 
 def _example(example: Example, answer: Answer | None) -> list[str]:
     if not example.promql:
-        return [_line("asks", f"nothing: {example.fault}")]
-    lines = [_line("asks", one_line(example.promql))]
+        return [_line("query", f"none: {example.fault}")]
+    lines = [_line("query", one_line(example.promql))]
     if (verdict := example.separability) is not None:
         joined = f"yes, within a namespace: {verdict.join_reason}" if verdict.join_reason else "yes"
         lines.append(_line("separable", joined if verdict.separable else f"no: {verdict.reason}"))

@@ -96,14 +96,12 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
 def _wrong_scope(resource: APIResource, metric: str, wanted: Wanted) -> str:
     kind = resource.group_resource
     if wanted.namespace is None:
-        return f"{kind} live in namespaces: write {wanted.kind}/NAMESPACE/{wanted.name}"
+        return f"{kind} are namespaced: write {wanted.kind}/NAMESPACE/{wanted.name}"
     if kind == NAMESPACES:
-        return (
-            f"a namespace is asked for at the root, as autoscalers do too: write {wanted.kind}/{wanted.name}"
-        )
+        return f"namespaces are requested at the root, also by autoscalers: write {wanted.kind}/{wanted.name}"
     return (
-        f"{kind} are served at the root only, but an autoscaler asks for them under its own namespace and "
-        f"gets 404: read {metric} through an object that lives in the namespace, or as an external metric"
+        f"{kind} are served at the root only, but an autoscaler requests them in its own namespace and gets "
+        f"404: read {metric} through an object that lives in the namespace, or as an external metric"
     )
 
 
@@ -129,6 +127,6 @@ def build_query(entry: CustomEntry, wanted: Wanted, selector: tuple[Matcher, ...
         )
     except (NamingError, TemplateError) as error:
         return (
-            f"{entry.rule.config.path} has no label for namespaces ({error}), so nothing in a namespace can "
-            "be asked for: add an override for namespace"
+            f"{entry.rule.config.path} has no label for namespaces ({error}), so no namespaced object can be "
+            f"requested: add an override for namespace"
         )

@@ -49,7 +49,7 @@ def parse_question(options: CheckOptions) -> WhyQuestion:
     """Return what the options ask. InputError for an object or a selector that cannot be read or answered."""
     wanted = parse_wanted(options.object) if options.object else None
     if wanted is not None and wanted.name == ALL and not options.lister_kubeconfig:
-        expected = "expected --lister-kubeconfig too: the API server knows the objects"
+        expected = "expected --lister-kubeconfig too, to list the objects"
         raise InputError([Fault("--object", options.object, expected)])
     objects = _selector("--selector", options.selector)
     external = wanted is not None and not wanted.kind
@@ -152,7 +152,7 @@ def _explain_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Seq
     lines += [f"{path}  left out because of a fault" for path in left_out]
     for answer in inquiry.lists.values():
         if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY:
-            explanation.unreachable.append(f"Prometheus cannot be asked: {answer}")
+            explanation.unreachable.append(f"cannot query Prometheus: {answer}")
 
 
 async def _explain_absence(

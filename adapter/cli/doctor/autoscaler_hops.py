@@ -38,7 +38,7 @@ _LONGEST_GROWTH = 3600
 _REQUEST = "missing request for"
 """Part of the controller's message if utilization is of a request that is not there."""
 
-_REMOVE = "take the handshake out with fastpath boost --remove"
+_REMOVE = "remove the handshake with fastpath boost --remove"
 
 # -- boosting ------------------------------------------------------------------------------------------------
 
@@ -64,21 +64,21 @@ def boost_hop(facts: Facts) -> Hop | None:
     if wishes.faults:
         return _hop(State.FAULT, wishes.faults[0], "fix the annotation")
     if not wishes.mode:
-        text = f"spec.metrics has {METRIC} and no annotation asks for boosting: its floor is always 0"
+        text = f"spec.metrics has {METRIC} without the annotation fastpath.io/mode: its value is always 0"
         annotate = Improvement(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
         return _hop(State.WARNING, text)._replace(change=annotate)
     if wishes.mode == BOOST and boost.owner:
-        text = f"it is advised and not boosted: {model.owned_by(boost.owner)}"
+        text = f"advice only, not boosted: {model.owned_by(boost.owner)}"
         change = f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}"
         return _hop(State.FAULT, text, change)
     if wishes.mode == BOOST and not boost.handshake.holds:
-        text = f"it is advised and not boosted: {boost.handshake.fault}"
+        text = f"advice only, not boosted: {boost.handshake.fault}"
         return _hop(State.FAULT, text, "write annotation and handshake again: fastpath boost HPA.yaml")
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
     meta = facts.hpa.metadata
     if vacant := vacancy(meta.namespace, meta.name, boost.leaders):
-        text = f"nothing decides for it: {vacant}"
+        text = f"no scaler runs for it: {vacant}"
         return _hop(State.FAULT, text, "run Fastpath with --scaler (or fastpath scale)")
     return _working(facts, boost)
 
@@ -96,7 +96,7 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
     forbidden = answer.status == 403
     why = answer.error or "it answers without a value"
     if forbidden and facts.has_value(floor.spec) is False:
-        why = "the HPA has no value of it"
+        why = "the HPA has no value for it"
     elif isinstance(serving, Unread):
         if forbidden:
             return None
@@ -107,7 +107,7 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
             f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
         )
         way = EXTERNAL if floor.spec.type == "Object" else OBJECT
-        other = f"take the other handshake: fastpath boost --handshake {way} HPA.yaml"
+        other = f"use the other handshake: fastpath boost --handshake {way} HPA.yaml"
         return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other, FLOOR)
     elif serving.fault:
         why = serving.fault
@@ -119,8 +119,8 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
 
 def _stuck(facts: Facts) -> str:
     if facts.metrics and all(_fails(facts, each) for each in facts.metrics):
-        return "no metric answers, so the HPA neither grows nor shrinks"
-    return "the HPA grows but cannot shrink"
+        return "no metric has a value, so the HPA does not scale"
+    return "the HPA scales up but not down"
 
 
 def _fails(facts: Facts, metric: MetricFacts) -> bool:
@@ -137,7 +137,7 @@ def vacancy(namespace: str, name: str, leaders: tuple[Leader, ...]) -> str:
     """
     found = [_unheld(each) for each in leaders if each.shard.owns(namespace, name)]
     if not found:
-        return "there is no Lease of its shard" if leaders else "there is no Lease of a scaler"
+        return "its shard has no Lease" if leaders else "no scaler has a Lease"
     return "" if "" in found else found[0]
 
 
@@ -147,7 +147,7 @@ def _unheld(leader: Leader) -> str:
         return f"the Lease {leader.lease} has no holder"
     if leader.renewed is not None and leader.renewed > leader.duration + _LATE:
         ago = seconds(leader.renewed)
-        return f"{leader.holder} renewed the Lease {leader.lease} {ago} ago for the last time"
+        return f"{leader.holder} last renewed the Lease {leader.lease} {ago} ago"
     return ""
 
 
@@ -159,13 +159,13 @@ def _working(facts: Facts, boost: BoostFacts) -> Hop:
     demoted = None if entry is None or isinstance(entry, Unread) else entry.demoted
     if demoted and demoted.until > facts.now:
         until = write_instant(demoted.until)
-        text = f"advised and not boosted until {until}: {demoted.by or 'another writer'} reverted raises"
+        text = f"advice only until {until}: {demoted.by or 'another writer'} reverted raises"
         return _hop(State.WARNING, text, "make sure that nothing else writes the replicas of the target")
     floor = boost.floor
     if floor is None or isinstance(floor.answer, Unread) or floor.answer.error:
-        return _hop(State.UNKNOWN, "the handshake is right; you may not read the floor")
-    held = f"{floor.answer.total:g} replicas held" if floor.answer.total else "no raise is held"
-    return _hop(State.OK, f"the handshake is right and answers; {held}")
+        return _hop(State.UNKNOWN, "the handshake is correct; you may not read the floor")
+    held = f"the floor is {floor.answer.total:g}" if floor.answer.total else "no floor is set"
+    return _hop(State.OK, f"the handshake works; {held}")
 
 
 # -- the autoscaler itself -----------------------------------------------------------------------------------
@@ -177,32 +177,32 @@ def autoscaler_hop(facts: Facts) -> Hop:
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
     if facts.fast_rivals:
         named = ", ".join(f"{KIND} {each}" for each in facts.fast_rivals)
-        text = f"{named} scales {target} too, and does nothing because of this HPA"
+        text = f"{target} also has {named}, which does not scale while this HPA exists"
         others = f"kubectl -n {meta.namespace} delete fpa {' '.join(facts.fast_rivals)}"
         change = f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, or {others}"
         return _said(State.FAULT, text, change)
     if facts.rivals:
-        text = f"{', '.join(facts.rivals)} scales {target} too"
-        return _said(State.FAULT, text, f"leave one autoscaler on {target}")
+        text = f"{target} is also scaled by {', '.join(facts.rivals)}"
+        return _said(State.FAULT, text, f"keep only one autoscaler for {target}")
     if not facts.conditions:
-        return _said(State.WARNING, "the HPA controller has not looked at it yet")
+        return _said(State.WARNING, "the HPA controller has not set conditions yet")
     found = {each.type: each for each in facts.conditions}
     able, active, limited = (
         found.get(kind, Condition()) for kind in ("AbleToScale", "ScalingActive", "ScalingLimited")
     )
     if active.reason == "ScalingDisabled":
-        text = "the target is scaled to zero, and so the HPA is off"
+        text = "the target is scaled to zero, so the HPA is disabled"
         return _said(State.FAULT, text, "give the target at least one replica")
     for each in (able, active):
         if each.status == "False":
-            change = "give the containers of the pods a request for it" if _REQUEST in each.message else ""
+            change = "set the resource request on the containers" if _REQUEST in each.message else ""
             return _said(State.FAULT, f"{each.type} is False ({each.reason}): {each.message}", change)
     owner = f"; {facts.owner} owns it and reverts edits" if facts.owner else ""
     if limited.status == "True" and limited.reason == "TooManyReplicas":
-        text = f"it wants more than its maximum of {spec.max_replicas}{owner}"
+        text = f"it recommends more than maxReplicas, {spec.max_replicas}{owner}"
         return _said(State.WARNING, text, f"raise spec.maxReplicas, now {spec.max_replicas}")
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
-        return _said(State.WARNING, f"its policies hold it back now: {limited.message}{owner}")
+        return _said(State.WARNING, f"its scaling policies limit it now: {limited.message}{owner}")
     return _said(State.OK, f"the HPA controller reports no problem{owner}")
 
 
@@ -220,8 +220,8 @@ def behavior_hop(facts: Facts) -> Hop:
     if rules is None:
         return Hop("behavior", State.OK, "may double at once", NOTHING)
     if rules.select == "Disabled":
-        text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never grows"
-        change = Improvement("take selectPolicy: Disabled out of scaleUp")
+        text = "spec.behavior.scaleUp.selectPolicy is Disabled: it never scales up"
+        change = Improvement("remove selectPolicy: Disabled from scaleUp")
         return Hop("behavior", State.FAULT, text, change=change)
     current = 1 if isinstance(facts.target, Unread) else max(facts.target.replicas, 1)
     goal = max(min(2 * current, spec.max_replicas), current)
@@ -232,12 +232,12 @@ def behavior_hop(facts: Facts) -> Hop:
         return Hop("behavior", State.WARNING, text, Took(_LONGEST_GROWTH, _LONGEST_GROWTH), policies)
     took = Took(window + growth, window + growth)
     if window >= growth and window:
-        change = Improvement("take scaleUp.stabilizationWindowSeconds out of spec.behavior", window)
-        text = f"growth waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
+        change = Improvement("remove scaleUp.stabilizationWindowSeconds from spec.behavior", window)
+        text = f"scale-up waits for {seconds(window)} of stabilization (scaleUp.stabilizationWindowSeconds)"
         return Hop("behavior", State.WARNING, text, took, change)
     if growth:
         advice = "allow more in spec.behavior.scaleUp.policies: Percent 100 doubles at once"
-        text = f"its policies let it grow from {current} to {goal} in {seconds(growth)}"
+        text = f"its policies allow a scale-up from {current} to {goal} in {seconds(growth)}"
         return Hop("behavior", State.WARNING, text, took, Improvement(advice, growth))
     return Hop("behavior", State.OK, "may double at once", took)
 

@@ -238,7 +238,7 @@ class LiveCluster:
         try:
             found = await self._registration(group)
             if found is None or found.service is None:
-                return Unread(f"no Service stands behind {group}")
+                return Unread(f"no Service serves {group}")
             namespace = found.service.namespace
             path = f"/api/v1/namespaces/{namespace}"
             service = await self._fetch(f"{path}/services/{found.service.name}", Service)
@@ -248,7 +248,7 @@ class LiveCluster:
             pods = await self._fetch_pods(namespace, selector)
             places = {place for pod in pods for place in _rules_of(pod)}
             if not places:
-                missing = f"the pods of Service {found.service} name no rules in a ConfigMap"
+                missing = f"the pods of Service {found.service} reference no ConfigMap with rules"
                 return Unread(f"{missing}: give them with --config")
             texts: list[tuple[str, str]] = []
             for name, wanted in sorted(places):
@@ -273,7 +273,7 @@ class LiveCluster:
             for container in pod.spec.containers:
                 if text := option_of(container.words, _SYNC_PERIOD):
                     return Period(parse_go_duration(text), f"{_SYNC_PERIOD[2:]} of Pod {pod.metadata.name}")
-                return Period(_DEFAULT_PERIOD, f"the default, as Pod {pod.metadata.name} says nothing else")
+                return Period(_DEFAULT_PERIOD, f"the default: Pod {pod.metadata.name} does not set it")
         return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
 
     @once

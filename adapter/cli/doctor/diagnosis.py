@@ -131,17 +131,17 @@ def examine_fast(
     meta, spec = fpa.metadata, fpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
     if rivals:
-        text = f"{', '.join(rivals)} scales {target} too: Fastpath does not scale it meanwhile"
-        return FastExamination(fpa, State.FAULT, text, f"leave one autoscaler on {target}")
+        text = f"{target} is also scaled by {', '.join(rivals)}, so Fastpath does not scale it"
+        return FastExamination(fpa, State.FAULT, text, f"keep only one autoscaler for {target}")
     vacant = (
         "" if isinstance(leaders, Unread) else autoscaler_hops.vacancy(meta.namespace, meta.name, leaders)
     )
     if vacant:
         advice = "run Fastpath with --scaler (or fastpath scale); its namespace is given with --namespace"
-        return FastExamination(fpa, State.FAULT, f"nothing decides for it: {vacant}", advice)
+        return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
     conditions = {each.type: each for each in (fpa.status or FastPathAutoscalerStatus()).conditions or ()}
     if not conditions:
-        return FastExamination(fpa, State.WARNING, "the scaler has not looked at it yet")
+        return FastExamination(fpa, State.WARNING, "the scaler has not set conditions yet")
     for kind in ("AbleToScale", "ScalingActive"):
         each = conditions.get(kind, Condition())
         if each.status == "False":
@@ -149,8 +149,8 @@ def examine_fast(
             return FastExamination(fpa, state, f"{kind} is False ({each.reason}): {each.message}")
     limited = conditions.get("ScalingLimited", Condition())
     if (limited.status, limited.reason) == ("True", "TooManyReplicas"):
-        text = f"it wants more than its maximum of {spec.max_replicas}"
+        text = f"it recommends more than maxReplicas, {spec.max_replicas}"
         change = f"raise spec.maxReplicas, now {spec.max_replicas}"
         return FastExamination(fpa, State.WARNING, text, change)
-    text = "by its conditions it is able to scale and its metrics have values"
+    text = "its conditions report no problem"
     return FastExamination(fpa, State.OK, text)

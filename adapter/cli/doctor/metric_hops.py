@@ -107,8 +107,8 @@ def _scrape(source: SourceFacts, hidden: float, *, boosted: bool) -> Hop:
     if isinstance(series, Unread):
         return Hop("scrape", State.UNKNOWN, series.why)
     if not series.found:
-        now = f"now, and queries do not see the last {seconds(hidden)}," if hidden else "now"
-        text = f"Prometheus has no sample {now} of what {source.rule} reads: {source.query}"
+        now = f"now (queries do not see the last {seconds(hidden)})" if hidden else "now"
+        text = f"Prometheus has no sample {now} for {source.rule}: {source.query}"
         return Hop(
             "scrape", State.FAULT, text, change=Improvement("check that its targets are up and scraped")
         )
@@ -138,7 +138,7 @@ def _scrape_change(source: SourceFacts, interval: float, *, boosted: bool) -> Im
 def _window(source: SourceFacts) -> Hop:
     lookback, series = source.lookback, source.series
     if lookback is None:
-        text = "made by a recording rule, whose own window and interval come on top"
+        text = "made by a recording rule, which adds its own window and interval"
         return Hop("window", State.UNKNOWN, text)
     if lookback == 0:
         return Hop("window", State.OK, "the latest sample", NOTHING)
@@ -149,7 +149,7 @@ def _window(source: SourceFacts) -> Hop:
     enough = math.ceil(SCRAPES_IN_WINDOW * round(interval, 1))
     if lookback < _FEWEST_IN_WINDOW * interval * 0.9:
         text = f"{text}, which often holds fewer than two samples, and then there is no value"
-        wide = Improvement(f"take a range of [{enough}s] in {source.rule}")
+        wide = Improvement(f"set the range of {source.rule} to [{enough}s]")
         return Hop("window", State.WARNING, text, evenly(lookback), wide)
     if lookback <= 1.2 * enough:
         return Hop("window", State.OK, text, evenly(lookback))
@@ -172,12 +172,12 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
             text = f"no APIService is registered for {serving.group}"
             return Hop(_API, State.FAULT, text, change=Improvement(_INSTALL[serving.group]))
         if serving.fault:
-            advice = f"have {serving.owner} answer again: kubectl get apiservices | grep {serving.group}"
+            advice = f"restore {serving.owner}: kubectl get apiservices | grep {serving.group}"
             text = f"{serving.group} is not available: {serving.owner}: {serving.fault}"
             return Hop(_API, State.FAULT, text, change=Improvement(advice))
     server = "the metrics API" if isinstance(serving, Unread) else serving.owner
     if answer.error:
-        advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it gets lost"
+        advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it is lost"
         return Hop(_API, State.FAULT, f"{server} has no value: {answer.error}", change=Improvement(advice))
     if not answer.number:
         change = Improvement("check that the pods run and expose the metric")
@@ -186,7 +186,7 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
     took = Took(answer.seconds + reused / 2, answer.seconds + reused)
     text = f"{server} answered in {seconds(answer.seconds)}"
     if reused > TICK:
-        text += f" and uses an answer again for {seconds(reused)}"
+        text += f" and caches answers for {seconds(reused)}"
     ready = 0 if isinstance(facts.target, Unread) else len(facts.target.ready)
     state = State.WARNING if answer.seconds > _SLOW_ANSWER else State.OK
     if metric.spec.type in {"Pods", "Resource", "ContainerResource"} and answer.number < ready:

@@ -159,7 +159,7 @@ class SourceReader:
         try:
             seen = await self._one("time()", now)
         except PrometheusError as error:
-            return Unread(f"Prometheus cannot be asked: {error}")
+            return Unread(f"cannot query Prometheus: {error}")
         return 0.0 if seen is None else max(now - seen, 0.0)
 
     async def _series(self, query: str) -> SeriesFacts | Unread:
@@ -177,7 +177,7 @@ class SourceReader:
                     age = self._clock.wall() - newest
                     found.append(SeriesFacts(True, await self._interval(selector), age))
         except PrometheusError as error:
-            return Unread(f"Prometheus cannot be asked: {error}")
+            return Unread(f"cannot query Prometheus: {error}")
         if not found:
             return SeriesFacts(False)
         return max(found, key=lambda each: (each.interval or 0.0, each.age or 0.0))

@@ -232,7 +232,7 @@ class Decoder:
         allowed = f"{shape.what} has {', '.join(shape.fields)}"
         for known in shape.fields:
             if known.lower() == key.lower():
-                return f"unknown key, did you mean {known}: upper and lower case count"
+                return f"unknown key, did you mean {known}? Keys are case-sensitive"
         home = self._vocabulary.get(key)
         if home:
             return f"unknown key here: {key} belongs {home}, check the indentation; {allowed}"

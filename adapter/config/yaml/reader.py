@@ -154,11 +154,11 @@ def _quoting_advice(text: str, line: int, problem: str) -> str:
     lines = text.splitlines()
     written = lines[line - 1] if 0 < line <= len(lines) else ""
     if "'\\t'" in problem:
-        return "; indentation is made of blanks, not tabs"
+        return "; indent with spaces, not tabs"
     if _QUOTED_VALUE.match(written) and written.count('"') > 2:
         return "; put text that contains double quotes between single quotes"
     if "mapping values are not allowed" in problem:
-        return "; text that contains a colon and a blank needs quotes"
+        return "; quote text that contains a colon and a space"
     return ""
 
 

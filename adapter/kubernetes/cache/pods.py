@@ -129,7 +129,7 @@ class PodCache(ReflectedCache):
             status = reflector.status()
             if status.stale or status.last_error:
                 age = status.age
-                heard = "no list of pods yet" if age is None else f"no news of pods for {age:.0f} s"
+                heard = "no list of pods yet" if age is None else f"no watch event for pods for {age:.0f} s"
                 return f"{heard}: {status.last_error}" if status.last_error else heard
         return ""
 

@@ -367,7 +367,7 @@ class Reflector(Generic[T]):
         self._watch_denied = self._context.clock.monotonic()
         self._recover()
         self._metrics.count_error(error.reason)
-        message = "this kind may not be watched; it is listed instead"
+        message = "watch refused; this kind is listed instead"
         self._context.problems.report("watch", message, str(error), subject=self.name)
 
     async def _wait_to_poll(self) -> None:

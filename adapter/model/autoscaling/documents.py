@@ -247,7 +247,7 @@ def explain(message: str, tree: object, source: str) -> InputError:
         text = shown(value)
     except (LookupError, TypeError):
         # msgspec refuses the first of two equal keys, but the tree has the last
-        path, text = place, "a key on the way is given twice"
+        path, text = place, "a parent key is given twice"
     return InputError([Fault(path.lstrip(".") or "the document", text, _in_words(problem), source)])
 
 

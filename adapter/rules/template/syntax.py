@@ -193,7 +193,7 @@ class _Parser:
         arguments: list[Operand] = []
         while (token := self._next).text not in {"|", ")", ">>"}:
             if not token.spaced:
-                self._unexpected(token, "a blank between operands")
+                self._unexpected(token, "a space between operands")
             argument = self._operand(context)
             if isinstance(argument, Call):
                 self._check_call(argument, count=0)
@@ -305,7 +305,7 @@ class _Parser:
         self._position = end = match.end()
         if match.lastgroup in {"field", "name"} and not _AFTER_NAME.match(self._text, end):
             found, name = quote(self._text[end]), quote(match[0])
-            self._refuse(end, f"unexpected {found} right after {name}, expected a blank")
+            self._refuse(end, f"unexpected {found} right after {name}, expected a space")
         return _Token(match.lastgroup or "", match[0], at, spaced=at > start)
 
     def _take(self) -> _Token:

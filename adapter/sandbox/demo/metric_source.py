@@ -141,4 +141,4 @@ async def _wait_ready(base: str, process: asyncio.subprocess.Process, log: Path)
 
 
 def _last_line(log: Path) -> str:
-    return "".join(log.read_text(errors="replace").strip().splitlines()[-1:]) or "no word from it"
+    return "".join(log.read_text(errors="replace").strip().splitlines()[-1:]) or "it printed nothing"

@@ -127,7 +127,7 @@ class TrustStore:
         try:
             found = read(entries or {})
         except ValueError as error:
-            message = "the ConfigMap's authorities cannot be used; the last good ones stay"
+            message = "the ConfigMap's authorities cannot be used; the last good ones stay in use"
             self._problems.report(_FAULT, message, str(error), subject=key)
             self._state[key] = "good" if last is not None else "faulty"
             return last
@@ -141,7 +141,7 @@ class TrustStore:
             self._problems.report(_FAULT, _MISSING[key], text, subject=key)
         else:
             self._state[key] = "good"
-            message = "authorities are gone from the ConfigMap; the last good ones stay"
+            message = "authorities are gone from the ConfigMap; the last good ones stay in use"
             self._problems.report(_FAULT, message, text, subject=key)
         return last
 

@@ -110,39 +110,29 @@ def test_legacy_remembers_what_was_wanted_raw() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (_legacy(5, 5), ["no recent recommendation holds 5 back"]),
+        (_legacy(5, 5), ["stabilization does not change 5"]),
         (
             _legacy(3, 5, past=remembered((4, 9))),
-            [
-                (
-                    "3 becomes 4: as many as 4 were recommended within the last 300 s (stabilization of the "
-                    "way down)"
-                )
-            ],
+            ["3 becomes 4 (scale-down stabilization): the highest recommendation in 300 s was 4"],
         ),
         (
             _legacy(3, 5, window=90.5, past=remembered((4, 90.5))),
-            [
-                (
-                    "3 becomes 4: as many as 4 were recommended within the last 90.5 s (stabilization of the "
-                    "way down)"
-                )
-            ],
+            ["3 becomes 4 (scale-down stabilization): the highest recommendation in 90.5 s was 4"],
         ),
         (
             _legacy(9, 1),
             [
-                "no recent recommendation holds 9 back",
+                "stabilization does not change 9",
                 "9 limited to 4 by twice the replicas, at least 4, in one sync",
             ],
         ),
         (
             _legacy(9, 5, ReplicaLimits(1, 8)),
-            ["no recent recommendation holds 9 back", "9 limited to 8 by the maximum"],
+            ["stabilization does not change 9", "9 limited to 8 by the maximum"],
         ),
         (
             _legacy(0, 5, ReplicaLimits(1, 8)),
-            ["no recent recommendation holds 0 back", "0 limited to 1 by the minimum"],
+            ["stabilization does not change 0", "0 limited to 1 by the minimum"],
         ),
     ],
 )
@@ -375,30 +365,30 @@ def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (_modern(5, 5), ["no recent recommendation holds 5 back"]),
+        (_modern(5, 5), ["stabilization does not change 5"]),
         (
             _modern(9, 5, up=_rules(("Percent", 10**6, 1), window=60), past=remembered((7, 9))),
-            ["9 becomes 7: as few as 7 were recommended within the last 60 s (stabilization of the way up)"],
+            ["9 becomes 7 (scale-up stabilization): the lowest recommendation in 60 s was 7"],
         ),
         (
             _modern(99, 10, up=_rules(("Percent", 20, 60))),
-            ["no recent recommendation holds 99 back", "99 limited to 12 by Percent 20 per 60 s"],
+            ["stabilization does not change 99", "99 limited to 12 by Percent 20 per 60 s"],
         ),
         (
             _modern(99, 10, ReplicaLimits(1, 11)),
-            ["no recent recommendation holds 99 back", "99 limited to 11 by the maximum"],
+            ["stabilization does not change 99", "99 limited to 11 by the maximum"],
         ),
         (
             _modern(1, 10, down=_rules(("Pods", 3, 15))),
-            ["no recent recommendation holds 1 back", "1 limited to 7 by Pods 3 per 15 s"],
+            ["stabilization does not change 1", "1 limited to 7 by Pods 3 per 15 s"],
         ),
         (
             _modern(1, 10, ReplicaLimits(2, 11)),
-            ["no recent recommendation holds 1 back", "1 limited to 2 by the minimum"],
+            ["stabilization does not change 1", "1 limited to 2 by the minimum"],
         ),
         (
             _modern(99, 10, up=_rules(("Pods", 3, 15), select="Disabled")),
-            ["no recent recommendation holds 99 back", "99 limited to 10 by a policy that is disabled"],
+            ["stabilization does not change 99", "99 limited to 10 by a policy that is disabled"],
         ),
     ],
 )

@@ -356,7 +356,7 @@ def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool
     event = boosting.reversal_event(by, 8, 4, demotes=demotes)
 
     assert event.type == "Warning"
-    assert event.message.startswith(f"{by} set the replicas from 8 to 4")
+    assert event.message.startswith(f"{by} scaled the target from 8 to 4 replicas")
     assert words in event.message
 
 
@@ -369,7 +369,7 @@ def test_a_change_is_judged_where_it_is_noticed() -> None:
     assert (change.reverses, change.starts_pause) == (True, False)
     event = guarded.change_event(memory, change, 4, ON)
     assert event is not None
-    assert event.message.startswith("argocd set the replicas from 8 to 4")
+    assert event.message.startswith("argocd scaled the target from 8 to 4 replicas")
     assert not memory.conflicts.is_paused(NOW)
 
     memory, change = guarded.observe(prepared, memory, ScaleObservation(8, OWN), NOW, ON)

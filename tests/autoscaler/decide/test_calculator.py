@@ -388,9 +388,9 @@ def test_steps_tell_the_numbers() -> None:
     assert isinstance(found, Proposal)
     assert [step.text() for step in found.steps] == [
         "cpu: 2 pods ready, 1 unready, 1 missing (no sample), 1 ignored (terminating or failed)",
-        "average 160 % of what is requested, target 50 %: ratio 3.2",
+        "average 160 % of requests, target 50 %: ratio 3.2",
         "1 pod without a sample counted as 0 and 1 pod not ready counted as 0: ratio 1.6 over 4 pods",
-        "4 pods x 1.6 = 6.4, up to 7",
+        "4 pods x 1.6 = 6.4, rounded up to 7",
     ]
 
 
@@ -453,8 +453,8 @@ def test_turns_in_words() -> None:
     turned = _step(_cpu(pods(4), reading(800, 800), 50, 4), "turned")
     crowded = _step(_cpu(pods(6), reading(*[100] * 5), 50, 2), "crowded")
 
-    assert turned.text() == "the ratio goes from 1.6 to 0.8, which would turn the direction round: stays 4"
-    assert crowded.text() == "6 pods would make it 3, which would turn the direction round: stays 2"
+    assert turned.text() == "the ratio goes from 1.6 to 0.8, which would reverse the direction: stays 4"
+    assert crowded.text() == "6 pods would give 3, which would reverse the direction: stays 2"
 
 
 def test_gauges_wrap_and_truncate() -> None:
@@ -544,7 +544,7 @@ def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
             60_000,
             8,
             8,
-            "2 pods would make it 4, which would turn the direction round: stays 8",
+            "2 pods would give 4, which would reverse the direction: stays 8",
             id="and never shrinks",
         ),
         pytest.param(4, 60_000, 8, 8, "4 pods x 2 = 8", id="it may come to what there is"),
@@ -701,15 +701,15 @@ def test_values_in_words() -> None:
     assert isinstance(total, Proposal)
     assert [step.text() for step in adopted.steps] == [
         "hits: 33, target 10 for each of 3 replicas: ratio 1.1",
-        "ratio 1.1 is within 0.9 to 1.1: as many as exist, 3",
+        "ratio 1.1 is within 0.9 to 1.1: uses status.replicas, 3",
     ]
     assert [step.text() for step in shared.steps] == [
         "queue: 5.001, target 10 for each of 1 replica: ratio 0.5001",
-        "5.001 / 10 = 0.5001, up to 1",
+        "5.001 / 10 = 0.5001, rounded up to 1",
     ]
     assert [step.text() for step in total.steps] == [
         "queue: 90.5, target 30: ratio 3.0167",
-        "5 pods x 3.0167 = 15.0833, up to 16",
+        "5 pods x 3.0167 = 15.0833, rounded up to 16",
     ]
 
 

@@ -682,12 +682,12 @@ def test_a_raise_in_words() -> None:
     )
 
     assert _words(decision) == [
-        "Deployment/default/web: 10 replicas asked for, 10 exist, 2 to 20 allowed",
+        "Deployment/default/web: spec.replicas 10, status.replicas 10, allowed 2 to 20",
         "cpu resource utilization (percentage of request): 10 pods ready",
-        "average 75 % of what is requested, target 60 %: ratio 1.25",
-        "10 pods x 1.25 = 12.5, up to 13",
+        "average 75 % of requests, target 60 %: ratio 1.25",
+        "10 pods x 1.25 = 12.5, rounded up to 13",
         "highest proposal: 13, from cpu resource utilization (percentage of request)",
-        "no recent recommendation holds 13 back",
+        "stabilization does not change 13",
         "13 limited to 12 by Percent 20 per 60 s",
         "from 10 to 12: cpu resource utilization (percentage of request) above target",
     ]
@@ -700,44 +700,44 @@ def test_other_paths_in_words() -> None:
     assert _words(_several(4, None, 3))[-4:] == [
         "external metric m1: 3, target 1 for each of 4 replicas: ratio 0.75",
         "3 / 1 = 3",
-        "1 of 2 metrics have no value and the others ask for 3, fewer than 4: nothing is changed",
+        "1 of 2 metrics have no value and the others propose 3, fewer than 4: no scale-down",
         "stays 4",
     ]
     assert _words(_several(4, None))[1:3] == [
         "external metric m0: no value: unable to get external metric default/m0/nil: nothing",
-        "no metric has a value: nothing is changed",
+        "no metric has a value: no scaling",
     ]
     assert _words(_several(4, None, 5))[-3] == (
         "highest proposal: 5, from external metric m1 (1 of 2 metrics have no value)"
     )
     assert _words(_decide(autoscaler(QUEUE), _seen(4, 4, selector=""), LONG_AGO)) == [
-        "Deployment/default/web: 4 replicas asked for, 4 exist, 1 to 1000 allowed",
+        "Deployment/default/web: spec.replicas 4, status.replicas 4, allowed 1 to 1000",
         "the pods cannot be found: selector is required",
         "stays 4",
     ]
     assert _words(_decide(autoscaler(QUEUE, maxReplicas=3), _seen(4, 4), LONG_AGO))[1:] == [
-        "4 is above 3, the maximum: no metric is looked at",
+        "4 is above 3, the maximum: metrics are not evaluated",
         "from 4 to 3: Current number of replicas above Spec.MaxReplicas",
     ]
     assert _words(_decide(autoscaler(QUEUE, minReplicas=2), _seen(1, 4), LONG_AGO))[:2] == [
-        "Deployment/default/web: 1 replica asked for, 1 exist, 2 to 1000 allowed",
-        "1 is below 2, the minimum: no metric is looked at",
+        "Deployment/default/web: spec.replicas 1, status.replicas 1, allowed 2 to 1000",
+        "1 is below 2, the minimum: metrics are not evaluated",
     ]
     assert (
         _words(_decide(autoscaler(QUEUE), _seen(0), LONG_AGO))[1]
-        == "the target is scaled to zero: nothing is computed"
+        == "the target is scaled to zero: scaling is disabled"
     )
     assert _words(_decide(autoscaler(QUEUE, GATE), _seen(0), LONG_AGO))[1] == (
-        "the target is scaled to zero, and not by this autoscaler: nothing is computed"
+        "the target is scaled to zero, and not by this autoscaler: scaling is disabled"
     )
     percent = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
     raised = _decide(
         autoscaler(QUEUE, GATE, minReplicas=2, behavior={"scaleUp": percent}),
         _seen(0, 1, status=_status("True")),
     )
-    assert _words(raised)[-2] == "coming from zero: raised to the minimum of 2"
+    assert _words(raised)[-2] == "scaling from zero: raised to the minimum of 2"
     assert _words(_decide(autoscaler(QUEUE), _seen(4, 2)))[1] == (
-        "nothing was recommended before: 4 is remembered as the first recommendation"
+        "no earlier recommendation: 4 is recorded as the first"
     )
     past = _decide(autoscaler(QUEUE), _seen(4, 4), remembered((6, 10)))
     assert _words(past)[-1] == "from 4 to 6"

@@ -116,7 +116,7 @@ def test_options_are_settings() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("now", "noon", 'now: "noon": "noon" is no RFC 3339 time such as 2026-01-31T12:00:00.5Z'),
+        ("now", "noon", 'now: "noon": "noon" is not an RFC 3339 time such as 2026-01-31T12:00:00.5Z'),
         ("now", 5, "now: 5: expected an RFC 3339 time such as 2026-01-31T12:00:00Z"),
         ("now", None, "now: null: expected an RFC 3339 time such as 2026-01-31T12:00:00Z"),
         ("name", 5, "name: 5: expected text or null, got an integer"),
@@ -156,7 +156,7 @@ def test_options_are_settings() -> None:
             ('pods[1].spec.containers[0].resources.requests["cpu"]: true: expected a quantity such as 500m, '
             '2 or 1Gi'),
         ),
-        ("pods/0/status/startTime", "x", 'pods[0].status.startTime: "x": "x" is no RFC 3339 time'),
+        ("pods/0/status/startTime", "x", 'pods[0].status.startTime: "x": "x" is not an RFC 3339 time'),
         (
             "metrics/resource", [{"window": "soon"}],
             'metrics.resource[0].window: "soon": time: invalid duration "soon"',

@@ -82,7 +82,7 @@ def test_a_floor() -> None:
     assert conditions_of(made)["AbleToScale"] == ("True", "SucceededRescale")
     assert (made.status.desired_replicas, made.absent, made.wanted) == (6, (name,), None)
     assert [step.text() for step in made.trace if step.name == "fallback"] == [
-        "metrics are absent: the fallback asks for 6"
+        "metrics are absent: the fallback proposes 6"
     ]
     assert story.at(63, GONE).rescale is False
     assert story.at(100, _wants(6)).replicas == 6

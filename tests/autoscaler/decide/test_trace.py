@@ -70,11 +70,11 @@ def test_an_average_of_memory() -> None:
     ("product", "replicas", "words"),
     [
         (12.0, 12, "5 pods x 2 = 12"),
-        (12.5, 13, "5 pods x 2 = 12.5, up to 13"),
-        (-12.5, -12, "5 pods x 2 = -12.5, up to -12"),
-        (3e9, 2**31 - 1, "5 pods x 2 = 3000000000, which no replica count holds: 2147483647"),
-        (math.inf, -(2**31), "5 pods x 2 = inf, which no replica count holds: -2147483648"),
-        (math.nan, -(2**31), "5 pods x 2 = nan, which no replica count holds: -2147483648"),
+        (12.5, 13, "5 pods x 2 = 12.5, rounded up to 13"),
+        (-12.5, -12, "5 pods x 2 = -12.5, rounded up to -12"),
+        (3e9, 2**31 - 1, "5 pods x 2 = 3000000000, outside int32: 2147483647"),
+        (math.inf, -(2**31), "5 pods x 2 = inf, outside int32: -2147483648"),
+        (math.nan, -(2**31), "5 pods x 2 = nan, outside int32: -2147483648"),
     ],
 )
 def test_products(product: float, replicas: int, words: str) -> None:
@@ -98,7 +98,7 @@ def test_absent_groups_of_pods_are_not_reported() -> None:
         ),
         (
             Step("lagging", {"readyThen": 0, "ready": 5}),
-            "pods became ready of late, and the value may be from before: not raised until it has seen all 5",
+            "pods became ready recently, and the value may be older: no scale-up until it covers all 5",
         ),
         (Step("withheld", {"replicas": 5, "current": 5, "message": "paused"}), "nothing is written: paused"),
         (Step("withheld", {"replicas": 6, "current": 5, "message": "paused"}), "6 is not written: paused"),

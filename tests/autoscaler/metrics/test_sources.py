@@ -322,7 +322,7 @@ async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_pr
         reading = here.read(here.open(pods_metric(name="load")))
 
         assert isinstance(reading, Unavailable)
-        which = "the value of rules[0] for b is beyond 9.2e15, which no quantity holds"
+        which = "the value of rules[0] for b is beyond 9.2e15, the limit of a quantity"
         assert reading == Unavailable(
             "InvalidValue", f"unable to fetch metrics from custom metrics API: {which}"
         )

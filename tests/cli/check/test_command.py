@@ -72,19 +72,19 @@ Rules: []
         (["pods.yaml", "--wy=load"], ["--wy: unknown flag, did you mean --why?"]),
         (
             ["pods.yaml", "--why=load"],
-            ["--why: load: expected --prometheus-url too: the answer lies in Prometheus"],
+            ["--why: load: expected --prometheus-url too, to read the series"],
         ),
         (
             ["pods.yaml", "--print-config", "-o", "json"],
-            ["--output: json: expected not to be given with --print-config"],
+            ["--output: json: cannot be combined with --print-config"],
         ),
         (
             ["pods.yaml", "--print-config", "--strict"],
-            ["--strict: expected not to be given with --print-config, which prints no warnings"],
+            ["--strict: cannot be combined with --print-config, which prints no warnings"],
         ),
         (
             ["pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load", "--strict"],
-            ["--strict: expected not to be given with --why, which prints no warnings"],
+            ["--strict: cannot be combined with --why, which prints no warnings"],
         ),
     ],
     ids=[
@@ -123,7 +123,7 @@ WHY = ["check", "pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load"
         ),
         (
             ["--object=pod/shop/*"],
-            "--object: pod/shop/*: expected --lister-kubeconfig too: the API server knows the objects",
+            "--object: pod/shop/*: expected --lister-kubeconfig too, to list the objects",
         ),
         (
             ["--object=shop", "--selector=a>1"],
@@ -147,7 +147,7 @@ def test_a_wrong_question_is_refused_before_anything_is_asked(
     if fault:
         assert (status, err) == (2, f"fastpath check: {fault}\n")
     else:
-        assert (status, err) == (1, f"fastpath check: Prometheus cannot be asked: {UNREACHABLE}\n")
+        assert (status, err) == (1, f"fastpath check: cannot query Prometheus: {UNREACHABLE}\n")
 
 
 def test_control_characters_do_not_reach_the_terminal(
@@ -248,7 +248,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
                 "line": 2,
                 "path": "rules[0].resources.overrides",
                 "value": "",
-                "sentence": "no label for namespaces, so objects in namespaces cannot be asked for: add an "
+                "sentence": "no label for namespaces, so namespaced objects cannot be requested: add an "
                 "override for namespace",
             }
         ],

@@ -97,17 +97,17 @@ LOCATED = {
             "{resource: service}"
         ),
     ),
-    "pod at the root": ("load", "pod/a", "pods live in namespaces: write pod/NAMESPACE/a"),
+    "pod at the root": ("load", "pod/a", "pods are namespaced: write pod/NAMESPACE/a"),
     "namespace below itself": (
         "load",
         "namespaces/a/a",
-        "a namespace is asked for at the root, as autoscalers do too: write namespaces/a",
+        "namespaces are requested at the root, also by autoscalers: write namespaces/a",
     ),
     "node in a namespace": (
         "load",
         "node/shop/a",
         (
-            "nodes are served at the root only, but an autoscaler asks for them under its own namespace and "
+            "nodes are served at the root only, but an autoscaler requests them in its own namespace and "
             "gets 404: read load through an object that lives in the namespace, or as an external metric"
         ),
     ),
@@ -156,7 +156,7 @@ def test_build_query() -> None:
 def test_build_query_without_a_label() -> None:
     assert build_query(entry("anywhere", "pod/shop/a"), parse_wanted("pod/shop/a"), ()) == (
         "rules[1] has no label for namespaces (no generic resource label form specified for this metric), so "
-        "nothing in a namespace can be asked for: add an override for namespace"
+        "no namespaced object can be requested: add an override for namespace"
     )
 
 
@@ -165,9 +165,9 @@ def test_build_query_without_a_label() -> None:
     [
         (1.5, False, Value("1500m")),
         (math.nan, True, Value("0")),
-        (math.nan, False, Value("", "NaN is no number to scale by and is left out")),
-        (-math.inf, True, Value("", "-Inf is no number to scale by and is left out")),
-        (1e17, False, Value("", "1e+17 is beyond 9.2e15, which no quantity holds: requests fail")),
+        (math.nan, False, Value("", "NaN is not a finite number and is left out")),
+        (-math.inf, True, Value("", "-Inf is not a finite number and is left out")),
+        (1e17, False, Value("", "1e+17 is beyond 9.2e15, the limit of a quantity: requests fail")),
     ],
 )
 def test_value_of(value: float, *, zero: bool, expected: Value) -> None:
@@ -205,24 +205,18 @@ def test_refused(kind: str, sentence: str) -> None:
     [
         (
             scalar(1),
-            (
-                "the metricsQuery of rules[0] gives a scalar, which belongs to no object: let it keep the "
-                "label pod"
-            ),
+            ("the metricsQuery of rules[0] gives a scalar without object labels: keep the label pod"),
         ),
         (
             vector(({"x": "y"}, 1)),
             (
-                "the result of rules[0] has no label pod, so no sample finds its object: group it by "
+                "the result of rules[0] has no label pod, so no sample matches an object: group it by "
                 "(<<.GroupBy>>)"
             ),
         ),
         (
             vector(({"pod": "b"}, 1), ({"pod": "c"}, 1), ({}, 1)),
-            (
-                "the result of rules[0] is about b, c and not about a: use <<.LabelMatchers>> in every "
-                "selector of it"
-            ),
+            ("the result of rules[0] has b, c but not a: use <<.LabelMatchers>> in every selector of it"),
         ),
     ],
     ids=["scalar", "no label", "others"],
@@ -430,4 +424,4 @@ def test_an_answer_with_a_warning() -> None:
 
 def test_a_histogram_is_no_value() -> None:
     value = empty.value_of(Sample({}, HISTOGRAM, 0.0), nan_is_zero=True)
-    assert value.fault == "a native histogram is no number to scale by and is left out"
+    assert value.fault == "a native histogram is not a finite number and is left out"

@@ -63,7 +63,7 @@ NOTHING: dict[str, tuple[str, str, Sequence[dict[str, str]], Sequence[dict[str, 
         [],
         [{}],
         {"ns", "queue"},
-        'no series of queue passes the selector queue="mail": compare it with the labels (ns, queue)',
+        'no series of queue matches the selector queue="mail": compare it with the labels (ns, queue)',
     ),
     "nothing any more": (
         "ns",
@@ -109,7 +109,7 @@ def test_explain_nothing(
             "Queue",
             1,
             (
-                "Queue is served, but autoscalers ask for external metrics in lower case and never find it: "
+                "Queue is served, but autoscalers request external metrics in lower case and never find it: "
                 "give it a lower-case name through name.as"
             ),
         ),
@@ -128,5 +128,5 @@ def test_no_namespace_label() -> None:
 
 def test_an_external_metric_that_lacks_a_part() -> None:
     assert empty.lacks_a_part("lag", 1, 3).startswith(
-        "1 of 3 values of lag are no number, so every request fails"
+        "1 of 3 values of lag are not numbers, so every request fails"
     )

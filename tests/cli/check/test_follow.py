@@ -46,7 +46,7 @@ async def test_an_answer_is_reported() -> None:
     lines: list[str] = []
     assert await inquiry.ask(lines, "sum(\n  hits)", accepts_warnings=False) is not None
     assert len(await inquiry.follow(lines, "hits")) == 1
-    assert lines == ["asks sum( hits)", "1 sample", "also asks hits", "{pod=a} 2.5"]
+    assert lines == ["query sum( hits)", "1 sample", "extra query hits", "{pod=a} 2.5"]
     assert inquiry.explanation.unreachable == []
 
 
@@ -55,11 +55,11 @@ async def test_no_answer_to_the_query_ends_the_explanation() -> None:
     lines: list[str] = []
     with pytest.raises(NoValueError) as ended:
         await inquiry.ask(lines, "hits", accepts_warnings=False)
-    assert lines == ["asks hits", "refused: too slow"]
+    assert lines == ["query hits", "refused: too slow"]
     assert (
         str(ended.value) == "Prometheus does not answer the query (too slow): check its address and its load"
     )
-    assert inquiry.explanation.unreachable == ["Prometheus cannot be asked: too slow"]
+    assert inquiry.explanation.unreachable == ["cannot query Prometheus: too slow"]
 
 
 async def test_a_refused_query_is_no_failure_of_prometheus() -> None:
@@ -73,7 +73,7 @@ async def test_no_answer_to_a_further_query_counts_as_nothing() -> None:
     inquiry = inquire(PrometheusError("timeout", "too slow"))
     lines: list[str] = []
     assert await inquiry.follow(lines, "hits") == ()
-    assert lines == ["also asks hits", "refused: too slow"]
+    assert lines == ["extra query hits", "refused: too slow"]
     assert inquiry.explanation.conclusion == ""
 
 

@@ -79,8 +79,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "rules[0].name.as",
                 "fastpath_replicas",
                 (
-                    "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors "
-                    "those are served in its place"
+                    "this name is reserved for the floors of boosted HPAs: --scaler and --serve-floors serve "
+                    "those instead"
                 ),
             )
         ],
@@ -92,8 +92,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "externalRules[0].name.as",
                 "fastpath_replicas",
                 (
-                    "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors "
-                    "those are served in its place"
+                    "this name is reserved for the floors of boosted HPAs: --scaler and --serve-floors serve "
+                    "those instead"
                 ),
             )
         ],
@@ -101,24 +101,24 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "empty name": (
         custom(f"seriesQuery: hits, name: {{as: '$1_x'}}, {GOOD}"),
         [
-            ("rules[0].name.as", "$1_x", "the metric name comes out empty and can never be asked for"),
+            ("rules[0].name.as", "$1_x", "the metric name is empty, so no request finds it"),
             (
                 "rules[0].name.as",
                 "$1_x",
-                "there is no such group, so this is empty: write ${1} to end the name of the group",
+                "name.matches has no such group, so this is empty: write ${1} to end the name of the group",
             ),
         ],
     ),
     "unknown groups": (
         custom(f"seriesQuery: hits, name: {{as: 'a${{2}}$b'}}, {GOOD}"),
         [
-            ("rules[0].name.as", "${2}", "there is no such group, so this is empty"),
-            ("rules[0].name.as", "$b", "there is no such group, so this is empty"),
+            ("rules[0].name.as", "${2}", "name.matches has no such group, so this is empty"),
+            ("rules[0].name.as", "$b", "name.matches has no such group, so this is empty"),
         ],
     ),
     "slash": (
         custom(f"seriesQuery: '{{a!=\"\"}}', name: {{as: a/b}}, {GOOD}"),
-        [("rules[0].name.as", "a/b", "a name with a slash can never be asked for")],
+        [("rules[0].name.as", "a/b", "a name with a slash cannot be requested")],
     ),
     "capitals": (
         external(f"seriesQuery: Hits, {FREE}"),
@@ -126,7 +126,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "externalRules[0].name.as",
                 "Hits",
-                "autoscalers ask for external metrics in lower case and never find a name with capitals",
+                "autoscalers request external metrics in lower case and never find a name with capitals",
             )
         ],
     ),
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "rules[2].name",
                 "hits",
-                "rules[0] makes the same metric; the later rule answers where both could",
+                "rules[0] defines the same metric; where both apply, the later rule is used",
             )
         ],
     ),
@@ -150,18 +150,18 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             (
                 "externalRules[1].name",
                 "hits",
-                "externalRules[0] makes the same metric; the later rule answers where both could",
+                "externalRules[0] defines the same metric; where both apply, the later rule is used",
             ),
             (
                 "externalRules[2].name",
                 "hits",
-                "externalRules[1] makes the same metric; the later rule answers where both could",
+                "externalRules[1] defines the same metric; where both apply, the later rule is used",
             ),
         ],
     ),
     "namespaced of a custom rule": (
         custom(f"seriesQuery: hits, resources: {{namespaced: false, template: '<<.Resource>>'}}, {SUM}"),
-        [("rules[0].resources.namespaced", "false", "this has an effect on externalRules only")],
+        [("rules[0].resources.namespaced", "false", "this affects externalRules only")],
     ),
     "external without a label for namespaces": (
         external("seriesQuery: hits, metricsQuery: 'x{<<.LabelMatchers>>}'"),
@@ -183,8 +183,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "rules[0].resources",
                 "",
                 (
-                    "neither overrides nor a template: no object is ever found on the series, and the metric "
-                    "is not listed"
+                    "neither overrides nor a template, so no series belongs to an object and the metric is "
+                    "not listed"
                 ),
             )
         ],
@@ -196,7 +196,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "rules[0].resources.overrides",
                 "",
                 (
-                    "no label for namespaces, so objects in namespaces cannot be asked for: add an override "
+                    "no label for namespaces, so namespaced objects cannot be requested: add an override "
                     "for namespace"
                 ),
             )
@@ -307,7 +307,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "rules[0].metricsQuery",
                 "",
                 (
-                    "the query does not use <<.LabelMatchers>>, so every request asks for all objects of all "
+                    "the query does not use <<.LabelMatchers>>, so every request reads all objects of all "
                     "namespaces"
                 ),
             )
@@ -365,7 +365,8 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 "externalRules[0].metricsQuery",
                 'sum(hits{,a="b"})',
                 (
-                    "this PromQL does not parse: nothing stands before a comma; put <<.LabelMatchers>> last "
+                    "this PromQL does not parse: a comma has no matcher before it; put <<.LabelMatchers>> "
+                    "last "
                     "between the braces, because it may be empty"
                 ),
             )

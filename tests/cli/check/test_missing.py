@@ -122,7 +122,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {"a": (*seen("http_misses", "pod"), *seen("http_hits", "pod"))},
         {},
         (),
-        "rules[0] serves the series http_hits as hits: ask for that, or change its name.as",
+        "rules[0] serves the series http_hits as hits: request that name, or change its name.as",
     ),
     "no list could be read": (
         f"rules: [{{seriesQuery: a, {POD}}}, {{seriesQuery: b, {POD}}}]",
@@ -195,7 +195,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         {},
         (),
         (
-            "QueueDepth is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "QueueDepth is served, but autoscalers request external metrics in lower case and never find it: "
             "give it a lower-case name through name.as"
         ),
     ),
@@ -265,7 +265,7 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
             "last 10m0s: check the spelling, or add a rule"
         ),
     ),
-    "no rule": ("rules: []", "hits", {}, {}, (), "the file has no rule: add one that asks for the series"),
+    "no rule": ("rules: []", "hits", {}, {}, (), "the file has no rule: add one that selects the series"),
 }
 
 

@@ -83,13 +83,13 @@ def test_notices_are_those_of_serve() -> None:
         ),
         (["a", "--scrape-interval=0s"], ['--scrape-interval: "0s": expected a duration above 0']),
         (["a", "--print-config=x"], ['--print-config: "x": expected true or false']),
-        (["a", "--why=m"], ["--why: m: expected --prometheus-url too: the answer lies in Prometheus"]),
+        (["a", "--why=m"], ["--why: m: expected --prometheus-url too, to read the series"]),
         (["a", "--object=x"], ["--object: x: expected --why METRIC too"]),
         (["a", "--selector=x"], ["--selector: x: expected --object too"]),
         (["a", "--metric-selector=x"], ["--metric-selector: x: expected --object too"]),
         (
             ["a", "--print-config", "--output=json"],
-            ["--output: json: expected not to be given with --print-config"],
+            ["--output: json: cannot be combined with --print-config"],
         ),
         (
             ["--prometheus-verb=PUT", "--object=x"],

@@ -255,7 +255,7 @@ def test_what_is_asked_alone() -> None:
         0
     ].main.separability
     assert verdict is not None
-    assert verdict.reason == "topk looks at several objects at once"
+    assert verdict.reason == "topk combines several objects"
 
 
 @pytest.mark.parametrize(

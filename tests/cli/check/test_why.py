@@ -192,8 +192,8 @@ SENTENCES = {
     "under another name": (
         "http_requests_total",
         (
-            "rules[0] serves the series http_requests_total as http_requests_per_second: ask for that, or "
-            "change its name.as"
+            "rules[0] serves the series http_requests_total as http_requests_per_second: request that name, "
+            "or change its name.as"
         ),
     ),
     "labels name nothing": (
@@ -225,7 +225,7 @@ SENTENCES = {
     "lower case": (
         "backlog",
         (
-            "Backlog is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "Backlog is served, but autoscalers request external metrics in lower case and never find it: "
             "give it a lower-case name through name.as"
         ),
     ),
@@ -265,7 +265,7 @@ SENTENCES = {
     ),
     "not grouped": (
         "load_sum --object=pod/shop/web-0",
-        "the result of rules[5] has no label pod, so no sample finds its object: group it by (<<.GroupBy>>)",
+        "the result of rules[5] has no label pod, so no sample matches an object: group it by (<<.GroupBy>>)",
     ),
     "a range": (
         "load_range --object=pod/shop/web-0",
@@ -278,14 +278,15 @@ SENTENCES = {
         "load_anywhere --object=pod/shop/web-0",
         (
             "rules[8] has no label for namespaces (no generic resource label form specified for this "
-            "metric), so nothing in a namespace can be asked for: add an override for namespace"
+            "metric), so no namespaced object can be requested: add an override for namespace"
         ),
     ),
     "root kind in a namespace": (
         "node_load --object=node/shop/node-a",
         (
-            "nodes are served at the root only, but an autoscaler asks for them under its own namespace and "
-            "gets 404: read node_load through an object that lives in the namespace, or as an external metric"
+            "nodes are served at the root only, but an autoscaler requests them in its own namespace and "
+            "gets 404: read node_load through an object that lives in the namespace, or as an external "
+            "metric"
         ),
     ),
     "root kind at the root": ("node_load --object=node/node-a", "node_load of node/node-a is served: 2"),
@@ -311,7 +312,7 @@ SENTENCES = {
     "capitals": (
         "Backlog",
         (
-            "Backlog is served, but autoscalers ask for external metrics in lower case and never find it: "
+            "Backlog is served, but autoscalers request external metrics in lower case and never find it: "
             "give it a lower-case name through name.as"
         ),
     ),
@@ -323,7 +324,7 @@ SENTENCES = {
     "external, selector finds nothing": (
         "queue_depth --object=shop --selector=queue=nope",
         (
-            'no series of queue_depth passes the selector queue="nope": compare it with the labels '
+            'no series of queue_depth matches the selector queue="nope": compare it with the labels '
             "(namespace, queue)"
         ),
     ),
@@ -345,7 +346,7 @@ SENTENCES = {
     "external, NaN": (
         "external_nan --object=shop",
         (
-            "1 of 1 value of external_nan are no number, so every request fails: the sum of the rest would "
+            "1 of 1 value of external_nan are not numbers, so every request fails: the sum of the rest would "
             "be too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, "
             "drop serves the rest"
         ),
@@ -413,15 +414,15 @@ what each rule makes of the series of the last 10m0s
 where it is served
   custom.metrics.k8s.io: namespaces, pods
 
-what the API server has of pods
+pods in the API server
   4 objects in namespace shop: web-0, web-1, web-2, web-3
 
 pod/shop/web-3, answered by rules[1] from load
-  asks load{namespace="shop",pod="web-3"}
+  query load{namespace="shop",pod="web-3"}
   0 samples
-  also asks count by (namespace, pod) (load{pod="web-3"})
+  extra query count by (namespace, pod) (load{pod="web-3"})
   no sample
-  also asks count by (pod) (load{namespace="shop"})
+  extra query count by (pod) (load{namespace="shop"})
   {pod=web-0} 1, {pod=web-1} 1, {pod=web-2} 1
 
 load has other pods in namespace shop (web-0, web-1, web-2) and not web-3: it is in the cluster, so check \
@@ -436,8 +437,8 @@ OF_THE_CLUSTER = {
     "value without object": (
         "load --object=pod/monitoring/api-0",
         (
-            "Prometheus has a value for pod/monitoring/api-0 and the cluster has no such object: autoscalers "
-            "list objects first and never ask for it, so check the name"
+            "Prometheus has a value for pod/monitoring/api-0 and the cluster has no such object: an "
+            "autoscaler lists objects first and never requests it, so check the name"
         ),
     ),
     "neither": (
@@ -509,10 +510,8 @@ async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
     assert checked.conclusion == "load of pod/shop/web-0 is served: 1500m"
     assert checked.status == 1
     first, second = checked.err.splitlines()
-    assert first.startswith(
-        "fastpath check: the API server cannot be asked, the built-in kinds are used instead: "
-    )
-    assert second.startswith("fastpath check: the API server cannot be asked for pods: cannot list pods: ")
+    assert first.startswith("fastpath check: cannot query the API server, using the built-in kinds: ")
+    assert second.startswith("fastpath check: cannot query the API server for pods: cannot list pods: ")
 
 
 async def test_objects_that_cannot_be_listed_end_the_story(
@@ -534,7 +533,7 @@ async def test_a_prometheus_that_does_not_answer(run: Run) -> None:
         "no series could be read (http://127.0.0.1:1/api/v1/series: Connection refused): check the address "
         "of Prometheus, and that it is up"
     )
-    assert checked.err.startswith("fastpath check: Prometheus cannot be asked: ")
+    assert checked.err.startswith("fastpath check: cannot query Prometheus: ")
 
 
 async def test_why_as_json(run: Run) -> None:
@@ -585,7 +584,7 @@ async def test_the_real_series_and_queries(run: Run) -> None:
             2 series of 1 name, 1 name taken
   metrics   http_requests_per_second
   objects   namespaces, pods
-  asks      sum(rate(http_requests_total{namespace="NAMESPACE",pod="NAME"}[10m])) by (pod)
+  query     sum(rate(http_requests_total{namespace="NAMESPACE",pod="NAME"}[10m])) by (pod)
   separable yes
   answer    1 sample for all objects: web-0 RATE"""
     )
@@ -671,7 +670,7 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     checked = await run("--prometheus-url=http://127.0.0.1:1")
     assert checked.status == 1
     assert checked.err.startswith(
-        "fastpath check: Prometheus cannot be asked: http://127.0.0.1:1/api/v1/query: cannot connect: "
+        "fastpath check: cannot query Prometheus: http://127.0.0.1:1/api/v1/query: cannot connect: "
     )
     assert checked.err.count("\n") == 1
 

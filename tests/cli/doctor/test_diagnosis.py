@@ -141,7 +141,7 @@ def test_the_plain_way_adds_up() -> None:
 def test_a_boosted_one_waits_for_no_period() -> None:
     found = examine(boosted())
     assert times(found, "decision") == (0.5, 1.0)
-    assert hop(found, "boost").text == "the handshake is right and answers; no raise is held"
+    assert hop(found, "boost").text == "the handshake works; no floor is set"
     assert found.change == "scrape the series of rules[0] every 5 s (saves 5 s)"
 
 
@@ -199,7 +199,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             "window",
             State.WARNING,
             "often holds fewer than two samples",
-            "take a range of [240s] in rules[0]",
+            "set the range of rules[0] to [240s]",
             id="a window of one sample",
         ),
         pytest.param(
@@ -222,7 +222,7 @@ def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None
             {"series": SeriesFacts(False)},
             "scrape",
             State.FAULT,
-            "no sample now of what rules[0] reads",
+            "no sample now for rules[0]",
             "check that its targets are up and scraped",
             id="no series",
         ),
@@ -268,7 +268,7 @@ def test_young_series_and_an_unread_rule_are_no_guess() -> None:
 def test_an_engine_that_hides_the_newest_may_hide_all_there_is() -> None:
     found = examine(facts(load(source=SOURCE._replace(series=SeriesFacts(False))), delay=30.0))
     assert found.diagnosis.startswith(
-        "Prometheus has no sample now, and queries do not see the last 30 s, of what rules[0] reads: "
+        "Prometheus has no sample now (queries do not see the last 30 s) for rules[0]: "
     )
 
 
@@ -352,7 +352,7 @@ def test_the_latest_sample_waits_for_no_window() -> None:
         pytest.param(
             {"source": SOURCE._replace(reused=10.0)},
             State.OK,
-            "Fastpath answered in 40 ms and uses an answer again for 10 s",
+            "Fastpath answered in 40 ms and caches answers for 10 s",
             id="a long ttl",
         ),
     ],
@@ -379,16 +379,16 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     found = examine(boosted(load(answer=GONE), cpu, floor=floor))
     assert found.state is State.FAULT
     assert found.diagnosis == (
-        "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (503 ServiceUnavailable)"
+        "Fastpath is stopped or unreachable: the HPA scales up but not down (503 ServiceUnavailable)"
     )
     assert (
         found.change
-        == "start Fastpath or make it reachable again, or take the handshake out with fastpath boost --remove"
+        == "start Fastpath or make it reachable again, or remove the handshake with fastpath boost --remove"
     )
     [load_hops, _] = found.chains
     assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
     alone = examine(boosted(load(answer=GONE), floor=floor))
-    assert "neither grows nor shrinks" in alone.diagnosis
+    assert "the HPA does not scale" in alone.diagnosis
 
 
 def test_the_handshake_stays_when_the_annotation_goes() -> None:
@@ -398,7 +398,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
     assert hop(quiet, "boost").state is State.WARNING
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, GONE)
     stuck = examine(boosted(wishes=plain, floor=floor)._replace(hpa=document))
-    assert "cannot shrink" in stuck.diagnosis
+    assert "not down" in stuck.diagnosis
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
         pytest.param(
             {"handshake": model.Handshake(False, "it is wrong")},
             State.FAULT,
-            "it is advised and not boosted: it is wrong",
+            "advice only, not boosted: it is wrong",
             id="handshake",
         ),
         pytest.param(
@@ -419,22 +419,22 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
         pytest.param(
             {"owner": "the ScaledObject web"},
             State.FAULT,
-            "it is advised and not boosted: it belongs to the ScaledObject web, which writes its spec",
+            "advice only, not boosted: it belongs to the ScaledObject web, which writes its spec",
             id="owner",
         ),
         pytest.param(
-            {"leaders": ()}, State.FAULT, "nothing decides for it: there is no Lease of a scaler", id="lease"
+            {"leaders": ()}, State.FAULT, "no scaler runs for it: no scaler has a Lease", id="lease"
         ),
         pytest.param(
             {"leaders": (Leader("fastpath/s", "", None, 15.0),)},
             State.FAULT,
-            "nothing decides for it: the Lease fastpath/s has no holder",
+            "no scaler runs for it: the Lease fastpath/s has no holder",
             id="holder",
         ),
         pytest.param(
             {"leaders": (Leader("fastpath/s", "one", 600.0, 15.0),)},
             State.FAULT,
-            "nothing decides for it: one renewed the Lease fastpath/s 10 m ago for the last time",
+            "no scaler runs for it: one last renewed the Lease fastpath/s 10 m ago",
             id="late",
         ),
         pytest.param(
@@ -446,19 +446,19 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
         pytest.param(
             {"entry": Floor(demoted=Demotion(FineInstant(NOW + 60 * SECOND), "argocd"))},
             State.WARNING,
-            "advised and not boosted until 1970-01-12T13:47:40Z: argocd reverted raises",
+            "advice only until 1970-01-12T13:47:40Z: argocd reverted raises",
             id="demoted",
         ),
         pytest.param(
             {"entry": Floor(demoted=Demotion(FineInstant(NOW - SECOND), "argocd"))},
             State.OK,
-            "the handshake is right and answers; no raise is held",
+            "the handshake works; no floor is set",
             id="demoted once",
         ),
         pytest.param(
             {"floor": MetricFacts("f", spec_of(HANDSHAKE), FLOOR_SERVING, AnswerFacts(1, 0.01, 8.0))},
             State.OK,
-            "the handshake is right and answers; 8 replicas held",
+            "the handshake works; the floor is 8",
             id="a floor",
         ),
         pytest.param(
@@ -471,7 +471,7 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
                 )
             },
             State.UNKNOWN,
-            "the handshake is right; you may not read the floor",
+            "the handshake is correct; you may not read the floor",
             id="floor forbidden",
         ),
     ],
@@ -498,7 +498,7 @@ def test_an_external_api_of_another_adapter() -> None:
     floor = MetricFacts("f", spec_of(HANDSHAKE), keda, AnswerFacts(0, 0.1, error="404", status=404))
     found = examine(boosted(floor=floor))
     assert "served by KEDA, not by Fastpath" in found.diagnosis
-    assert found.change == "take the other handshake: fastpath boost --handshake object HPA.yaml"
+    assert found.change == "use the other handshake: fastpath boost --handshake object HPA.yaml"
 
 
 def test_a_custom_api_of_another_adapter() -> None:
@@ -506,7 +506,7 @@ def test_a_custom_api_of_another_adapter() -> None:
     itself = model.handshake("web", model.OBJECT)
     floor = MetricFacts("f", itself, other, AnswerFacts(0, 0.1, error="404", status=404))
     found = examine(boosted(floor=floor))
-    assert found.change == "take the other handshake: fastpath boost --handshake external HPA.yaml"
+    assert found.change == "use the other handshake: fastpath boost --handshake external HPA.yaml"
 
 
 def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
@@ -531,20 +531,20 @@ def test_advice_is_no_boost() -> None:
             ["Pods", ""],
             "floor",
             (
-                "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (the HPA has no value "
-                "of it)"
+                "Fastpath is stopped or unreachable: the HPA scales up but not down (the HPA has no value "
+                "for it)"
             ),
         ),
         (
             ["", ""],
             "floor",
             (
-                "Fastpath is stopped or unreachable: no metric answers, so the HPA neither grows nor "
-                "shrinks (the HPA has no value of it)"
+                "Fastpath is stopped or unreachable: no metric has a value, so the HPA does not scale (the "
+                "HPA has no value for it)"
             ),
         ),
-        (["Pods", "External"], "boost", "the handshake is right; you may not read the floor"),
-        ([], "boost", "the handshake is right; you may not read the floor"),
+        (["Pods", "External"], "boost", "the handshake is correct; you may not read the floor"),
+        ([], "boost", "the handshake is correct; you may not read the floor"),
     ],
 )
 def test_without_the_right_to_read_metrics_the_controllers_message_is_shown(
@@ -580,7 +580,7 @@ def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
         pytest.param(
             {"hpa": hpa(conditions=_with(ScalingActive=("False", "ScalingDisabled", "zero")))},
             State.FAULT,
-            "the target is scaled to zero, and so the HPA is off",
+            "the target is scaled to zero, so the HPA is disabled",
             "give the target at least one replica",
             id="zero",
         ),
@@ -594,7 +594,7 @@ def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
         pytest.param(
             {"hpa": hpa(conditions=_with(ScalingLimited=("True", "TooManyReplicas", "more")))},
             State.WARNING,
-            "it wants more than its maximum of 20",
+            "it recommends more than maxReplicas, 20",
             "raise spec.maxReplicas, now 20",
             id="maximum",
         ),
@@ -612,14 +612,14 @@ def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
             },
             State.FAULT,
             "ScalingActive is False (FailedGetResourceMetric): missing request for cpu in container web",
-            "give the containers of the pods a request for it",
+            "set the resource request on the containers",
             id="no request",
         ),
         pytest.param(
             {"rivals": ("web-2",)},
             State.FAULT,
-            "web-2 scales Deployment web too",
-            "leave one autoscaler on Deployment web",
+            "Deployment web is also scaled by web-2",
+            "keep only one autoscaler for Deployment web",
             id="rival",
         ),
     ],
@@ -640,7 +640,7 @@ def test_the_cause_comes_before_what_the_controller_makes_of_it() -> None:
 
 def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
     new = examine(facts(hpa=hpa(conditions=None)))
-    assert hop(new, "autoscaler").text == "the HPA controller has not looked at it yet"
+    assert hop(new, "autoscaler").text == "the HPA controller has not set conditions yet"
     owned = examine(facts(owner="KEDA's ScaledObject web"))
     assert hop(owned, "autoscaler").text.endswith("KEDA's ScaledObject web owns it and reverts edits")
     held = examine(facts(hpa=hpa(conditions=_with(ScalingLimited=("True", "ScaleUpLimit", "slow")))))
@@ -655,13 +655,13 @@ def test_autoscalers_that_are_not_yet_reconciled_or_owned_elsewhere() -> None:
             {"stabilizationWindowSeconds": 60},
             State.WARNING,
             60,
-            "growth waits for 60 s of stabilization (scaleUp.stabilizationWindowSeconds)",
+            "scale-up waits for 60 s of stabilization (scaleUp.stabilizationWindowSeconds)",
         ),
         (
             {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]},
             State.WARNING,
             180,
-            "its policies let it grow from 4 to 8 in 3 m",
+            "its policies allow a scale-up from 4 to 8 in 3 m",
         ),
         (
             {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1800}]},
@@ -679,7 +679,7 @@ def test_behavior(up: dict[str, Any], state: State, took: float, text: str) -> N
 
 def test_growth_that_is_switched_off_or_has_no_room() -> None:
     off = examine(facts(hpa=hpa(behavior={"scaleUp": {"selectPolicy": "Disabled"}})))
-    assert off.diagnosis == "spec.behavior.scaleUp.selectPolicy is Disabled: it never grows"
+    assert off.diagnosis == "spec.behavior.scaleUp.selectPolicy is Disabled: it never scales up"
     slow = {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}
     full = examine(facts(hpa=hpa(behavior=slow, most=4)))
     assert times(full, "behavior") == (0, 0)

@@ -42,13 +42,11 @@ def test_a_key_that_is_given_twice() -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(text, type=_Outer)
     error = documents.explain(str(caught.value), msgspec.json.decode(text), "")
-    assert str(error) == ".inner.size: a key on the way is given twice: expected an integer, got text".lstrip(
-        "."
-    )
+    assert str(error) == ".inner.size: a parent key is given twice: expected an integer, got text".lstrip(".")
     odd = documents.explain("Expected `str`, got `int` - at `$.labels[...]`", {"labels": {"a": "b"}}, "")
-    assert "a key on the way is given twice" in str(odd)
+    assert "a parent key is given twice" in str(odd)
     odd = documents.explain("is odd - at `$.usage[...]`", {"usage": {"a": "1"}}, "")
-    assert "a key on the way is given twice" in str(odd)
+    assert "a parent key is given twice" in str(odd)
 
 
 def test_values_are_shown_short_and_on_one_line() -> None:
