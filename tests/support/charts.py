@@ -1,0 +1,83 @@
+"""Helm charts as Helm itself renders, checks and installs them.
+
+The package helm-python-sdk holds Helm's own code as a library. It has no wheel for some platforms, for which
+the lock leaves it out: there the tests that need it are skipped.
+"""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import tools
+from tests.support.rendered import MANIFESTS, Objects
+
+CHART = MANIFESTS / "chart"
+RELEASE = "fastpath"
+NAMESPACE = "fastpath"
+
+NOTES = "NOTES.txt"
+
+
+def require() -> Any:
+    """Return the module helm_python; where it is not installed the test is skipped, and in CI it fails."""
+    try:
+        return importlib.import_module("helm_python")
+    except ImportError:
+        reason = "Helm is not installed: helm-python-sdk has no wheel for this platform"
+        if tools.REQUIRED:
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+def read_values(text: str) -> dict[str, Any]:
+    """Return the values of a YAML text as `helm --values` reads them."""
+    found: dict[str, Any] = require().values_from_yaml(text)
+    return found
+
+
+def render_files(
+    values: Mapping[str, Any] | None = None,
+    *,
+    chart: Path = CHART,
+    name: str = RELEASE,
+    namespace: str = NAMESPACE,
+) -> dict[str, str]:
+    """Return the rendered templates by their path within the chart.
+
+    Raises helm_python.HelmError where a value or a template is refused. It checks the values' schema as
+    `helm template` does.
+    """
+    helm = require()
+    with helm.Chart.load(chart) as loaded:
+        loaded.validate_schema(dict(values or {}))
+        files = loaded.render(dict(values or {}), name=name, namespace=namespace)
+    return {path.partition("/")[2]: text for path, text in files.items()}
+
+
+def render(
+    values: Mapping[str, Any] | None = None,
+    *,
+    chart: Path = CHART,
+    name: str = RELEASE,
+    namespace: str = NAMESPACE,
+) -> Objects:
+    """Return the objects of the rendered templates, without those of `crds/`."""
+    files = render_files(values, chart=chart, name=name, namespace=namespace)
+    return Objects(
+        document
+        for path, text in sorted(files.items())
+        if not path.endswith(NOTES)
+        for document in yaml.load_all(text, Loader=yaml.CSafeLoader)
+    )
+
+
+def resource_definitions(chart: Path = CHART) -> Objects:
+    """Return the objects below `crds/`, which Helm installs before the templates."""
+    with require().Chart.load(chart) as loaded:
+        return Objects(
+            document for each in loaded.crds for document in yaml.safe_load_all(each["data"]) if document
+        )
