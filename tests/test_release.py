@@ -269,6 +269,11 @@ def test_a_tag_is_not_signed(recorded: Path) -> None:
     assert _calls(recorded) == []
 
 
+@pytest.fixture(scope="module")
+def helm() -> None:
+    charts.start_runtime()
+
+
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
     """A chart with an image, as small as there is."""
@@ -283,8 +288,8 @@ def chart(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("helm")
 def test_the_package_names_the_version_and_the_published_image(chart: Path, tmp_path: Path) -> None:
-    charts.require()
     file = _load("chart").package(chart, "1.2.3", "ghcr.io/me/it", tmp_path / "dist")
     assert Path(file).name == "fastpath-1.2.3.tgz"
     pod = charts.render(chart=Path(file)).one("Pod")
@@ -294,9 +299,21 @@ def test_the_package_names_the_version_and_the_published_image(chart: Path, tmp_
     assert listed.stdout == kept, "comments and other values stay"
 
 
+@pytest.mark.usefixtures("helm")
+def test_the_chart_of_this_tree_is_packaged(tmp_path: Path) -> None:
+    file = _load("chart").package(charts.CHART, "1.2.3", "ghcr.io/me/it", tmp_path)
+    images = {
+        container["image"]
+        for deployment in charts.render(chart=Path(file)).all("Deployment")
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+    }
+    assert images == {"ghcr.io/me/it:1.2.3"}
+
+
 _PUSHED = f"echo 'Pushed: ghcr.io/me/it/charts/fastpath:1.2.3' >&2; echo 'Digest: {DIGEST}' >&2"
 
 
+@pytest.mark.usefixtures("helm")
 def test_the_chart_is_pushed_with_helm(
     chart: Path,
     recorded: Path,
@@ -304,7 +321,6 @@ def test_the_chart_is_pushed_with_helm(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    charts.require()
     _stand_in(recorded, "helm", _PUSHED)
     monkeypatch.setenv("PATH", f"{recorded}:{os.environ['PATH']}")
     script = _load("chart")
