@@ -66,6 +66,9 @@ tls: {}
 {{- if and $budget.enabled (not (kindIs "invalid" $budget.minAvailable)) (not (kindIs "invalid" $budget.maxUnavailable)) -}}
 {{- fail (printf "podDisruptionBudget has minAvailable %v and maxUnavailable %v: Kubernetes takes one of them, set the other to null" $budget.minAvailable $budget.maxUnavailable) -}}
 {{- end -}}
+{{- if and (eq (include "fastpath.tls" .) "given") (not (and .Values.tls.certificate .Values.tls.key)) -}}
+{{- fail "tls.enable needs tls.certificate and tls.key, as PEM" -}}
+{{- end -}}
 {{- $_ := include "fastpath.image" . -}}
 {{- end -}}
 
