@@ -1,6 +1,7 @@
 """The chart as Helm lints and packages it."""
 
 import re
+import shutil
 import tarfile
 import tomllib
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_versions_are_those_of_the_project() -> None:
     chart = metadata()
     assert str(chart["version"]) == str(chart["appVersion"]) == project["version"]
     assert chart["annotations"]["artifacthub.io/license"] == project["license"]
+
+
+def test_the_image_of_the_chart_is_in_its_metadata(tmp_path: Path) -> None:
+    """There a release names the published one: --reuse-values does not read values.yaml."""
+    chart = tmp_path / "chart"
+    shutil.copytree(charts.CHART, chart)
+    text = (chart / "Chart.yaml").read_text()
+    (chart / "Chart.yaml").write_text(
+        text.replace("fastpath.io/image: fastpath ", "fastpath.io/image: ghcr.io/x/y ")
+    )
+    theirs = {"image": {"repository": "registry.k8s.io/prometheus-adapter/prometheus-adapter"}}
+    for values in ({}, theirs):
+        (container,) = charts.render(values, chart=chart).pod["containers"]
+        assert container["image"] == f"ghcr.io/x/y:{metadata()['appVersion']}"
 
 
 def test_kubernetes_is_as_old_as_the_manifests_need() -> None:

@@ -346,6 +346,7 @@ def test_absent_keys_mean_what_the_defaults_say(tmp_path: Path) -> None:
     assert not charts.render(chart=chart).all("CustomResourceDefinition")
     fewer = charts.render(everything, chart=chart)
     certificates = {"Secret", "ConfigMap", "APIService"}
+    assert fewer.all("CustomResourceDefinition")
     assert [each for each in fewer.documents if each["kind"] not in certificates] == [
         each for each in whole.documents if each["kind"] not in certificates
     ]

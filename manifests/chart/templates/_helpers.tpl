@@ -43,10 +43,10 @@ serviceMonitor:
 tls: {}
 {{- end -}}
 
-{{/* Add absent keys to a map, recursively; a map of labels or annotations is taken as it is. */}}
+{{/* Add keys that are absent or null to a map, recursively; a map of labels or annotations is taken as it is. */}}
 {{- define "fastpath.complete" -}}
 {{- range $key, $fallback := .fallbacks -}}
-{{- if not (hasKey $.values $key) -}}
+{{- if or (not (hasKey $.values $key)) (kindIs "invalid" (get $.values $key)) -}}
 {{- $_ := set $.values $key $fallback -}}
 {{- else if and (kindIs "map" $fallback) (kindIs "map" (get $.values $key)) (not (regexMatch "(abels|nnotations)$" $key)) -}}
 {{- include "fastpath.complete" (dict "values" (get $.values $key) "fallbacks" $fallback) -}}
@@ -199,10 +199,12 @@ labels:
 {{- end -}}
 
 {{- define "fastpath.image" -}}
-{{- $repository := .Values.image.repository | default "fastpath" -}}
+{{- /* In Chart.yaml, not in values.yaml, which --reuse-values does not read. */ -}}
+{{- $own := index .Chart.Annotations "fastpath.io/image" -}}
+{{- $repository := .Values.image.repository | default $own -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{- if include "fastpath.replacesImage" . -}}
-{{- $repository = "fastpath" -}}
+{{- $repository = $own -}}
 {{- $tag = .Chart.AppVersion -}}
 {{- else if regexMatch "(^|/)(k8s-)?prometheus-adapter[^/]*$" $repository -}}
 {{- fail (printf "image.repository %s names the image of prometheus-adapter, which would run the old program: set image.repository, and image.tag if it is set, to those of Fastpath" $repository) -}}
