@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.config.options import IGNORED, SERVE
+from adapter.config.options import IGNORED, SCALE, SERVE
 from tests.support import chart_values, charts
 from tests.support.charts import NOTES
 
@@ -99,6 +99,7 @@ CHANGES: Mapping[str, tuple[Any, Values]] = {
     "serviceAccount.automountServiceAccountToken": (True, {}),
     "rbac.create": (False, {}),
     "rbac.useAuthReaderClusterRole": (True, {}),
+    "rbac.extraRules": ([{"apiGroups": ["a.io"], "resources": ["as"], "verbs": ["list"]}], {}),
     "rbac.customMetrics.resources": (["pods/requests"], {}),
     "rbac.externalMetrics.resources": (["queue"], {"rules": {"external": [RULE]}}),
     "tls.enable": (True, {"tls": {"certificate": "a", "key": "b", "ca": "c"}}),
@@ -330,6 +331,16 @@ def test_flags_that_serve_ignores_are_named_in_the_notes() -> None:
     notes = charts.render_files({"extraArguments": sorted(arguments)})[f"templates/{NOTES}"]
     named = {line.split()[2] for line in notes.splitlines() if line.startswith("- extraArguments ")}
     assert named == {f"--{name}=x" for name in ignored}
+
+
+def test_the_program_understands_its_arguments() -> None:
+    everything = join(join(SCALER, MONITOR), {"boost": {"enabled": True}, "logLevel": 4})
+    for values in (everything, join(everything, {"scaler": {"inProcess": True}})):
+        for deployment in charts.render(values).all("Deployment"):
+            (container,) = deployment["spec"]["template"]["spec"]["containers"]
+            command = SCALE if container.get("command") == ["fastpath", "scale"] else SERVE
+            _, notices = command.parse(container["args"])
+            assert notices == ()
 
 
 def test_absent_keys_mean_what_the_defaults_say(tmp_path: Path) -> None:
