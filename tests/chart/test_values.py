@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.config import helm_values
 from adapter.config.options import IGNORED, SCALE, SERVE
 from tests.support import chart_values, charts
 from tests.support.charts import NOTES
@@ -231,6 +232,12 @@ def test_every_value_is_described() -> None:
         assert len(text) > 5, path
         assert text[0].isupper() or text[0] == '"' or text.startswith("true:"), path
         assert text.endswith("."), path
+
+
+def test_fastpath_check_knows_the_values() -> None:
+    keys = {path[0] for path, _ in chart_values.leaves()} - {"rules"}
+    assert keys <= helm_values.CHART_KEYS
+    assert helm_values.is_chart_values((charts.CHART / "values.yaml").read_text())
 
 
 def test_sections_are_closed() -> None:
