@@ -1,4 +1,4 @@
-"""Values of the Helm charts prometheus-adapter and fastpath: their section `rules`, as the rules file the chart renders.
+"""Values of the charts prometheus-adapter and fastpath: their section `rules`, as the rules file it becomes.
 
 The result is what Helm would write into the ConfigMap: the chart's six default rules are added, a null
 deletes a default, a section counts by the truth of Go's templates, mapping keys are sorted, booleans and
