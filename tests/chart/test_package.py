@@ -70,7 +70,7 @@ def test_the_image_of_the_chart_is_in_its_metadata(tmp_path: Path) -> None:
     shutil.copytree(charts.CHART, chart)
     text = (chart / "Chart.yaml").read_text()
     (chart / "Chart.yaml").write_text(
-        text.replace("fastpath.io/image: fastpath ", "fastpath.io/image: ghcr.io/x/y ")
+        text.replace("fastpath.io/image-repository: fastpath ", "fastpath.io/image-repository: ghcr.io/x/y ")
     )
     theirs = {"image": {"repository": "registry.k8s.io/prometheus-adapter/prometheus-adapter"}}
     for values in ({}, theirs):

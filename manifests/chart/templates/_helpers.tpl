@@ -200,7 +200,7 @@ labels:
 
 {{- define "fastpath.image" -}}
 {{- /* In Chart.yaml, not in values.yaml, which --reuse-values does not read. */ -}}
-{{- $own := index .Chart.Annotations "fastpath.io/image" -}}
+{{- $own := index .Chart.Annotations "fastpath.io/image-repository" -}}
 {{- $repository := .Values.image.repository | default $own -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{- if include "fastpath.replacesImage" . -}}
