@@ -28,13 +28,14 @@ class Serving(NamedTuple):
     """The server of an API group.
 
     `owner` names it, "" without one; `ours` tells whether it is Fastpath. `fault` says why it is not
-    available, "" if it is.
+    available, "" if it is. `uneven` says who reads what if its versions do not have the same server.
     """
 
     group: str
     owner: str
     ours: bool = False
     fault: str = ""
+    uneven: str = ""
 
 
 class AnswerFacts(NamedTuple):
