@@ -126,9 +126,9 @@ def judge(name: str, registration: Registration | None, ours: ServiceReference) 
 def describe_resource_versions(
     stable: Registration | None, beta: Registration | None, ours: ServiceReference
 ) -> str:
-    """Return who reads what if v1 and v1beta1 of metrics.k8s.io do not have the same server.
+    """Return which client reads which version of metrics.k8s.io if the two have different servers.
 
-    "" if they have, or if v1 is not registered: every client can read v1beta1.
+    Also if only v1 is registered. "" in any other case: every client can read v1beta1.
     """
     if stable is None:
         return ""

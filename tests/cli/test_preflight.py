@@ -147,7 +147,7 @@ async def test_each_foreign_one_has_its_line(cluster: Cluster, run: Verb) -> Non
 
 
 async def test_half_a_migration_of_resource_metrics(cluster: Cluster, run: Verb) -> None:
-    """Each version has its owner's line, and a warning says who reads which."""
+    """Each version has its owner's line, and a warning says which client reads which."""
     _register(cluster, "v1beta1.metrics.k8s.io", "kube-system", "metrics-server")
     _register(cluster, "v1.metrics.k8s.io", "fastpath", "fastpath", versionPriority=200)
     finished = await run()

@@ -28,7 +28,8 @@ class Serving(NamedTuple):
     """The server of an API group.
 
     `owner` names it, "" without one; `ours` tells whether it is Fastpath. `fault` says why it is not
-    available, "" if it is. `uneven` says who reads what if its versions do not have the same server.
+    available, "" if it is. `uneven` says which client reads which version if the versions have different
+    servers, or if one is not registered.
     """
 
     group: str
