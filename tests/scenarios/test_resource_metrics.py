@@ -60,6 +60,7 @@ PODS = {
 }
 NODES = {"node-a": (1.5, 2048 * MIB), "node-b": (0.5, 1024 * MIB)}
 GROUPS = {
+    "v1.metrics.k8s.io": 200,
     "v1beta1.metrics.k8s.io": 100,
     "v1beta1.custom.metrics.k8s.io": 100,
     "v1beta2.custom.metrics.k8s.io": 200,
@@ -249,8 +250,8 @@ async def test_api_resources_lists_the_metrics(kubectl: Kubectl, server: str) ->
     _, *found = await rows(kubectl, server, "api-resources", "--no-headers=false", "--sort-by=name")
     kinds = {(name, version, kind) for name, version, namespaced, kind in (row[-4:] for row in found)}
     assert {
-        ("nodes", "metrics.k8s.io/v1beta1", "NodeMetrics"),
-        ("pods", "metrics.k8s.io/v1beta1", "PodMetrics"),
+        ("nodes", "metrics.k8s.io/v1", "NodeMetrics"),
+        ("pods", "metrics.k8s.io/v1", "PodMetrics"),
         ("queue_depth", "external.metrics.k8s.io/v1beta1", "ExternalMetricValueList"),
     } <= kinds
     versions = await kubectl.run(server, "api-versions")
@@ -266,9 +267,8 @@ async def test_get_raw_shows_what_is_served(kubectl: Kubectl, server: str) -> No
     served = {
         f"{each['name']}/{version['version']}" for each in groups["groups"] for version in each["versions"]
     }
-    # the adapter itself says one version of each group, as prometheus-adapter; of a cluster's list all are
-    # part
     assert {
+        "metrics.k8s.io/v1",
         "metrics.k8s.io/v1beta1",
         "custom.metrics.k8s.io/v1beta1",
         "external.metrics.k8s.io/v1beta1",
@@ -277,20 +277,22 @@ async def test_get_raw_shows_what_is_served(kubectl: Kubectl, server: str) -> No
     assert (group["kind"], group["name"], group["preferredVersion"]["version"]) == (
         "APIGroup",
         "metrics.k8s.io",
-        "v1beta1",
+        "v1",
     )
-    listed = await kubectl.get_raw(server, "/apis/metrics.k8s.io/v1beta1")
-    assert [(each["name"], each["kind"], each["namespaced"]) for each in listed["resources"]] == [
-        ("nodes", "NodeMetrics", False),
-        ("pods", "PodMetrics", True),
-    ]
-    pods = await kubectl.get_raw(server, "/apis/metrics.k8s.io/v1beta1/pods?labelSelector=app%3Dvault")
-    assert [(each["metadata"]["name"], each["window"]) for each in pods["items"]] == [("vault-0", "2m0s")]
-    nodes = await kubectl.get_raw(server, "/apis/metrics.k8s.io/v1beta1/nodes")
-    assert [(each["metadata"]["name"], each["usage"]["memory"]) for each in nodes["items"]] == [
-        ("node-a", "2Gi"),
-        ("node-b", "1Gi"),
-    ]
+    for version in ("v1", "v1beta1"):
+        path = f"/apis/metrics.k8s.io/{version}"
+        listed = await kubectl.get_raw(server, path)
+        assert [(each["name"], each["kind"], each["namespaced"]) for each in listed["resources"]] == [
+            ("nodes", "NodeMetrics", False),
+            ("pods", "PodMetrics", True),
+        ]
+        pods = await kubectl.get_raw(server, f"{path}/pods?labelSelector=app%3Dvault")
+        assert [(each["metadata"]["name"], each["window"]) for each in pods["items"]] == [("vault-0", "2m0s")]
+        nodes = await kubectl.get_raw(server, f"{path}/nodes")
+        assert [(each["metadata"]["name"], each["usage"]["memory"]) for each in nodes["items"]] == [
+            ("node-a", "2Gi"),
+            ("node-b", "1Gi"),
+        ]
 
 
 async def test_get_raw_shows_the_specifications(kubectl: Kubectl, adapter: RunningAdapter) -> None:
@@ -300,6 +302,7 @@ async def test_get_raw_shows_the_specifications(kubectl: Kubectl, adapter: Runni
     assert "/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}" in old["paths"]
     root = await kubectl.get_raw(adapter.url, "/openapi/v3")
     for group_version in (
+        "metrics.k8s.io/v1",
         "metrics.k8s.io/v1beta1",
         "custom.metrics.k8s.io/v1beta2",
         "external.metrics.k8s.io/v1beta1",
@@ -311,11 +314,12 @@ async def test_get_raw_shows_the_specifications(kubectl: Kubectl, adapter: Runni
 
 
 async def test_explain_reads_the_specification(kubectl: Kubectl, adapter: RunningAdapter) -> None:
-    finished = await kubectl.run(adapter.url, "explain", "podmetrics.containers.usage")
-    assert finished.status == 0, finished.stderr
-    assert "What is used of cpu and memory." in finished.stdout
-    root = await kubectl.get_raw(adapter.url, "/openapi/v3")
-    assert "apis/metrics.k8s.io/v1beta1" in root["paths"]
+    for version in ("v1", "v1beta1"):
+        which = f"--api-version=metrics.k8s.io/{version}"
+        finished = await kubectl.run(adapter.url, "explain", "podmetrics.containers.usage", which)
+        assert finished.status == 0, finished.stderr
+        assert f"VERSION:    {version}\n" in finished.stdout
+        assert "What is used of cpu and memory." in finished.stdout
 
 
 async def test_version(kubectl: Kubectl, adapter: RunningAdapter) -> None:
