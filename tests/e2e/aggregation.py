@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -123,8 +124,9 @@ class FrontedSandbox(SandboxBackend):
     async def admit(
         self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str
     ) -> Config:
-        if namespaces := objects.all("Namespace"):
-            await cluster.create(*namespaces)
+        known = await cluster.names("namespaces", namespace="")
+        if new := [each for each in objects.all("Namespace") if each["metadata"]["name"] not in known]:
+            await cluster.create(*new)
         return cluster.admin
 
     async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
@@ -275,6 +277,12 @@ class Registered:
         """Put a certificate of an authority where the adapter reads its own."""
         pair = authority.issue(*tls.service_names(SERVICE, NAMESPACE))
         self._serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
+
+    async def asked_versions(self) -> set[str]:
+        """Return the versions in which resource metrics have been requested, but for documents."""
+        lines = await self.adapter.metric_lines("apiserver_request_total{")
+        usages = [line for line in lines if re.search(r'[{,]group="metrics.k8s.io".*,resource="\w', line)]
+        return {found[1] for line in usages if (found := re.search(r',version="(\w+)"', line))}
 
     async def served(self) -> str:
         """Return the certificate that the adapter shows, as PEM."""

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import aggregation, controlplane
-from tests.e2e.aggregation import Registered
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.e2e.test_aggregation import (
@@ -83,13 +82,6 @@ def names_of(versions: Sequence[str]) -> list[str]:
     return others + [f"{version}.metrics.k8s.io" for version in versions]
 
 
-async def asked(registered: Registered) -> set[str]:
-    """Return the versions in which resource metrics have been requested, but for documents."""
-    lines = await registered.adapter.metric_lines("apiserver_request_total{")
-    usages = [line for line in lines if re.search(r'[{,]group="metrics.k8s.io".*,resource="\w', line)]
-    return {match[1] for line in usages if (match := re.search(r',version="(\w+)"', line))}
-
-
 @EACH
 async def test_kubectl_top(
     tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, node: str, versions: tuple[str, ...]
@@ -112,7 +104,7 @@ async def test_kubectl_top(
         cluster, backend, tmp_path, prometheus.url, group_versions=names_of(versions)
     ) as registered:
         pods, nodes = await top("pods", "-n", cluster.namespace), await top("nodes")
-        assert await asked(registered) == ({version} if version else set())
+        assert await registered.asked_versions() == ({version} if version else set())
         if version:
             assert pods == [["web-0", "150m", "64Mi"]]
             (row,) = (each for each in nodes if each[0] == node)
@@ -163,7 +155,7 @@ async def test_an_autoscaler_on_cpu(
         try:
             if version:
                 await wait_replicas(cluster, 3)
-                assert await asked(registered) == {version}
+                assert await registered.asked_versions() == {version}
             else:
                 reason = await until(lambda found: found, lambda: why_inactive(cluster))
                 assert "the server could not find the requested resource (get pods.metrics.k8s.io)" in reason
