@@ -496,5 +496,5 @@ async def test_cpu_of_another_server_in_the_version_that_it_has(scene: Scene) ->
         await until(lambda count: count == 3, lambda: report(0.05))
         await cluster.kubectl("delete", "apiservice", "v1.metrics.k8s.io")
         await until(lambda found: "v1beta1" in found, server.asked_versions)
-        await report(0.1)
-        await until(lambda found: found == 6, lambda: replicas(cluster))
+        await report(0.08)
+        await until(lambda found: found == 5, lambda: replicas(cluster))
