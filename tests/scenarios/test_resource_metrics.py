@@ -362,6 +362,26 @@ async def test_resource_rules_come_and_go(
         assert (await adapter.pods("shop", "load")).status == 200, "the other rules serve"
 
 
+async def test_previews_have_the_values_of_the_other_versions(
+    tmp_path: Path, cluster: Cluster, prometheus_server: PrometheusFactory
+) -> None:
+    prometheus = await asyncio.to_thread(prometheus_server)
+    await asyncio.to_thread(_write, prometheus)
+    (tmp_path / "rules.yaml").write_text(RULES)
+    async with support.running(tmp_path, cluster, prometheus.url, "--serve-v1-preview") as adapter:
+        for group, settled, rest in (
+            ("custom.metrics.k8s.io", "v1beta2", "namespaces/shop/pods/%2A/load"),
+            ("external.metrics.k8s.io", "v1beta1", "namespaces/shop/queue_depth"),
+        ):
+            older = (await adapter.get(f"/apis/{group}/{settled}/{rest}")).body
+            preview = (await adapter.get(f"/apis/{group}/v1/{rest}")).body
+            assert len(preview["items"]) == 1
+            assert preview["apiVersion"] == f"{group}/v1"
+            for each in (*older["items"], *preview["items"]):
+                del each["timestamp"]
+            assert preview == older | {"apiVersion": f"{group}/v1"}
+
+
 async def test_the_access_log_has_every_request(
     tmp_path: Path, cluster: Cluster, prometheus_server: PrometheusFactory
 ) -> None:
@@ -371,11 +391,11 @@ async def test_the_access_log_has_every_request(
     log = tmp_path / "access.log"
     async with support.running(tmp_path, cluster, prometheus.url, f"--access-log={log}") as adapter:
         for number in range(20):
-            await adapter.get(f"/apis/metrics.k8s.io/v1beta1/nodes?number={number}")
+            await adapter.get(f"/apis/metrics.k8s.io/v1/nodes?number={number}")
         token = adapter.headers["Authorization"].removeprefix("Bearer ")
     text = await asyncio.to_thread(log.read_text)
     lines = [json.loads(line) for line in text.splitlines()]
-    about = [line for line in lines if line["path"] == "/apis/metrics.k8s.io/v1beta1/nodes"]
+    about = [line for line in lines if line["path"] == "/apis/metrics.k8s.io/v1/nodes"]
     assert [(line["verb"], line["code"], line["user"]) for line in about] == [("list", 200, "someone")] * 20
     assert all(line["bytes"] > 0 and line["latencySeconds"] > 0 and line["auditID"] for line in about)
     assert token not in text
