@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e import aggregation, controlplane
 from tests.e2e.clusters import ClusterUnderTest, Document
-from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
+from tests.e2e.conftest import REAL_ONLY, WITH_CONTROLLERS, Fronted
 from tests.e2e.test_aggregation import (
     MIB,
     RULES,
@@ -166,3 +166,20 @@ async def test_an_autoscaler_on_cpu(
 
 async def why_inactive(cluster: ClusterUnderTest) -> str:
     return inactive(await get(cluster, "hpa", "web"))
+
+
+@pytest.mark.parametrize("fronted", REAL_ONLY, indirect=True)
+async def test_kubectl_explains_each_version(
+    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer
+) -> None:
+    """From the specification that the aggregator has put together."""
+    cluster, backend = fronted
+    async with aggregation.register(cluster, backend, tmp_path, prometheus.url):
+        for version in ("v1", "v1beta1"):
+            which = ("podmetrics.containers.usage", f"--api-version=metrics.k8s.io/{version}")
+            explained = await until(
+                lambda found: found.status == 0,
+                lambda which=which: cluster.run(cluster.admin_kubeconfig, "explain", *which),
+            )
+            assert f"VERSION:    {version}\n" in explained.stdout
+            assert "What is used of cpu and memory." in explained.stdout
