@@ -476,6 +476,16 @@ async def test_a_version_that_was_deregistered_is_left_at_once(authority: Author
         assert world.looks == 2
 
 
+async def test_many_reads_of_a_deregistered_version_share_one_look(authority: Authority) -> None:
+    async with reading(authority, BETA, STABLE) as world:
+        await read(world)
+        world.cluster.delete("APIService", STABLE)
+        found = await asyncio.gather(*(world.api.resource("shop", f"app={number}") for number in range(10)))
+        assert [len(each) for each in found] == [1] * 10
+        assert world.asked_versions() == ["v1beta1"] * 10
+        assert world.looks == 2
+
+
 async def test_a_registered_version_that_the_server_does_not_have(authority: Authority) -> None:
     """After a minute it is tried again, and each time the values come from the other version."""
     async with reading(authority, BETA, STABLE) as world:
