@@ -5,6 +5,7 @@ What an older one cannot read is still served: to raw requests, and to newer cli
 """
 
 import asyncio
+import functools
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -179,10 +180,8 @@ async def test_kubectl_explains_each_version(
     cluster, backend = fronted
     async with aggregation.register(cluster, backend, tmp_path, prometheus.url):
         for version in ("v1", "v1beta1"):
-            which = ("podmetrics.containers.usage", f"--api-version=metrics.k8s.io/{version}")
-            explained = await until(
-                lambda found: found.status == 0,
-                lambda which=which: cluster.run(cluster.admin_kubeconfig, "explain", *which),
-            )
+            field = ("podmetrics.containers.usage", f"--api-version=metrics.k8s.io/{version}")
+            ask = functools.partial(cluster.run, cluster.admin_kubeconfig, "explain", *field)
+            explained = await until(lambda found: found.status == 0, ask)
             assert f"VERSION:    {version}\n" in explained.stdout
             assert "What is used of cpu and memory." in explained.stdout
