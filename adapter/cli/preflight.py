@@ -84,8 +84,8 @@ async def _run(options: PreflightOptions) -> int:
         foreign = _report_owners(findings, groups)
         if "metrics.k8s.io" in groups:
             stable, beta = (found[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
-            if uneven := apiservices.describe_resource_versions(stable, beta, options.reference):
-                _complain(uneven)
+            if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
+                _complain(warning)
         await _report_rights(client, groups)
     return 1 if foreign else 0
 

@@ -211,6 +211,7 @@ class LiveCluster:
         """Return the server of an API group."""
         try:
             found = await self._registration(group)
+            warning = await self._version_warning(group)
         except KubernetesError as error:
             return Unread(_why(error))
         if found is None:
@@ -222,7 +223,7 @@ class LiveCluster:
         if found.service is not None and found.available != "True":
             fault = found.reason or "no condition Available yet"
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
-        return Serving(group, owner, ours, fault, await self._uneven(group))
+        return Serving(group, owner, ours, fault, warning)
 
     @once
     async def _registration(self, group: str) -> Registration | None:
@@ -233,7 +234,7 @@ class LiveCluster:
                 return found
         return None
 
-    async def _uneven(self, group: str) -> str:
+    async def _version_warning(self, group: str) -> str:
         if group != "metrics.k8s.io":
             return ""
         stable, beta = [

@@ -198,8 +198,8 @@ def _answered(facts: Facts, metric: MetricFacts, answer: AnswerFacts, server: st
     if metric.spec.type in {"Pods", "Resource", "ContainerResource"} and answer.number < ready:
         text += f", for {answer.number} of {ready} ready pods"
         state = State.WARNING
-    if not isinstance(metric.serving, Unread) and metric.serving.uneven:
-        text += f"; {metric.serving.uneven}"
+    if not isinstance(metric.serving, Unread) and metric.serving.warning:
+        text += f"; {metric.serving.warning}"
         state = State.WARNING
     return Hop(_API, state, text, took)
 

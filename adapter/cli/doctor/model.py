@@ -28,7 +28,7 @@ class Serving(NamedTuple):
     """The server of an API group.
 
     `owner` names it, "" without one; `ours` tells whether it is Fastpath. `fault` says why it is not
-    available, "" if it is. `uneven` says which client reads which version if the versions have different
+    available, "" if it is. `warning` says which client reads which version if the versions have different
     servers, or if one is not registered.
     """
 
@@ -36,7 +36,7 @@ class Serving(NamedTuple):
     owner: str
     ours: bool = False
     fault: str = ""
-    uneven: str = ""
+    warning: str = ""
 
 
 class AnswerFacts(NamedTuple):

@@ -176,7 +176,7 @@ def test_metrics_server_is_not_beaten_by_boost() -> None:
 
 
 def test_versions_of_one_api_with_two_servers_are_a_warning() -> None:
-    server = Serving("metrics.k8s.io", "metrics-server", uneven="metrics.k8s.io has two servers")
+    server = Serving("metrics.k8s.io", "metrics-server", warning="metrics.k8s.io has two servers")
     cpu = MetricFacts("cpu", spec_of(CPU), server, AnswerFacts(4, 0.02, window=15.0))
     api = hop(examine(facts(cpu)), "metrics API")
     assert api.state is State.WARNING
