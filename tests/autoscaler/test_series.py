@@ -15,7 +15,7 @@ from tests.support.scaling import NOW, external_metric
 
 QUEUE = [external_metric(averageValue="1")]
 LABELS = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
-AT_ONCE = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+AT_ONCE: dict[str, Any] = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
 
 
 @pytest.fixture
