@@ -321,6 +321,16 @@ def test_null_takes_a_value_away(key: str) -> None:
         assert "kind: Deployment" in charts.render_files(values)["templates/deployment.yaml"]
 
 
+def test_names_are_not_too_long() -> None:
+    """A Service, and a label, has at most 63 characters."""
+    values = join(join(SCALER, MONITOR), {"fullnameOverride": "x" * 80, "nameOverride": "y" * 56})
+    for each in charts.render(values, name="z" * 53).documents:
+        if each["kind"] in {"Service", "ServiceMonitor", "Deployment"}:
+            assert len(each["metadata"]["name"]) <= 63
+        for value in each["metadata"]["labels"].values():
+            assert len(value) <= 63
+
+
 def test_numbers_may_be_text() -> None:
     """As in prometheus-adapter's chart, which writes them without quotes."""
     text: Values = {

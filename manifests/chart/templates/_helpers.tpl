@@ -123,10 +123,15 @@ tls: {}
 {{- end -}}
 {{- end -}}
 
+{{/* Name of the scaler's objects; a Service has at most 63 characters. */}}
+{{- define "fastpath.scalerName" -}}
+{{- printf "%s-scaler" (include "fastpath.fullname" . | trunc 56 | trimSuffix "-") -}}
+{{- end -}}
+
 {{/* The account of the pods that scale. */}}
 {{- define "fastpath.scalerAccountName" -}}
 {{- if .Values.scaler.inProcess -}}{{ include "fastpath.serviceAccountName" . }}
-{{- else -}}{{ default (printf "%s-scaler" (include "fastpath.fullname" .)) .Values.scaler.serviceAccount.name }}
+{{- else -}}{{ default (include "fastpath.scalerName" .) .Values.scaler.serviceAccount.name }}
 {{- end -}}
 {{- end -}}
 
