@@ -20,7 +20,7 @@ import ssl
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -30,7 +30,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from adapter.errors import Fault, InputError
 from adapter.model.clock import Clock
 from adapter.telemetry import logs
-from adapter.telemetry.problems import ProblemLog
+
+if TYPE_CHECKING:  # the metrics behind it take a tenth of a second, and `fastpath certs` needs none
+    from adapter.telemetry.problems import ProblemLog
 
 log = logging.getLogger("adapter.server.tls")  # the name that log filters know
 
@@ -176,7 +178,7 @@ class ServingCertificate:
                 extra=found,
             )
 
-    async def follow(self, problems: ProblemLog, period: float = RELOAD_PERIOD) -> None:
+    async def follow(self, problems: "ProblemLog", period: float = RELOAD_PERIOD) -> None:
         """Check the files until cancelled.
 
         An unexpected error is reported and the next check tries again. The same file reaches all replicas at
