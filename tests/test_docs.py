@@ -122,6 +122,7 @@ OTHER_FLAGS = frozenset(
         "requirement",
         "sbom",
         "replicas",
+        "repo",
         "server-side",
         "serviceaccount",
         "timeout",
