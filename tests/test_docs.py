@@ -123,6 +123,7 @@ OTHER_FLAGS = frozenset(
         "sbom",
         "replicas",
         "repo",
+        "format",
         "server-side",
         "serviceaccount",
         "timeout",
