@@ -99,6 +99,15 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 # Flags of other programs (kubectl above all) and of the scripts that pages name.
 OTHER_FLAGS = frozenset(
     {
+        "create-namespace",
+        "values",
+        "set",
+        "version",
+        "reuse-values",
+        "reset-then-reuse-values",
+        "all",
+        "output",
+        "take-ownership",
         "all-namespaces",
         "annotate",
         "count",

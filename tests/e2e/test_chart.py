@@ -8,6 +8,7 @@ garbage collector runs.
 import json
 import os
 import re
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from tests.e2e.clusters import ClusterUnderTest
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.helm import Helm, HelmError
 from tests.support import charts
-from tests.support.rendered import JSON
+from tests.support.rendered import JSON, ROOT
 
 THEIR_CHART = os.environ.get("PROMETHEUS_ADAPTER_CHART", "")
 """A copy of prometheus-community's chart."""
+
+MIGRATION = ROOT / "docs" / "guides" / "migrate-from-prometheus-adapter.md"
 
 pytestmark = [
     pytest.mark.e2e,
@@ -257,10 +260,13 @@ async def stored(cluster: ClusterUnderTest) -> Stored:
 
     Helm's records of releases are left out, and the APIServices that the API server makes of other kinds.
     """
-    kinds = await cluster.kubectl("api-resources", "--namespaced=true", "-o", "name")
-    served = {line.partition(".")[0].removesuffix("s").replace("policie", "policy") for line in kinds.split()}
+    # Not `api-resources`, which fails while a registered API is unavailable.
+    defined = await cluster.names("customresourcedefinition", namespace="")
+    served = [
+        kind for kind in NAMESPACED if kind not in _KINDS or any(f"{kind}s." in name for name in defined)
+    ]
     lists = [
-        ["get", ",".join(kind for kind in NAMESPACED if kind in served), "-n", cluster.namespace],
+        ["get", ",".join(served), "-n", cluster.namespace],
         ["get", "rolebinding", "-n", "kube-system"],
         ["get", ",".join(CLUSTER_WIDE)],
     ]
@@ -344,6 +350,8 @@ async def test_helm_replaces_prometheus_adapter_in_place_and_back(
         assert container["image"].startswith("registry.example.com/fastpath:")
         assert "--prometheus-url=http://prometheus.shop:9090" in container["args"]
 
+        for line in back_steps():
+            await cluster.kubectl(*line)
         await helm.rollback(THEIRS, 1)
         again = added(before, await stored(cluster))
         assert again.keys() == theirs.keys()
@@ -355,6 +363,16 @@ async def test_helm_replaces_prometheus_adapter_in_place_and_back(
     finally:
         await helm.uninstall(THEIRS)
     assert added(before, await stored(cluster)) == {}
+
+
+def back_steps() -> list[list[str]]:
+    """Return what the page on migration runs with kubectl before `helm rollback`."""
+    (block,) = re.findall(
+        r"^```sh in place back\n(.*?)^```$", MIGRATION.read_text(), re.MULTILINE | re.DOTALL
+    )
+    lines = [shlex.split(line) for line in block.splitlines()]
+    assert [words[0] for words in lines] == ["kubectl", "sleep", "helm"]
+    return [words[1:] for words in lines if words[0] == "kubectl"]
 
 
 def image() -> JSON:
