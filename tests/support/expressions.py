@@ -80,6 +80,8 @@ def _labels(node: Any) -> Labels:
         return _of_selector(node)
     if isinstance(node, promql.AggregateExpr):
         inner = _labels(node.expr)
+        if str(node.op) in {"topk", "bottomk"}:  # these keep series as they are
+            return inner
         if node.modifier is None:
             return NONE
         named = _require(node.modifier.labels, inner, node)
