@@ -38,7 +38,7 @@ class PrometheusServer:
         targets: Mapping[str, Sequence[str]],
         scrape_interval: str,
         flags: Sequence[str],
-        labels: Mapping[str, str],
+        labels: Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
         self._program = tools.require("prometheus", "prometheus")
         self._directory = directory
