@@ -8,7 +8,6 @@ import functools
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,10 +53,10 @@ def _values(*, external: bool = False, resource: bool = False, **others: Any) ->
     return {"rules": rules, **others}
 
 
-GIVEN = {"tls": {"existingSecret": "fastpath-serving"}}
+GIVEN: JSON = {"tls": {"existingSecret": "fastpath-serving"}}
 """The chart makes no certificate, as kustomize makes none."""
 
-SCALER = {"scaler": {"enabled": True}}
+SCALER: JSON = {"scaler": {"enabled": True}}
 
 CASES: Mapping[str, Case] = {
     "base": Case((), _values(**GIVEN)),
@@ -107,7 +106,7 @@ CASES: Mapping[str, Case] = {
         ),
     ),
     **{
-        name: Case((name,), _values(**{name: {"enabled": True}}, **GIVEN))
+        name: Case((name,), _values(**dict[str, Any]({name: {"enabled": True}}), **GIVEN))
         for name in ("alerts", "dashboards")
         if (MANIFESTS / "components" / name).is_dir()
     },
@@ -207,13 +206,7 @@ def meaning(data: Mapping[str, str]) -> RulesConfig:
     assert [(each.faults, each.fatal) for each in parsed] == [((), ())] * len(parsed)
     config, doubled = rules_file.merge([each.config for each in parsed])
     assert not doubled
-    placeless = {"path": "", "source": "", "line": 0}
-    resource = config.resource_rules
-    return RulesConfig(
-        tuple(replace(rule, **placeless) for rule in config.rules),
-        tuple(replace(rule, **placeless) for rule in config.external_rules),
-        replace(resource, **placeless) if resource else None,
-    )
+    return charts.without_places(config)
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
