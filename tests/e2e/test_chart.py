@@ -5,6 +5,8 @@ fields, so their objects are checked for name, kind and metadata alone. ReplicaS
 garbage collector runs.
 """
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -321,17 +323,44 @@ def names_of(manifest: list[JSON], namespace: str) -> set[Key]:
 THEIRS = "prometheus-adapter"
 
 
+async def record(cluster: ClusterUnderTest, name: str, revision: int) -> JSON:
+    """Return what Helm has stored of a revision."""
+    secret = f"secret/sh.helm.release.v1.{name}.v{revision}"
+    stored_secret = json.loads(await cluster.kubectl("get", secret, "-n", cluster.namespace, "-o", "json"))
+    text = gzip.decompress(base64.b64decode(base64.b64decode(stored_secret["data"]["release"])))
+    found: JSON = json.loads(text)
+    return found
+
+
+async def record_as_helm_3(cluster: ClusterUnderTest, name: str) -> None:
+    """Change the record of a release to one of Helm 3, which applied from the client's side.
+
+    Helm 4 upgrades such a release by a three-way merge, and not by server-side apply.
+    """
+    where = (f"secret/sh.helm.release.v1.{name}.v1", "-n", cluster.namespace)
+    release = await record(cluster, name, 1)
+    assert release.pop("apply_method") == "ssa"
+    text = base64.b64encode(gzip.compress(json.dumps(release).encode()))
+    change = json.dumps({"data": {"release": base64.b64encode(text).decode()}})
+    await cluster.kubectl("patch", *where, "--type=merge", "-p", change)
+
+
 @with_their_chart
+@pytest.mark.parametrize("recorded_by", ["Helm 3", "Helm 4"])
 async def test_helm_replaces_prometheus_adapter_in_place_and_back(
-    cluster: ClusterUnderTest, helm: Helm
+    cluster: ClusterUnderTest, helm: Helm, recorded_by: str
 ) -> None:
     chart = Path(THEIR_CHART)
     before = await stored(cluster)
     await helm.install(chart, THEIRS, {"rules": ALL_RULES, "prometheus": {"url": "http://prometheus.shop"}})
+    if recorded_by == "Helm 3":
+        await record_as_helm_3(cluster, THEIRS)
     theirs = added(before, await stored(cluster))
     assert ("Deployment", cluster.namespace, THEIRS) in theirs
     try:
         await helm.upgrade(charts.CHART, THEIRS, MODE | image(), reuse_values=True)
+        method = (await record(cluster, THEIRS, 2))["apply_method"]
+        assert method == ("csa" if recorded_by == "Helm 3" else "ssa")
         ours = added(before, await stored(cluster))
         gone = theirs.keys() - ours.keys()
         assert gone == {
