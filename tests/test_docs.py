@@ -99,6 +99,12 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 # Flags of other programs (kubectl above all) and of the scripts that pages name.
 OTHER_FLAGS = frozenset(
     {
+        "create-namespace",
+        "values",
+        "set",
+        "reuse-values",
+        "all",
+        "output",
         "all-namespaces",
         "annotate",
         "count",
@@ -123,6 +129,8 @@ OTHER_FLAGS = frozenset(
         "requirement",
         "sbom",
         "replicas",
+        "repo",
+        "format",
         "server-side",
         "serviceaccount",
         "timeout",

@@ -21,8 +21,10 @@ from adapter.config import checks
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.registration_watch import RegistrationWatch
 from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
@@ -30,7 +32,13 @@ from adapter.provider.rule_source import RuleSource
 from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules.resource import NODES, PODS
 from adapter.server.api.documents import Documents
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from adapter.server.api.paths import (
+    CUSTOM_GROUP,
+    EXTERNAL_GROUP,
+    PREVIEW_VERSIONS,
+    RESOURCE_GROUP,
+    VERSIONS,
+)
 from adapter.server.health import Check, Health, ProbeListener
 from adapter.server.http.access_log import AccessLog, open_sink
 from adapter.server.http.connection_server import MetricsServer, Shutdown
@@ -88,7 +96,12 @@ async def run(
         if floors is not None:
             floor_metric = FloorProvider(floors.find_autoscaler, floors.view, clock)
             served.provider.register(FLOOR_METRIC, floor_metric)
-        documents = Documents(served.provider, _groups(options, parsed.config), version)
+        documents = Documents(
+            served.provider,
+            _groups(options, parsed.config),
+            version,
+            PREVIEW_VERSIONS if options.serve_v1_preview else VERSIONS,
+        )
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
@@ -108,6 +121,7 @@ async def run(
         health = Health(
             readyz=_readiness(shutdown, lambda: server.listening, security, runtime, served, rules, floors)
         )
+        monitoring.ready.labels("serve").set_function(health.is_ready)
         server = MetricsServer(
             Handler(
                 served.provider,
@@ -138,6 +152,7 @@ async def run(
             **security.tasks(problems),
             "object cache": served.objects.run(),
             **({} if served.running is None else {"running pods": served.running.run()}),
+            **_watch_registrations(options, runtime, security),
             **({"access log": access_log.run()} if access_log is not None else {}),
             **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
             **({} if floors is None else floors.tasks),
@@ -172,6 +187,7 @@ async def run_scaler(
         rules = providers.open_rules(options, runtime, files, parsed)
         shutdown = Shutdown()
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
+        monitoring.ready.labels("scale").set_function(health.is_ready)
         await _open_probes(options, health, stack)
         pages = await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
@@ -196,6 +212,18 @@ def _common_work(runtime: Runtime, provider: RulesMetricsProvider, rules: RuleSo
         "faults": provider.run(),
         "event-loop lag": _watch_lag(runtime.monitoring),
     }
+
+
+def _watch_registrations(options: Options, runtime: Runtime, security: Security) -> dict[str, _Work]:
+    """Return the task that looks at our APIServices; outside of a cluster no APIService can lead here."""
+    namespace = credentials.find_namespace()
+    if not namespace:
+        return {}
+    certificate = security.certificate
+    watch = RegistrationWatch(
+        runtime.client, options.serve_groups, namespace, lambda: certificate.names, runtime.monitoring
+    )
+    return {"APIServices": watch.run()}
 
 
 async def _run_until(

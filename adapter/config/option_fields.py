@@ -228,7 +228,7 @@ class Command(Generic[T]):
             *_help_lines(shown),
         ]
         if len(shown) < len(current):
-            lines += ["--help-all lists the flags that are accepted without effect as well.", ""]
+            lines += ["--help-all lists every flag that is accepted.", ""]
         return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.config import helm_values, rules_file
-from adapter.config.rules_file import Parsed, RuleConfig, RulesConfig
+from adapter.config.rules_file import Parsed
 from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import BUILTIN
@@ -78,29 +78,17 @@ def rules_in(objects: Objects) -> str:
 
 
 def parse(text: str) -> Parsed:
-    """Read a rules file whose rules do not show where they come from, so that two can be compared."""
-    return _without_places(rules_file.parse_rules(text, ""))
+    """Read a rules file whose rules do not say where they come from."""
+    return _comparable(rules_file.parse_rules(text, ""))
 
 
 def expected(values: Values) -> Parsed:
     """Read the rules of values as `fastpath check` does."""
-    return _without_places(helm_values.rules_from_chart(yaml.safe_dump(values, width=1_000_000), ""))
+    return _comparable(helm_values.rules_from_chart(yaml.safe_dump(values, width=1_000_000), ""))
 
 
-def _without_places(parsed: Parsed) -> Parsed:
-    def plain(rules: Sequence[RuleConfig]) -> tuple[RuleConfig, ...]:
-        return tuple(replace(rule, path="", source="", line=0) for rule in rules)
-
-    config = parsed.config
-    resource = config.resource_rules
-    return replace(
-        parsed,
-        config=RulesConfig(
-            plain(config.rules),
-            plain(config.external_rules),
-            replace(resource, path="", source="", line=0) if resource else None,
-        ),
-    )
+def _comparable(parsed: Parsed) -> Parsed:
+    return replace(parsed, config=charts.without_places(parsed.config))
 
 
 CASES = [

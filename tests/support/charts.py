@@ -7,11 +7,13 @@ the lock leaves it out: there the tests that need it are skipped.
 import importlib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from adapter.config.rules_file import RuleConfig, RulesConfig
 from tests.support import tools
 from tests.support.rendered import MANIFESTS, Objects
 
@@ -89,7 +91,15 @@ def read_documents(text: str) -> Iterator[dict[str, Any]]:
             yield document
 
 
-def resource_definitions(chart: Path = CHART) -> Objects:
-    """Return the objects below `crds/`, which Helm installs before the templates."""
-    with require().Chart.load(chart) as loaded:
-        return Objects(document for each in loaded.crds for document in read_documents(each["data"]))
+def without_places(config: RulesConfig) -> RulesConfig:
+    """Return rules that do not say where they come from, so that two files can be compared."""
+
+    def plain(rules: tuple[RuleConfig, ...]) -> tuple[RuleConfig, ...]:
+        return tuple(replace(rule, path="", source="", line=0) for rule in rules)
+
+    resource = config.resource_rules
+    return RulesConfig(
+        plain(config.rules),
+        plain(config.external_rules),
+        replace(resource, path="", source="", line=0) if resource else None,
+    )

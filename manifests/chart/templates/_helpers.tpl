@@ -43,10 +43,10 @@ serviceMonitor:
 tls: {}
 {{- end -}}
 
-{{/* Add absent keys to a map, recursively; a map of labels or annotations is taken as it is. */}}
+{{/* Add keys that are absent or null to a map, recursively; a map of labels or annotations is taken as it is. */}}
 {{- define "fastpath.complete" -}}
 {{- range $key, $fallback := .fallbacks -}}
-{{- if not (hasKey $.values $key) -}}
+{{- if or (not (hasKey $.values $key)) (kindIs "invalid" (get $.values $key)) -}}
 {{- $_ := set $.values $key $fallback -}}
 {{- else if and (kindIs "map" $fallback) (kindIs "map" (get $.values $key)) (not (regexMatch "(abels|nnotations)$" $key)) -}}
 {{- include "fastpath.complete" (dict "values" (get $.values $key) "fallbacks" $fallback) -}}
@@ -65,6 +65,9 @@ tls: {}
 {{- $budget := .Values.podDisruptionBudget -}}
 {{- if and $budget.enabled (not (kindIs "invalid" $budget.minAvailable)) (not (kindIs "invalid" $budget.maxUnavailable)) -}}
 {{- fail (printf "podDisruptionBudget has minAvailable %v and maxUnavailable %v: Kubernetes takes one of them, set the other to null" $budget.minAvailable $budget.maxUnavailable) -}}
+{{- end -}}
+{{- if and (eq (include "fastpath.tls" .) "given") (not (and .Values.tls.certificate .Values.tls.key)) -}}
+{{- fail "tls.enable needs tls.certificate and tls.key, as PEM" -}}
 {{- end -}}
 {{- $_ := include "fastpath.image" . -}}
 {{- end -}}
@@ -120,10 +123,15 @@ tls: {}
 {{- end -}}
 {{- end -}}
 
+{{/* Name of the scaler's objects; a Service has at most 63 characters. */}}
+{{- define "fastpath.scalerName" -}}
+{{- printf "%s-scaler" (include "fastpath.fullname" . | trunc 56 | trimSuffix "-") -}}
+{{- end -}}
+
 {{/* The account of the pods that scale. */}}
 {{- define "fastpath.scalerAccountName" -}}
 {{- if .Values.scaler.inProcess -}}{{ include "fastpath.serviceAccountName" . }}
-{{- else -}}{{ default (printf "%s-scaler" (include "fastpath.fullname" .)) .Values.scaler.serviceAccount.name }}
+{{- else -}}{{ default (include "fastpath.scalerName" .) .Values.scaler.serviceAccount.name }}
 {{- end -}}
 {{- end -}}
 
@@ -196,10 +204,12 @@ labels:
 {{- end -}}
 
 {{- define "fastpath.image" -}}
-{{- $repository := .Values.image.repository | default "fastpath" -}}
+{{- /* In Chart.yaml, not in values.yaml, which --reuse-values does not read. */ -}}
+{{- $own := index .Chart.Annotations "fastpath.io/image-repository" -}}
+{{- $repository := .Values.image.repository | default $own -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{- if include "fastpath.replacesImage" . -}}
-{{- $repository = "fastpath" -}}
+{{- $repository = $own -}}
 {{- $tag = .Chart.AppVersion -}}
 {{- else if regexMatch "(^|/)(k8s-)?prometheus-adapter[^/]*$" $repository -}}
 {{- fail (printf "image.repository %s names the image of prometheus-adapter, which would run the old program: set image.repository, and image.tag if it is set, to those of Fastpath" $repository) -}}
