@@ -129,8 +129,6 @@ OTHER_FLAGS = frozenset(
         "requirement",
         "sbom",
         "replicas",
-        "repo",
-        "format",
         "server-side",
         "serviceaccount",
         "timeout",

@@ -274,47 +274,37 @@ def helm() -> None:
     charts.start_runtime()
 
 
-@pytest.fixture
-def chart(tmp_path: Path) -> Path:
-    """A chart with an image, as small as there is."""
-    folder = tmp_path / "chart"
-    (folder / "templates").mkdir(parents=True)
-    (folder / "Chart.yaml").write_text(
-        "apiVersion: v2\nname: fastpath\nversion: 0.0.1\nappVersion: 0.0.1\n"
-        "annotations:\n  fastpath.io/image-repository: fastpath\n"
-    )
-    (folder / "values.yaml").write_text('image:\n  repository: "" # yours\n  tag: ""\nother: 0o17\n')
-    (folder / "templates" / "pod.yaml").write_text(
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: it}\n"
-        'spec: {containers: [{name: a, image: \'{{ index .Chart.Annotations "fastpath.io/image-repository" }}'
-        ":{{ .Chart.AppVersion }}'}]}\n"
-    )
-    return folder
-
-
 @pytest.mark.usefixtures("helm")
-def test_the_package_names_the_version_and_the_published_image(chart: Path, tmp_path: Path) -> None:
-    file = _load("chart").package(chart, "1.2.3", "ghcr.io/me/it", tmp_path / "dist")
-    assert Path(file).name == "fastpath-1.2.3.tgz"
-    pod = charts.render(chart=Path(file)).one("Pod")
-    assert pod["spec"]["containers"][0]["image"] == "ghcr.io/me/it:1.2.3"
-    listed = subprocess.run(["tar", "-xzOf", file, "fastpath/values.yaml"], capture_output=True, check=True)
-    assert listed.stdout == (chart / "values.yaml").read_bytes()
-
-
-@pytest.mark.usefixtures("helm")
-def test_the_chart_of_this_tree_is_packaged(tmp_path: Path) -> None:
-    file = _load("chart").package(charts.CHART, "1.2.3", "ghcr.io/me/it", tmp_path)
-    theirs = {
-        "image": {"repository": "registry.k8s.io/prometheus-adapter/prometheus-adapter", "tag": "v0.12.0"}
-    }
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {
+            "compatibility": "prometheus-adapter",
+            "image": {"repository": "registry.k8s.io/prometheus-adapter/prometheus-adapter", "tag": ""},
+        },
+    ],
+    ids=["no values", "values of a release of prometheus-adapter"],
+)
+def test_the_package_names_the_version_and_the_published_image(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    file = _load("chart").package(charts.CHART, "1.2.3-rc.1", "ghcr.io/me/it", tmp_path / "dist")
+    assert Path(file).name == "fastpath-1.2.3-rc.1.tgz"
     images = {
         container["image"]
-        for values in ({}, theirs)
         for deployment in charts.render(values, chart=Path(file)).all("Deployment")
         for container in deployment["spec"]["template"]["spec"]["containers"]
     }
-    assert images == {"ghcr.io/me/it:1.2.3"}
+    assert images == {"ghcr.io/me/it:1.2.3-rc.1"}
+    text = subprocess.run(
+        ["tar", "-xzOf", file, "fastpath/Chart.yaml"], capture_output=True, check=True
+    ).stdout
+    packaged = yaml.safe_load(text)
+    assert packaged.pop("annotations")["artifacthub.io/prerelease"] == "true"
+    here = yaml.safe_load((charts.CHART / "Chart.yaml").read_text())
+    del here["annotations"]
+    assert packaged == {**here, "version": "1.2.3-rc.1", "appVersion": "1.2.3-rc.1"}
 
 
 _PUSHED = f"echo 'Pushed: ghcr.io/me/it/charts/fastpath:1.2.3' >&2; echo 'Digest: {DIGEST}' >&2"
@@ -322,7 +312,6 @@ _PUSHED = f"echo 'Pushed: ghcr.io/me/it/charts/fastpath:1.2.3' >&2; echo 'Digest
 
 @pytest.mark.usefixtures("helm")
 def test_the_chart_is_pushed_with_helm(
-    chart: Path,
     recorded: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -331,7 +320,6 @@ def test_the_chart_is_pushed_with_helm(
     _stand_in(recorded, "helm", _PUSHED)
     monkeypatch.setenv("PATH", f"{recorded}:{os.environ['PATH']}")
     script = _load("chart")
-    monkeypatch.setattr(script, "CHART", chart)
     dist = tmp_path / "dist"
     assert script.main(["1.2.3", "ghcr.io/Me/It", str(dist), "oci://ghcr.io/Me/It/charts"]) == 0
     package = str(dist / "fastpath-1.2.3.tgz")
