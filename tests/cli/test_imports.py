@@ -18,7 +18,17 @@ UNUSED_IN_A_POD = {"kubernetes_asyncio", "prometheus_api_client", "requests", "r
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "module",
-    ["main", "check.command", "convert", "certs", "evaluate", "boost", "demo", "completion"],
+    [
+        "main",
+        "check.command",
+        "convert",
+        "certs",
+        "evaluate",
+        "boost",
+        "demo",
+        "completion",
+        "doctor.options",
+    ],
 )
 async def test_no_heavy_package_is_imported(module: str) -> None:
     assert not await packages_of(f"adapter.cli.{module}") & HEAVY
