@@ -75,12 +75,17 @@ def main(arguments: Sequence[str]) -> int:
 async def _run(options: PreflightOptions) -> int:
     clock = SystemClock()
     async with cluster_options.connect(options, clock, ProblemLog(Monitoring(), clock)) as client:
-        findings = [
-            apiservices.judge(name, await registrations.fetch_registration(client, name), options.reference)
+        found = {
+            name: await registrations.fetch_registration(client, name)
             for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
-        ]
+        }
+        findings = [apiservices.judge(name, each, options.reference) for name, each in found.items()]
         groups = options.groups or _default_groups(findings)
         foreign = _report_owners(findings, groups)
+        if "metrics.k8s.io" in groups:
+            stable, beta = (found[f"{version}.metrics.k8s.io"] for version in ("v1", "v1beta1"))
+            if warning := apiservices.describe_resource_versions(stable, beta, options.reference):
+                _complain(warning)
         await _report_rights(client, groups)
     return 1 if foreign else 0
 

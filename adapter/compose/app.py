@@ -30,7 +30,13 @@ from adapter.provider.rule_source import RuleSource
 from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules.resource import NODES, PODS
 from adapter.server.api.documents import Documents
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from adapter.server.api.paths import (
+    CUSTOM_GROUP,
+    EXTERNAL_GROUP,
+    PREVIEW_VERSIONS,
+    RESOURCE_GROUP,
+    VERSIONS,
+)
 from adapter.server.health import Check, Health, ProbeListener
 from adapter.server.http.access_log import AccessLog, open_sink
 from adapter.server.http.connection_server import MetricsServer, Shutdown
@@ -88,7 +94,12 @@ async def run(
         if floors is not None:
             floor_metric = FloorProvider(floors.find_autoscaler, floors.view, clock)
             served.provider.register(FLOOR_METRIC, floor_metric)
-        documents = Documents(served.provider, _groups(options, parsed.config), version)
+        documents = Documents(
+            served.provider,
+            _groups(options, parsed.config),
+            version,
+            PREVIEW_VERSIONS if options.serve_v1_preview else VERSIONS,
+        )
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))

@@ -206,7 +206,7 @@ class Scaler:
         sources = SourceFactory(
             self._provider,
             self._usages,
-            MetricsAPI(runtime.client),
+            MetricsAPI(runtime.client, runtime.clock),
             runtime.resources.current,
             runtime.scraped,
             poller,

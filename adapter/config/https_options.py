@@ -131,6 +131,10 @@ class ServingOptions(CommandOptions):
         metavar="groups",
         check=_served_groups,
     )
+    serve_v1_preview: bool = _serving_switch(
+        "Serve custom.metrics.k8s.io/v1 and external.metrics.k8s.io/v1 too, with the kinds of v1beta2 and "
+        "v1beta1. Kubernetes has not settled these versions: names and fields may change.",
+    )
     cert_dir: str = _serving(
         FlagType.TEXT,
         "apiserver.local.config/certificates",

@@ -190,7 +190,7 @@ class Command(Generic[T]):
         shown = {name: flag for name, flag in current.items() if everything or name not in hidden}
         lines = [f"Usage: fastpath {self.verb} {self.usage}", "", self.about.strip(), "", *_help_lines(shown)]
         if len(shown) < len(current):
-            lines += ["--help-all lists the flags that are accepted without effect as well.", ""]
+            lines += ["--help-all lists every flag that is accepted.", ""]
         return "\n".join(lines)
 
 

@@ -367,6 +367,7 @@ a prometheus-adapter configuration; with --scaler it scales as well. It takes ev
 prometheus-adapter.
 """,
     ignored=IGNORED,
+    hidden=frozenset({"serve-v1-preview"}),
     takes_any_argument=True,
 )
 
@@ -382,7 +383,7 @@ flag of `fastpath serve`. The flags about callers and certificates count for --m
     hidden=frozenset(
         {"secure-port", "bind-address", "serve-groups", "permit-port-sharing", "permit-address-sharing"}
     )
-    | {"shutdown-delay", "access-log", "scaler", "serve-floors"},
+    | {"shutdown-delay", "access-log", "scaler", "serve-floors", "serve-v1-preview"},
     takes_any_argument=True,
 )
 

@@ -33,6 +33,7 @@ class _APIServiceSpec(msgspec.Struct, rename="camel", frozen=True):
     service: _Service | None = None
     ca_bundle: str | None = None
     insecure_skip_tls_verify: bool = msgspec.field(name="insecureSkipTLSVerify", default=False)
+    version_priority: int = 0
 
 
 class _APIServiceCondition(msgspec.Struct, rename="camel", frozen=True):
@@ -106,6 +107,7 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
         condition.reason,
         labels,
         release,
+        found.spec.version_priority,
     )
 
 

@@ -1,8 +1,10 @@
 """Reads the metrics APIs through the API server, as the HPA controller does: values that no rule of ours has.
 
-Paths and the order of parameters are those of the HPA controller's clients.
+Paths and the order of parameters are those of the HPA controller's clients. Of metrics.k8s.io v1 is read
+where it is registered, else v1beta1.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -20,11 +22,17 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
 )
+from adapter.model.clock import Clock
 from adapter.model.timestamps import Instant
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
-_RESOURCE = "/apis/metrics.k8s.io/v1beta1"
+_RESOURCE = "/apis/metrics.k8s.io"
+RESOURCE_VERSIONS = ("v1", "v1beta1")
+_OLDEST = "v1beta1"
+
+_LOOK_EVERY = 60.0
+"""Seconds after which discovery is read again: a server may have got a newer version."""
 
 
 class TimedCustomValue(CustomMetricValue, frozen=True):
@@ -56,6 +64,73 @@ class _ResourceList(Struct, frozen=True):
 _T = TypeVar("_T")
 
 
+class _Version(Struct, frozen=True):
+    version: str
+
+
+class _Group(Struct, frozen=True):
+    versions: tuple[_Version, ...]
+
+
+class ResourceVersion:
+    """Which version of metrics.k8s.io to read: the first of `versions` that is registered.
+
+    Discovery lists what is registered. A version that is not available (503) stays the choice, so that its
+    failure is seen: another version may be another server's, with other values. A version that is not found
+    (404) is not served, and the next one is read until discovery is read again.
+    """
+
+    def __init__(self, client: KubernetesClient, clock: Clock, versions: Sequence[str]) -> None:
+        self._client = client
+        self._clock = clock
+        self._versions = versions
+        self._chosen = ""
+        self._looks = 0
+        self._next_look = float("-inf")
+        self._looking = asyncio.Lock()
+
+    async def current(self) -> str:
+        """Return the version to read, "" if none is registered."""
+        is_due = self._clock.monotonic() >= self._next_look
+        if not self._chosen or (is_due and not self._looking.locked()):
+            await self._look(self._looks)
+        return self._chosen
+
+    async def after_not_found(self, version: str) -> str:
+        """Return the version to read after a 404 of `version`, "" if none is registered."""
+        if self._chosen == version:
+            await self._look(self._looks, refused=version)
+        return self._chosen
+
+    async def _look(self, looks: int, refused: str = "") -> None:
+        """Read discovery, unless another call has read it since there were `looks`."""
+        async with self._looking:
+            if self._looks != looks:
+                return
+            registered = await self._discover()
+            others = [version for version in registered if version != refused]
+            self._chosen = next(iter(others or registered), "")
+            self._looks += 1
+            self._next_look = self._clock.monotonic() + _LOOK_EVERY
+
+    async def _discover(self) -> Sequence[str]:
+        """Return those of `versions` that are registered.
+
+        If discovery cannot be read, any may be: first the one that was read so far, else v1beta1, which
+        every server has.
+        """
+        if len(self._versions) == 1:
+            return self._versions
+        try:
+            body = await self._client.get(_RESOURCE)
+            listed = {each.version for each in msgspec.json.decode(body.content, type=_Group).versions}
+        except (errors.KubernetesError, *UNREADABLE) as error:
+            if isinstance(error, errors.KubernetesError) and error.status == 404:
+                return ()
+            return sorted(self._versions, key=lambda each: (each != self._chosen, each != _OLDEST))
+        return [version for version in self._versions if version in listed]
+
+
 class Described(NamedTuple):
     """A described object; `resource` is ``plural.group``."""
 
@@ -65,8 +140,16 @@ class Described(NamedTuple):
 
 
 class MetricsAPI:
-    def __init__(self, client: KubernetesClient) -> None:
+    """The metrics APIs of a cluster.
+
+    `resource_versions` are those of metrics.k8s.io to read, the preferred one first.
+    """
+
+    def __init__(
+        self, client: KubernetesClient, clock: Clock, resource_versions: Sequence[str] = RESOURCE_VERSIONS
+    ) -> None:
         self._client = client
+        self._resource_version = ResourceVersion(client, clock, resource_versions)
 
     async def pods(
         self, namespace: str, metric: str, selector: str, metric_selector: str
@@ -98,8 +181,27 @@ class MetricsAPI:
         return (await self._get(path, metric_selector, "", _ExternalList, asked)).items or ()
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        path = f"{_RESOURCE}/namespaces/{_escaped(namespace)}/pods"
-        return (await self._get(path, selector, "", _ResourceList, "pods.metrics.k8s.io")).items or ()
+        asked = "pods.metrics.k8s.io"
+        version = await self._resource_version.current()
+        if not version:
+            raise _in_upstreams_words(
+                errors.KubernetesError(404, "NotFound", "no version is registered"), asked
+            )
+        try:
+            return await self._list_pods(version, namespace, selector, asked)
+        except errors.KubernetesError as error:
+            if error.status != 404:
+                raise
+            other = await self._resource_version.after_not_found(version)
+            if other in {"", version}:
+                raise
+        return await self._list_pods(other, namespace, selector, asked)
+
+    async def _list_pods(
+        self, version: str, namespace: str, selector: str, asked: str
+    ) -> Sequence[PodMetrics]:
+        path = f"{_RESOURCE}/{version}/namespaces/{_escaped(namespace)}/pods"
+        return (await self._get(path, selector, "", _ResourceList, asked)).items or ()
 
     async def _get(self, path: str, selector: str, metric_selector: str, form: type[_T], asked: str) -> _T:
         parameters = {"labelSelector": selector, "metricLabelSelector": metric_selector}

@@ -10,9 +10,19 @@ from typing import NamedTuple
 VERSIONS: Mapping[str, tuple[str, ...]] = {
     "custom.metrics.k8s.io": ("v1beta1", "v1beta2"),
     "external.metrics.k8s.io": ("v1beta1",),
-    "metrics.k8s.io": ("v1beta1",),
+    "metrics.k8s.io": ("v1beta1", "v1"),
 }
 """The versions of each group that are registered."""
+
+HPA_READS: Mapping[str, tuple[str, ...]] = {
+    "custom.metrics.k8s.io": ("v1beta2", "v1beta1"),
+    "external.metrics.k8s.io": ("v1beta1",),
+    "metrics.k8s.io": ("v1beta1", "v1"),
+}
+"""The versions of each group, first the one that the HPA controller reads where it is registered.
+
+Of metrics.k8s.io the controller reads v1beta1 only, up to Kubernetes 1.37. Later ones may read v1 as well.
+"""
 
 
 def names_of(groups: Iterable[str]) -> tuple[str, ...]:
@@ -55,6 +65,8 @@ class Registration(NamedTuple):
     reason: str = ""
     labels: Mapping[str, str] = {}
     release: str = ""
+    priority: int = 0
+    """Its versionPriority."""
 
 
 class Owner(enum.Enum):
@@ -109,6 +121,41 @@ def judge(name: str, registration: Registration | None, ours: ServiceReference) 
     release = f", Helm release {registration.release}" if registration.release else ""
     server = _identify(registration)
     return Finding(name, Owner.FOREIGN, f"{server} ({facts}{release})", _advice(name, server, registration))
+
+
+def describe_resource_versions(
+    stable: Registration | None, beta: Registration | None, ours: ServiceReference
+) -> str:
+    """Return which client reads which version of metrics.k8s.io if the two have different servers.
+
+    Also if only v1 is registered. "" in any other case: every client can read v1beta1.
+    """
+    if stable is None:
+        return ""
+    if beta is None:
+        return (
+            f"only v1 of metrics.k8s.io is registered, to {_owner(stable, ours)}: the HPA controller up to "
+            "Kubernetes 1.37 and kubectl top up to 1.36 read v1beta1 and find no CPU and memory. "
+            "Register v1beta1 too"
+        )
+    if stable.service == beta.service:
+        return ""
+    # The aggregator lists the version with the higher priority first, of equal ones the stable one.
+    first = "v1" if stable.priority >= beta.priority else "v1beta1"
+    return (
+        f"metrics.k8s.io has two servers: v1 belongs to {_owner(stable, ours)}, v1beta1 to "
+        f"{_owner(beta, ours)}. kubectl top reads {first} from 1.37 on, and v1beta1 before; the HPA "
+        "controller reads v1beta1 up to Kubernetes 1.37. Register both versions to one server"
+    )
+
+
+def _owner(registration: Registration, ours: ServiceReference) -> str:
+    service = registration.service
+    if service is None:
+        return "the API server itself"
+    if (service.namespace, service.name) == (ours.namespace, ours.name):
+        return f"Fastpath ({service})"
+    return f"{_identify(registration)} ({service})"
 
 
 def _availability(registration: Registration) -> str:

@@ -140,6 +140,7 @@ def test_one_patch_for_each_registration(capsys: pytest.CaptureFixture[str]) -> 
         ["kubectl", "patch", "apiservice", "v1beta2.custom.metrics.k8s.io"],
         ["kubectl", "patch", "apiservice", "v1beta1.external.metrics.k8s.io"],
         ["kubectl", "patch", "apiservice", "v1beta1.metrics.k8s.io"],
+        ["kubectl", "patch", "apiservice", "v1.metrics.k8s.io"],
     ]
     for words in commands:
         assert words[4:6] == ["--type=merge", "-p"]

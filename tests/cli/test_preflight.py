@@ -85,7 +85,8 @@ def _register(
 async def test_a_free_cluster(run: Verb) -> None:
     custom = "v1beta1.custom.metrics.k8s.io    free\nv1beta2.custom.metrics.k8s.io    free\n"
     others = "v1beta1.external.metrics.k8s.io  free\nv1beta1.metrics.k8s.io           free\n"
-    assert await run() == Finished(0, f"{custom}{others}{READ}", "")
+    stable = "v1.metrics.k8s.io                free\n"
+    assert await run() == Finished(0, f"{custom}{others}{stable}{READ}", "")
 
 
 async def test_our_own(cluster: Cluster, run: Verb) -> None:
@@ -143,6 +144,28 @@ async def test_each_foreign_one_has_its_line(cluster: Cluster, run: Verb) -> Non
     assert "v1beta1.external.metrics.k8s.io belongs to KEDA (" in lines[0]
     assert "certificate checked with caBundle" in lines[0]
     assert "v1beta1.metrics.k8s.io belongs to metrics-server (" in lines[1]
+
+
+async def test_half_a_migration_of_resource_metrics(cluster: Cluster, run: Verb) -> None:
+    """Each version has its owner's line, and a warning says which client reads which."""
+    _register(cluster, "v1beta1.metrics.k8s.io", "kube-system", "metrics-server")
+    _register(cluster, "v1.metrics.k8s.io", "fastpath", "fastpath", versionPriority=200)
+    finished = await run()
+    assert finished.status == 1
+    shown = dict(line.split(maxsplit=1) for line in finished.out.splitlines() if line.startswith("v1"))
+    assert shown["v1beta1.metrics.k8s.io"].startswith("metrics-server (")
+    assert shown["v1.metrics.k8s.io"].startswith("ours (")
+    belongs, warning = finished.err.splitlines()
+    assert belongs.startswith("fastpath preflight: v1beta1.metrics.k8s.io belongs to metrics-server (")
+    assert warning.startswith("fastpath preflight: metrics.k8s.io has two servers: v1 belongs to Fastpath")
+    assert "kubectl top reads v1 from 1.37 on" in warning
+
+    cluster.delete("APIService", "v1beta1.metrics.k8s.io")
+    finished = await run()
+    assert finished.status == 0
+    assert finished.err.startswith("fastpath preflight: only v1 of metrics.k8s.io is registered, to Fastpath")
+    _register(cluster, "v1beta1.metrics.k8s.io", "fastpath", "fastpath")
+    assert (await run())[::2] == (0, "")
 
 
 async def test_a_group_that_is_not_wanted_is_shown_and_does_not_count(cluster: Cluster, run: Verb) -> None:

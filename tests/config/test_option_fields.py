@@ -146,7 +146,7 @@ Output:
   -o, --output string
         Format. (default text)
 
---help-all lists the flags that are accepted without effect as well.
+--help-all lists every flag that is accepted.
 """
     )
     everything = COMMAND.help_for(["--help-all"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.config import checks, https_options, option_fields, options, pflag, rules_file
-from adapter.config.options import SERVE, Options
+from adapter.config.options import SCALE, SERVE, Options
 from adapter.config.pflag import FlagType, NamedPair
 
 CONFIG = "--config=rules.yaml"
@@ -622,6 +622,12 @@ def test_nothing_is_said_about_what_works() -> None:
 )
 def test_help_is_a_flag(argv: list[str], asked: bool) -> None:  # noqa: FBT001 - a table column
     assert (SERVE.help_for(argv) is not None) is asked
+
+
+def test_previews_appear_with_all_flags_only() -> None:
+    for command in (SERVE, SCALE):
+        assert "--serve-v1-preview" not in command.render_help()
+        assert "--serve-v1-preview" in command.render_help(everything=True)
 
 
 def test_help_and_documentation_name_every_flag() -> None:

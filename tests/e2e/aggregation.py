@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,8 +41,17 @@ GROUP_VERSIONS = (
     "v1beta1.custom.metrics.k8s.io",
     "v1beta1.external.metrics.k8s.io",
     "v1beta1.metrics.k8s.io",
+    "v1.metrics.k8s.io",
 )
-PATHS = tuple(f"/apis/{name.partition('.')[2]}/{name.partition('.')[0]}" for name in GROUP_VERSIONS)
+
+
+def path_of(group_version: str) -> str:
+    """Return the path of what an APIService registers."""
+    version, _, group = group_version.partition(".")
+    return f"/apis/{group}/{version}"
+
+
+PATHS = tuple(path_of(name) for name in GROUP_VERSIONS)
 
 _RIGHTS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _ADMIN = "admin"
@@ -80,8 +90,10 @@ class FrontedBackend(Backend, Protocol):
         """Have exactly these authorities of front proxies in the ConfigMap; returns when they are."""
         ...
 
-    async def wait_available(self, cluster: ClusterUnderTest) -> None:
-        """Return when the cluster finds the server behind each of GROUP_VERSIONS."""
+    async def wait_available(
+        self, cluster: ClusterUnderTest, group_versions: Sequence[str] = GROUP_VERSIONS
+    ) -> None:
+        """Return when the cluster finds the server behind each of these APIServices."""
         ...
 
     def workloads(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -112,8 +124,9 @@ class FrontedSandbox(SandboxBackend):
     async def admit(
         self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str
     ) -> Config:
-        if namespaces := objects.all("Namespace"):
-            await cluster.create(*namespaces)
+        known = await cluster.names("namespaces", namespace="")
+        if new := [each for each in objects.all("Namespace") if each["metadata"]["name"] not in known]:
+            await cluster.create(*new)
         return cluster.admin
 
     async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
@@ -132,9 +145,11 @@ class FrontedSandbox(SandboxBackend):
         found["data"]["requestheader-client-ca-file"] = "".join(signer.pem for signer in signers)
         self._sandbox.update(found)
 
-    async def wait_available(self, cluster: ClusterUnderTest) -> None:
-        for path in PATHS:  # asked for each time: there is nothing to wait for
-            await cluster.kubectl("get", "--raw", path)
+    async def wait_available(
+        self, cluster: ClusterUnderTest, group_versions: Sequence[str] = GROUP_VERSIONS
+    ) -> None:
+        for name in group_versions:  # asked for each time: there is nothing to wait for
+            await cluster.kubectl("get", "--raw", path_of(name))
 
     @contextlib.asynccontextmanager
     async def workloads(self) -> AsyncIterator[None]:
@@ -227,8 +242,10 @@ class FrontedControlPlane(RealBackend):
                     await cluster.kubectl("delete", *where, "--ignore-not-found")
                 await asyncio.sleep(_POLL_SECONDS)
 
-    async def wait_available(self, cluster: ClusterUnderTest) -> None:
-        names = [f"apiservice/{name}" for name in GROUP_VERSIONS]
+    async def wait_available(
+        self, cluster: ClusterUnderTest, group_versions: Sequence[str] = GROUP_VERSIONS
+    ) -> None:
+        names = [f"apiservice/{name}" for name in group_versions]
         await cluster.kubectl("wait", "--for=condition=Available=True", "--timeout=60s", *names)
         for name in names:
             described = json.loads(await cluster.kubectl("get", name, "-o", "json"))
@@ -241,7 +258,7 @@ class FrontedControlPlane(RealBackend):
 
 
 class Registered:
-    """A running adapter that a cluster finds behind its four group-versions."""
+    """A running adapter that a cluster finds behind its group-versions."""
 
     def __init__(
         self, cluster: ClusterUnderTest, backend: FrontedBackend, adapter: RunningAdapter, serving: Mount
@@ -260,6 +277,12 @@ class Registered:
         """Put a certificate of an authority where the adapter reads its own."""
         pair = authority.issue(*tls.service_names(SERVICE, NAMESPACE))
         self._serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
+
+    async def asked_versions(self) -> set[str]:
+        """Return the versions in which resource metrics have been requested, but for documents."""
+        lines = await self.adapter.metric_lines("apiserver_request_total{")
+        usages = [line for line in lines if re.search(r'[{,]group="metrics.k8s.io".*,resource="\w', line)]
+        return {found[1] for line in usages if (found := re.search(r',version="(\w+)"', line))}
 
     async def served(self) -> str:
         """Return the certificate that the adapter shows, as PEM."""
@@ -323,11 +346,13 @@ async def register(
     prometheus: str,
     *arguments: str,
     components: Sequence[str] = ("external", "resource"),
+    group_versions: Sequence[str] = GROUP_VERSIONS,
     through: Callable[[int], contextlib.AbstractAsyncContextManager[int]] = straight,
 ) -> AsyncIterator[Registered]:
     """Run an adapter with rules.yaml and register it; when the block ends it is not registered any more.
 
-    `through` gives the port that is registered for that on which the adapter listens.
+    Of the APIServices of the manifests only `group_versions` are applied. `through` gives the port that is
+    registered for that on which the adapter listens.
     """
     folder = rendered.write_overlay(directory / "overlay", components)
     objects = await asyncio.to_thread(rendered.render, folder)
@@ -349,15 +374,17 @@ async def register(
         registered = Registered(cluster, backend, await stack.enter_async_context(running), serving)
         port = await stack.enter_async_context(through(registered.port))
         try:
-            await apply(cluster, *_registrations(objects, port, backend.authority))
-            await backend.wait_available(cluster)
+            await apply(cluster, *_registrations(objects, port, backend.authority, group_versions))
+            await backend.wait_available(cluster, group_versions)
             yield registered
         finally:
             await cluster.kubectl("delete", "apiservice", *GROUP_VERSIONS, "--ignore-not-found")
             await cluster.kubectl("delete", "service", SERVICE, "-n", NAMESPACE, "--ignore-not-found")
 
 
-def _registrations(objects: Objects, port: int, authority: Authority) -> Sequence[Document]:
+def _registrations(
+    objects: Objects, port: int, authority: Authority, group_versions: Sequence[str]
+) -> Sequence[Document]:
     """Return the Service and the APIServices of the manifests, leading to a port of loopback."""
     service = objects.one("Service")
     local: Document = {
@@ -368,10 +395,13 @@ def _registrations(objects: Objects, port: int, authority: Authority) -> Sequenc
     }
     bundle = base64.b64encode(authority.file.read_bytes()).decode()
     found = [local]
+    found_names = {each["metadata"]["name"] for each in objects.all("APIService")}
+    assert found_names == set(GROUP_VERSIONS)
     for each in objects.all("APIService"):
+        if each["metadata"]["name"] not in group_versions:
+            continue
         spec = each["spec"] | {"service": each["spec"]["service"] | {"port": port}, "caBundle": bundle}
         found.append(each | {"spec": spec})
-    assert {each["metadata"]["name"] for each in found[1:]} == set(GROUP_VERSIONS)
     return found
 
 

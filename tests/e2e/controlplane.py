@@ -67,6 +67,12 @@ def find_controllers() -> Path | None:
     return program if program is not None and program.is_file() else None
 
 
+def minor_of(program: Path) -> int:
+    """Return the minor version of a program of Kubernetes."""
+    said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+    return int(said.split(".")[1])  # Kubernetes v1.36.2
+
+
 class Server:
     """One server program with a port of its own, kept over restarts unless another program takes it.
 

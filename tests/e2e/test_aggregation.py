@@ -169,8 +169,11 @@ async def test_kubectl_reads_every_group(registered: Registered) -> None:
         assert (item["describedObject"]["kind"], item["value"]) == ("Service", "6")
     [item] = (await read(cluster, f"{PATHS[2]}/{beneath}/backlog?labelSelector=queue%3Dorders"))["items"]
     assert (item["metricLabels"], item["value"]) == ({"queue": "orders"}, "30")
-    [item] = (await read(cluster, f"{PATHS[3]}/{beneath}/pods"))["items"]
-    assert item["containers"] == [{"name": "main", "usage": {"cpu": "150m", "memory": "64Mi"}}]
+    for path in PATHS[3:]:
+        listed = await read(cluster, f"{path}/{beneath}/pods")
+        assert listed["apiVersion"] == path.removeprefix("/apis/")
+        [item] = listed["items"]
+        assert item["containers"] == [{"name": "main", "usage": {"cpu": "150m", "memory": "64Mi"}}]
 
 
 async def test_kubectl_lists_and_tops(registered: Registered) -> None:

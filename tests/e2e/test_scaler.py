@@ -22,6 +22,7 @@ from tests.e2e import aggregation, conftest
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Config, Document
 from tests.e2e.conftest import Fronted
+from tests.e2e.test_aggregation import RULES as RESOURCE_RULES
 from tests.e2e.test_aggregation import deployment, get, make_well, until, write
 from tests.support import crd, rendered
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
@@ -458,3 +459,42 @@ async def test_the_api_server_restarts(own_scene: Scene) -> None:
         await cluster.backend.recover()
         await wait_replicas(cluster, 5)
         assert process.returncode is None
+
+
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+
+
+@EVERYWHERE
+async def test_cpu_of_another_server_in_the_version_that_it_has(scene: Scene) -> None:
+    """In v1 while that is registered, and in v1beta1 from then on; the scaler goes on."""
+    cluster = scene.cluster
+    (scene.directory / "rules.yaml").write_text(RESOURCE_RULES)
+    scaler = scene._replace(directory=scene.directory / "scaler")
+    scaler.directory.mkdir()
+
+    async def report(cores: float) -> int:
+        """Make every pod well, and have it use so many cores; return how many there are."""
+        names = await cluster.names("pods", "app=web")
+        for name in names:
+            await make_well(cluster, name)
+            of_pod = {"namespace": cluster.namespace, "pod": name, "container": "main"}
+            await write(scene.prometheus, "cores", cores, **of_pod)
+            await write(scene.prometheus, "working_set_bytes", 2**20, **of_pod)
+        return len(names)
+
+    await cluster.create(deployment(cluster))
+    await until(lambda count: count == 1, lambda: report(0.15))
+    rights = await admit(scene)
+    served = aggregation.register(cluster, scene.backend, scene.directory, scene.prometheus.url)
+    async with served as server, scaling(scaler, rights, "--horizontal-pod-autoscaler-sync-period=1s"):
+        await cluster.create(autoscaler(cluster, CPU))
+        await until(lambda found: found == 3, lambda: replicas(cluster))
+        assert await server.asked_versions() == {"v1"}
+        await until(lambda count: count == 3, lambda: report(0.05))
+        await cluster.kubectl("delete", "apiservice", "v1.metrics.k8s.io")
+        await until(lambda found: "v1beta1" in found, server.asked_versions)
+        await report(0.08)
+        await until(lambda found: found == 5, lambda: replicas(cluster))

@@ -21,6 +21,7 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model.timestamps import SECOND, read_instant
 from adapter.sandbox.apiserver.server import Cluster
+from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
@@ -29,18 +30,24 @@ TIME = "2026-11-20T12:00:00Z"
 
 
 class Adapter:
-    """The adapter behind the API server: remembers what it is asked, answers what a test says."""
+    """The adapter behind the API server: remembers what it is asked, answers what a test says.
+
+    Versions that are `missing` are not found.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.status = 200
         self.body: Any = {}
+        self.missing: set[str] = set()
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def handle(self, request: web.Request) -> web.Response:
         self.asked.append(request.raw_path)
         await self.gate.wait()
+        if request.path.split("/")[3] in self.missing:
+            return web.Response(status=404, text="404 page not found")
         body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
         return web.Response(status=self.status, body=body, content_type="application/json")
 
@@ -58,12 +65,27 @@ class Adapter:
 
 
 class World:
-    """A cluster, the adapter that it asks, and the client."""
+    """A cluster, the adapter that it asks, and the client. `port` is the adapter's."""
 
-    def __init__(self, adapter: Adapter, cluster: Cluster, api: MetricsAPI) -> None:
+    def __init__(
+        self, adapter: Adapter, cluster: Cluster, api: MetricsAPI, clock: FakeClock, port: int
+    ) -> None:
         self.adapter = adapter
         self.cluster = cluster
         self.api = api
+        self.clock = clock
+        self.port = port
+
+    @property
+    def looks(self) -> int:
+        """How often discovery of metrics.k8s.io was read."""
+        return sum(request.path == f"/apis/{RESOURCE}" for request in self.cluster.requests)
+
+    def asked_versions(self) -> list[str]:
+        """Return the versions of metrics.k8s.io that the adapter was asked for, and forget them."""
+        asked = [path.split("/")[3] for path in self.adapter.asked if path.startswith(f"/apis/{RESOURCE}/")]
+        self.adapter.asked.clear()
+        return asked
 
 
 def register(cluster: Cluster, port: int) -> None:
@@ -71,21 +93,25 @@ def register(cluster: Cluster, port: int) -> None:
     spec = {"type": "ExternalName", "externalName": "localhost"}
     cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": spec})
     for group, version in VERSIONS.items():
-        service = {
-            "group": group,
-            "version": version,
-            "service": named | {"port": port},
-            "insecureSkipTLSVerify": True,
+        register_version(cluster, f"{version}.{group}", port)
+
+
+def register_version(cluster: Cluster, name: str, port: int) -> None:
+    version, _, group = name.partition(".")
+    spec = {
+        "group": group,
+        "version": version,
+        "service": {"name": "adapter", "namespace": "outside", "port": port},
+        "insecureSkipTLSVerify": True,
+    }
+    cluster.create(
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": name},
+            "spec": spec,
         }
-        metadata = {"name": f"{version}.{group}"}
-        cluster.create(
-            {
-                "apiVersion": "apiregistration.k8s.io/v1",
-                "kind": "APIService",
-                "metadata": metadata,
-                "spec": service,
-            }
-        )
+    )
 
 
 @contextlib.asynccontextmanager
@@ -112,7 +138,8 @@ async def asking(
                 if registered:
                     assert server.port is not None
                     register(cluster, server.port)
-                yield World(adapter, cluster, MetricsAPI(client))
+                clock = FakeClock()
+                yield World(adapter, cluster, MetricsAPI(client, clock), clock, server.port or 0)
     finally:
         adapter.gate.set()
         await server.close()
@@ -383,3 +410,138 @@ async def test_an_answer_that_is_no_list_of_values(authority: Authority, name: s
 
         assert (raised.value.status, raised.value.reason) == (0, "Decode")
         assert "the response is not a list of values" in str(raised.value)
+
+
+# -- the version of metrics.k8s.io --------------------------------------------------------------------------
+
+USED = {"items": [{"metadata": {"name": "web-0"}, "timestamp": TIME, "window": "15s", "containers": []}]}
+STABLE, BETA = f"v1.{RESOURCE}", f"v1beta1.{RESOURCE}"
+
+
+@contextlib.asynccontextmanager
+async def reading(authority: Authority, *names: str) -> AsyncIterator[World]:
+    """Yield a cluster in which only these APIServices of metrics.k8s.io are registered."""
+    async with asking(authority) as world:
+        world.adapter.body = USED
+        if BETA not in names:
+            world.cluster.delete("APIService", BETA)
+        if STABLE in names:
+            register_version(world.cluster, STABLE, world.port)
+        yield world
+
+
+async def read(world: World) -> list[str]:
+    """Return the versions that were asked for one list; the list has its pod."""
+    (found,) = await world.api.resource("shop", "app=web")
+    assert found.metadata.name == "web-0"
+    return world.asked_versions()
+
+
+@pytest.mark.parametrize(
+    ("names", "version"),
+    [((BETA,), "v1beta1"), ((STABLE,), "v1"), ((BETA, STABLE), "v1")],
+    ids=["v1beta1 alone", "v1 alone", "both"],
+)
+async def test_v1_is_read_where_it_is_registered(
+    authority: Authority, names: tuple[str, ...], version: str
+) -> None:
+    async with reading(authority, *names) as world:
+        assert [await read(world), await read(world)] == [[version], [version]]
+        assert world.looks == 1
+
+
+async def test_many_reads_share_one_look(authority: Authority) -> None:
+    async with reading(authority, BETA, STABLE) as world:
+        await asyncio.gather(*(world.api.resource("shop", f"app={number}") for number in range(20)))
+        assert world.asked_versions() == ["v1"] * 20
+        assert world.looks == 1
+
+
+async def test_a_new_version_is_read_within_a_minute(authority: Authority) -> None:
+    async with reading(authority, BETA) as world:
+        assert await read(world) == ["v1beta1"]
+        register_version(world.cluster, STABLE, world.port)
+        world.clock.advance(59.0)
+        assert await read(world) == ["v1beta1"]
+        world.clock.advance(1.0)
+        assert await read(world) == ["v1"]
+
+
+async def test_a_version_that_was_deregistered_is_left_at_once(authority: Authority) -> None:
+    async with reading(authority, BETA, STABLE) as world:
+        assert await read(world) == ["v1"]
+        world.cluster.delete("APIService", STABLE)
+        assert await read(world) == ["v1beta1"], "v1 did not reach the adapter"
+        assert await read(world) == ["v1beta1"]
+        assert world.looks == 2
+
+
+async def test_many_reads_of_a_deregistered_version_share_one_look(authority: Authority) -> None:
+    async with reading(authority, BETA, STABLE) as world:
+        await read(world)
+        world.cluster.delete("APIService", STABLE)
+        found = await asyncio.gather(*(world.api.resource("shop", f"app={number}") for number in range(10)))
+        assert [len(each) for each in found] == [1] * 10
+        assert world.asked_versions() == ["v1beta1"] * 10
+        assert world.looks == 2
+
+
+async def test_a_registered_version_that_the_server_does_not_have(authority: Authority) -> None:
+    """After a minute it is tried again, and each time the values come from the other version."""
+    async with reading(authority, BETA, STABLE) as world:
+        world.adapter.missing = {"v1"}
+        assert await read(world) == ["v1", "v1beta1"]
+        assert await read(world) == ["v1beta1"]
+        world.clock.advance(60.0)
+        assert await read(world) == ["v1", "v1beta1"]
+        world.adapter.missing = {"v1beta1"}
+        assert await read(world) == ["v1beta1", "v1"]
+
+
+async def test_a_group_that_is_gone_is_an_error_and_never_no_usage(authority: Authority) -> None:
+    async with reading(authority, BETA) as world:
+        await read(world)
+        world.cluster.delete("APIService", BETA)
+        for _ in range(3):
+            with pytest.raises(KubernetesError, match="could not find the requested resource"):
+                await world.api.resource("shop", "app=web")
+        register_version(world.cluster, STABLE, world.port)
+        assert await read(world) == ["v1"], "found as soon as it is there"
+
+
+async def test_without_any_version_many_reads_all_fail(authority: Authority) -> None:
+    async with reading(authority) as world:
+        reads = [world.api.resource("shop", f"app={number}") for number in range(5)]
+        ends = await asyncio.gather(*reads, return_exceptions=True)
+        assert [getattr(end, "status", end) for end in ends] == [404] * 5
+        assert world.adapter.asked == []
+
+
+async def test_a_version_that_is_not_available_is_not_left(authority: Authority) -> None:
+    """The other version may be another server's, with other values; the error says what is wrong."""
+    async with reading(authority, BETA, STABLE) as world:
+        world.adapter.refuse(503, "ServiceUnavailable", "not now")
+        for _ in range(2):
+            with pytest.raises(KubernetesError, match="not now"):
+                await world.api.resource("shop", "app=web")
+        assert set(world.asked_versions()) == {"v1"}
+
+
+@pytest.mark.parametrize("names", [(BETA,), (STABLE,)], ids=["v1beta1", "v1"])
+async def test_where_discovery_may_not_be_read(authority: Authority, names: tuple[str, ...]) -> None:
+    async with reading(authority, *names) as world:
+        world.cluster.faults.forbidden_paths.add(f"/apis/{RESOURCE}")
+        version = names[0].partition(".")[0]
+        assert await read(world) == [version]
+        assert await read(world) == [version]
+        world.clock.advance(60.0)
+        assert await read(world) == [version]
+
+
+async def test_one_version_alone_needs_no_discovery(authority: Authority) -> None:
+    """As the HPA controller of Kubernetes 1.36 reads."""
+    async with reading(authority, BETA, STABLE) as world:
+        client = world.api._client
+        (found,) = await MetricsAPI(client, world.clock, ("v1beta1",)).resource("shop", "")
+        assert found.metadata.name == "web-0"
+        assert (world.asked_versions(), world.looks) == (["v1beta1"], 0)

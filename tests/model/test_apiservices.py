@@ -19,6 +19,7 @@ def test_names_are_version_and_group() -> None:
         "v1beta1.custom.metrics.k8s.io",
         "v1beta2.custom.metrics.k8s.io",
         "v1beta1.metrics.k8s.io",
+        "v1.metrics.k8s.io",
     )
 
 
@@ -95,6 +96,7 @@ def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
         ("v1beta1.custom.metrics.k8s.io", "docs/guides/migrate-from-prometheus-adapter.md"),
         ("v1beta1.external.metrics.k8s.io", "move what reads external metrics off"),
         ("v1beta1.metrics.k8s.io", "unless it is to be replaced"),
+        ("v1.metrics.k8s.io", "unless it is to be replaced"),
     ],
 )
 def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
@@ -149,3 +151,56 @@ def test_a_local_one_is_foreign() -> None:
     assert finding.owner is Owner.FOREIGN
     assert finding.state == "served by the API server itself, from a CustomResourceDefinition"
     assert "CustomResourceDefinitions of its group" in finding.advice
+
+
+METRICS_SERVER = ServiceReference("kube-system", "metrics-server")
+
+
+@pytest.mark.parametrize(
+    ("stable", "beta"),
+    [
+        pytest.param(None, None, id="neither"),
+        pytest.param(None, _found(METRICS_SERVER), id="v1beta1 alone"),
+        pytest.param(_found(OURS), _found(OURS, available="False"), id="both ours"),
+        pytest.param(_found(METRICS_SERVER), _found(METRICS_SERVER), id="both another server's"),
+    ],
+)
+def test_resource_metrics_of_one_server_need_no_words(
+    stable: Registration | None, beta: Registration | None
+) -> None:
+    assert apiservices.describe_resource_versions(stable, beta, OURS) == ""
+
+
+@pytest.mark.parametrize(
+    ("stable", "beta", "first"),
+    [
+        pytest.param(200, 100, "v1", id="v1 has the priority"),
+        pytest.param(100, 100, "v1", id="equal priorities"),
+        pytest.param(100, 200, "v1beta1", id="v1beta1 has the priority"),
+    ],
+)
+def test_resource_metrics_of_two_servers_and_who_reads_which(stable: int, beta: int, first: str) -> None:
+    said = apiservices.describe_resource_versions(
+        _found(OURS, priority=stable), _found(METRICS_SERVER, priority=beta), OURS
+    )
+    assert said == (
+        "metrics.k8s.io has two servers: v1 belongs to Fastpath (fastpath/fastpath), v1beta1 to "
+        "metrics-server (kube-system/metrics-server). "
+        f"kubectl top reads {first} from 1.37 on, and v1beta1 before; "
+        "the HPA controller reads v1beta1 up to Kubernetes 1.37. Register both versions to one server"
+    )
+
+
+def test_two_servers_may_both_be_others() -> None:
+    local = Registration(None, Trust.SYSTEM, "True", "Local")
+    said = apiservices.describe_resource_versions(local, _found(ServiceReference("a", "b")), OURS)
+    assert "v1 belongs to the API server itself, v1beta1 to an unknown server (a/b)." in said
+
+
+def test_v1_alone_is_not_enough_for_the_controller() -> None:
+    said = apiservices.describe_resource_versions(_found(OURS), None, OURS)
+    assert said == (
+        "only v1 of metrics.k8s.io is registered, to Fastpath (fastpath/fastpath): the HPA controller up to "
+        "Kubernetes 1.37 and kubectl top up to 1.36 read v1beta1 and find no CPU and memory. "
+        "Register v1beta1 too"
+    )

@@ -60,6 +60,7 @@ PODS = {
 }
 NODES = {"node-a": (1.5, 2048 * MIB), "node-b": (0.5, 1024 * MIB)}
 GROUPS = {
+    "v1.metrics.k8s.io": 200,
     "v1beta1.metrics.k8s.io": 100,
     "v1beta1.custom.metrics.k8s.io": 100,
     "v1beta2.custom.metrics.k8s.io": 200,
@@ -188,8 +189,12 @@ async def test_top_pods(kubectl: Kubectl, server: str) -> None:
     ]
     _, *selected = await rows(kubectl, server, "top", "pods", "-A", "-l", "app=vault")
     assert [name for _, name, _, _ in selected] == ["vault-0"]
+
+
+async def test_top_pods_by_field(kubectl: Kubectl, adapter: RunningAdapter, cluster: Cluster) -> None:
+    """kubectl of 1.37 looks up the fields of pods in the cluster, so this goes through the cluster only."""
     _, *by_field = await rows(
-        kubectl, server, "top", "pods", "-n", "shop", "--field-selector=metadata.name=web-1"
+        kubectl, cluster.url, "top", "pods", "-n", "shop", "--field-selector=metadata.name=web-1"
     )
     assert [name for name, _, _ in by_field] == ["web-1"]
 
@@ -249,8 +254,8 @@ async def test_api_resources_lists_the_metrics(kubectl: Kubectl, server: str) ->
     _, *found = await rows(kubectl, server, "api-resources", "--no-headers=false", "--sort-by=name")
     kinds = {(name, version, kind) for name, version, namespaced, kind in (row[-4:] for row in found)}
     assert {
-        ("nodes", "metrics.k8s.io/v1beta1", "NodeMetrics"),
-        ("pods", "metrics.k8s.io/v1beta1", "PodMetrics"),
+        ("nodes", "metrics.k8s.io/v1", "NodeMetrics"),
+        ("pods", "metrics.k8s.io/v1", "PodMetrics"),
         ("queue_depth", "external.metrics.k8s.io/v1beta1", "ExternalMetricValueList"),
     } <= kinds
     versions = await kubectl.run(server, "api-versions")
@@ -266,9 +271,8 @@ async def test_get_raw_shows_what_is_served(kubectl: Kubectl, server: str) -> No
     served = {
         f"{each['name']}/{version['version']}" for each in groups["groups"] for version in each["versions"]
     }
-    # the adapter itself says one version of each group, as prometheus-adapter; of a cluster's list all are
-    # part
     assert {
+        "metrics.k8s.io/v1",
         "metrics.k8s.io/v1beta1",
         "custom.metrics.k8s.io/v1beta1",
         "external.metrics.k8s.io/v1beta1",
@@ -277,20 +281,22 @@ async def test_get_raw_shows_what_is_served(kubectl: Kubectl, server: str) -> No
     assert (group["kind"], group["name"], group["preferredVersion"]["version"]) == (
         "APIGroup",
         "metrics.k8s.io",
-        "v1beta1",
+        "v1",
     )
-    listed = await kubectl.get_raw(server, "/apis/metrics.k8s.io/v1beta1")
-    assert [(each["name"], each["kind"], each["namespaced"]) for each in listed["resources"]] == [
-        ("nodes", "NodeMetrics", False),
-        ("pods", "PodMetrics", True),
-    ]
-    pods = await kubectl.get_raw(server, "/apis/metrics.k8s.io/v1beta1/pods?labelSelector=app%3Dvault")
-    assert [(each["metadata"]["name"], each["window"]) for each in pods["items"]] == [("vault-0", "2m0s")]
-    nodes = await kubectl.get_raw(server, "/apis/metrics.k8s.io/v1beta1/nodes")
-    assert [(each["metadata"]["name"], each["usage"]["memory"]) for each in nodes["items"]] == [
-        ("node-a", "2Gi"),
-        ("node-b", "1Gi"),
-    ]
+    for version in ("v1", "v1beta1"):
+        path = f"/apis/metrics.k8s.io/{version}"
+        listed = await kubectl.get_raw(server, path)
+        assert [(each["name"], each["kind"], each["namespaced"]) for each in listed["resources"]] == [
+            ("nodes", "NodeMetrics", False),
+            ("pods", "PodMetrics", True),
+        ]
+        pods = await kubectl.get_raw(server, f"{path}/pods?labelSelector=app%3Dvault")
+        assert [(each["metadata"]["name"], each["window"]) for each in pods["items"]] == [("vault-0", "2m0s")]
+        nodes = await kubectl.get_raw(server, f"{path}/nodes")
+        assert [(each["metadata"]["name"], each["usage"]["memory"]) for each in nodes["items"]] == [
+            ("node-a", "2Gi"),
+            ("node-b", "1Gi"),
+        ]
 
 
 async def test_get_raw_shows_the_specifications(kubectl: Kubectl, adapter: RunningAdapter) -> None:
@@ -300,6 +306,7 @@ async def test_get_raw_shows_the_specifications(kubectl: Kubectl, adapter: Runni
     assert "/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}" in old["paths"]
     root = await kubectl.get_raw(adapter.url, "/openapi/v3")
     for group_version in (
+        "metrics.k8s.io/v1",
         "metrics.k8s.io/v1beta1",
         "custom.metrics.k8s.io/v1beta2",
         "external.metrics.k8s.io/v1beta1",
@@ -311,11 +318,12 @@ async def test_get_raw_shows_the_specifications(kubectl: Kubectl, adapter: Runni
 
 
 async def test_explain_reads_the_specification(kubectl: Kubectl, adapter: RunningAdapter) -> None:
-    finished = await kubectl.run(adapter.url, "explain", "podmetrics.containers.usage")
-    assert finished.status == 0, finished.stderr
-    assert "What is used of cpu and memory." in finished.stdout
-    root = await kubectl.get_raw(adapter.url, "/openapi/v3")
-    assert "apis/metrics.k8s.io/v1beta1" in root["paths"]
+    for version in ("v1", "v1beta1"):
+        which = f"--api-version=metrics.k8s.io/{version}"
+        finished = await kubectl.run(adapter.url, "explain", "podmetrics.containers.usage", which)
+        assert finished.status == 0, finished.stderr
+        assert f"VERSION:    {version}\n" in finished.stdout
+        assert "What is used of cpu and memory." in finished.stdout
 
 
 async def test_version(kubectl: Kubectl, adapter: RunningAdapter) -> None:
@@ -358,6 +366,26 @@ async def test_resource_rules_come_and_go(
         assert (await adapter.pods("shop", "load")).status == 200, "the other rules serve"
 
 
+async def test_previews_have_the_values_of_the_other_versions(
+    tmp_path: Path, cluster: Cluster, prometheus_server: PrometheusFactory
+) -> None:
+    prometheus = await asyncio.to_thread(prometheus_server)
+    await asyncio.to_thread(_write, prometheus)
+    (tmp_path / "rules.yaml").write_text(RULES)
+    async with support.running(tmp_path, cluster, prometheus.url, "--serve-v1-preview") as adapter:
+        for group, settled, rest in (
+            ("custom.metrics.k8s.io", "v1beta2", "namespaces/shop/pods/%2A/load"),
+            ("external.metrics.k8s.io", "v1beta1", "namespaces/shop/queue_depth"),
+        ):
+            older = (await adapter.get(f"/apis/{group}/{settled}/{rest}")).body
+            preview = (await adapter.get(f"/apis/{group}/v1/{rest}")).body
+            assert len(preview["items"]) == 1
+            assert preview["apiVersion"] == f"{group}/v1"
+            for each in (*older["items"], *preview["items"]):
+                del each["timestamp"]
+            assert preview == older | {"apiVersion": f"{group}/v1"}
+
+
 async def test_the_access_log_has_every_request(
     tmp_path: Path, cluster: Cluster, prometheus_server: PrometheusFactory
 ) -> None:
@@ -367,11 +395,11 @@ async def test_the_access_log_has_every_request(
     log = tmp_path / "access.log"
     async with support.running(tmp_path, cluster, prometheus.url, f"--access-log={log}") as adapter:
         for number in range(20):
-            await adapter.get(f"/apis/metrics.k8s.io/v1beta1/nodes?number={number}")
+            await adapter.get(f"/apis/metrics.k8s.io/v1/nodes?number={number}")
         token = adapter.headers["Authorization"].removeprefix("Bearer ")
     text = await asyncio.to_thread(log.read_text)
     lines = [json.loads(line) for line in text.splitlines()]
-    about = [line for line in lines if line["path"] == "/apis/metrics.k8s.io/v1beta1/nodes"]
+    about = [line for line in lines if line["path"] == "/apis/metrics.k8s.io/v1/nodes"]
     assert [(line["verb"], line["code"], line["user"]) for line in about] == [("list", 200, "someone")] * 20
     assert all(line["bytes"] > 0 and line["latencySeconds"] > 0 and line["auditID"] for line in about)
     assert token not in text

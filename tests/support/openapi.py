@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, PREVIEW_VERSIONS, RESOURCE_GROUP
 
 JSON = dict[str, object]
 
@@ -207,7 +207,7 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
 
 def build() -> JSON:
     """Return the whole document: by version of OpenAPI, then by group and version, paths and schemas."""
-    served = [(group, version) for group in VERSIONS for version in VERSIONS[group]]
+    served = [(group, version) for group, versions in PREVIEW_VERSIONS.items() for version in versions]
     return {
         "v2": {f"{group}/{version}": _build_v2(group, version) for group, version in served},
         "v3": {f"{group}/{version}": _build_v3(group, version) for group, version in served},

@@ -27,7 +27,7 @@ from adapter.model.metrics import (
 )
 from adapter.server import tls
 from adapter.server.api.documents import Documents
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.api.query_string import Question
 from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
@@ -250,6 +250,7 @@ class ServerFactory:
         self,
         *,
         groups: Iterable[str] = (CUSTOM_GROUP, EXTERNAL_GROUP),
+        versions: Mapping[str, tuple[str, ...]] = VERSIONS,
         limits: HandlerLimits | None = None,
         readyz: Iterable[Check] = (),
         livez: Iterable[Check] = (),
@@ -288,7 +289,7 @@ class ServerFactory:
             provider.floors = floors
             provider.metrics.append(FLOOR_METRIC)
             provider.external_names.append(FLOOR_METRIC.metric)
-        documents = Documents(provider, groups, "1.2.3")
+        documents = Documents(provider, groups, "1.2.3", versions)
         problems = ProblemLog(own_metrics, now)
         access_log = AccessLog(sink, now, own_metrics, problems) if sink is not None else None
         handler = Handler(

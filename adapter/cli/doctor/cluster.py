@@ -84,7 +84,7 @@ class LiveCluster:
         self._clock = clock
         self._service = service
         self._lease_name = lease_name
-        self._metrics = MetricsAPI(client)
+        self._metrics = MetricsAPI(client, clock, apiservices.HPA_READS["metrics.k8s.io"])
 
     async def _fetch(self, path: str, form: type[_T]) -> _T:
         """Return what is at a path. KubernetesError."""
@@ -211,26 +211,37 @@ class LiveCluster:
         """Return the server of an API group."""
         try:
             found = await self._registration(group)
+            warning = await self._version_warning(group)
         except KubernetesError as error:
             return Unread(_why(error))
         if found is None:
             return Serving(group, "")
-        name = f"{apiservices.VERSIONS[group][0]}.{group}"  # enters only the advice, which is not shown
+        name = apiservices.names_of([group])[0]  # enters only the advice, which is not shown
         judged = apiservices.judge(name, found, self._service)
         ours = judged.owner is Owner.OURS
         fault = ""
         if found.service is not None and found.available != "True":
             fault = found.reason or "no condition Available yet"
-        return Serving(group, "Fastpath" if ours else judged.state.partition(" (")[0], ours, fault)
+        owner = "Fastpath" if ours else judged.state.partition(" (")[0]
+        return Serving(group, owner, ours, fault, warning)
 
     @once
     async def _registration(self, group: str) -> Registration | None:
-        """Return the newest APIService of a group. KubernetesError."""
-        for version in reversed(apiservices.VERSIONS[group]):
+        """Return the APIService of a group that the HPA controller reads. KubernetesError."""
+        for version in apiservices.HPA_READS[group]:
             found = await registrations.fetch_registration(self._client, f"{version}.{group}")
             if found is not None:
                 return found
         return None
+
+    async def _version_warning(self, group: str) -> str:
+        if group != "metrics.k8s.io":
+            return ""
+        stable, beta = [
+            await registrations.fetch_registration(self._client, f"{version}.{group}")
+            for version in ("v1", "v1beta1")
+        ]
+        return apiservices.describe_resource_versions(stable, beta, self._service)
 
     @once
     async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:

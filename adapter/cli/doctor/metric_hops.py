@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from adapter.cli.check.lint_query import SCRAPES_IN_WINDOW
 from adapter.cli.doctor.model import (
     NOTHING,
+    AnswerFacts,
     Chain,
     Facts,
     Hop,
@@ -179,6 +180,11 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
     if answer.error:
         advice = f"fastpath check RULES --prometheus-url URL --why {metric.label} shows where it is lost"
         return Hop(_API, State.FAULT, f"{server} has no value: {answer.error}", change=Improvement(advice))
+    return _answered(facts, metric, answer, server)
+
+
+def _answered(facts: Facts, metric: MetricFacts, answer: AnswerFacts, server: str) -> Hop:
+    """Return how fast and how completely the API answered."""
     if not answer.number:
         change = Improvement("check that the pods run and expose the metric")
         return Hop(_API, State.FAULT, f"{server} answers without a value", change=change)
@@ -191,6 +197,9 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
     state = State.WARNING if answer.seconds > _SLOW_ANSWER else State.OK
     if metric.spec.type in {"Pods", "Resource", "ContainerResource"} and answer.number < ready:
         text += f", for {answer.number} of {ready} ready pods"
+        state = State.WARNING
+    if not isinstance(metric.serving, Unread) and metric.serving.warning:
+        text += f"; {metric.serving.warning}"
         state = State.WARNING
     return Hop(_API, state, text, took)
 

@@ -28,13 +28,15 @@ class Serving(NamedTuple):
     """The server of an API group.
 
     `owner` names it, "" without one; `ours` tells whether it is Fastpath. `fault` says why it is not
-    available, "" if it is.
+    available, "" if it is. `warning` says which client reads which version if the versions have different
+    servers, or if one is not registered.
     """
 
     group: str
     owner: str
     ours: bool = False
     fault: str = ""
+    warning: str = ""
 
 
 class AnswerFacts(NamedTuple):

@@ -134,7 +134,8 @@ class _PassingFault:
 class Faults:
     """The failures that a test programs: forbidden requests, delays, and failures to come.
 
-    `stale` group-versions are not discovered. While `unavailable`, every request gets 503.
+    `stale` group-versions are not discovered, and `forbidden_paths` of discovery may not be read. While
+    `unavailable`, every request gets 503.
     """
 
     def __init__(self) -> None:
@@ -142,6 +143,7 @@ class Faults:
         self._delays: list[tuple[_Rule, float]] = []
         self._passing: list[_PassingFault] = []
         self.stale: set[tuple[str, str]] = set()
+        self.forbidden_paths: set[str] = set()
         self.unavailable = False
 
     def forbid(self, verb: str, resource: str, namespace: str | None = None) -> None:

@@ -297,6 +297,8 @@ class Cluster(Listener):
     async def _answer_other(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a path without a resource: health, version, discovery."""
         path = request.path.rstrip("/") or "/"
+        if path in self.faults.forbidden_paths:
+            raise status.forbidden_path(self._user(request) or "", path)
         if path in {"/livez", "/readyz", "/healthz"}:
             return web.Response(text="ok")
         if request.method not in {"GET", "HEAD"}:

@@ -135,6 +135,11 @@ def invalid(
     return StatusFailure(422, "Invalid", f'{qualified} "{name}" is invalid: {field}: {message}', details)
 
 
+def forbidden_path(user: str, path: str) -> StatusFailure:
+    """403: a path without a resource that `user` may not read."""
+    return StatusFailure(403, "Forbidden", f'forbidden: User "{user}" cannot get path "{path}"')
+
+
 def forbidden_option(field: str, cause: str) -> StatusFailure:
     """422 of a query parameter that is not allowed."""
     message, reason = f"Forbidden: {cause}", "FieldValueForbidden"

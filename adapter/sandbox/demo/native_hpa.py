@@ -323,7 +323,7 @@ async def running(
         cluster, metrics = [
             await stack.enter_async_context(await client.connect(each, random=random)) for each in loaded
         ]
-        asking = MetricsAPI(metrics)
+        asking = MetricsAPI(metrics, clock, ("v1beta1",))
         controller = NativeController(cluster, asking, clock, period=period, settings=settings, random=random)
         await controller.start()
         task = asyncio.create_task(controller.run(), name="native controller")

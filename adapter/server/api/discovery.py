@@ -23,7 +23,7 @@ import msgspec
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api import encoding
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 
 # The entries that upstream's library lists for a provider without metrics: clients warn about an empty list,
 # or fail.
@@ -96,9 +96,9 @@ class _Builders(NamedTuple):
     aggregated: Callable[[str, ListedMetrics], Iterator[bytes]]
 
 
-def group_entry(group: str) -> dict[str, object]:
-    """Return a group with all its versions, the preferred one first."""
-    entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in VERSIONS[group]]
+def group_entry(group: str, versions: Sequence[str]) -> dict[str, object]:
+    """Return a group with its versions, the preferred one first."""
+    entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
     return {"name": group, "versions": entries, "preferredVersion": entries[0]}
 
 
@@ -110,12 +110,12 @@ def resource_list(group: str, version: str, listed: ListedMetrics) -> Iterator[b
     yield b"]}\n"
 
 
-def aggregated(groups: Sequence[str], listed: ListedMetrics) -> Iterator[bytes]:
-    """Yield the APIGroupDiscoveryList of the groups."""
+def aggregated(served: Mapping[str, Sequence[str]], listed: ListedMetrics) -> Iterator[bytes]:
+    """Yield the APIGroupDiscoveryList of groups and their versions."""
     yield b'{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":['
-    for number, group in enumerate(groups):
+    for number, (group, versions) in enumerate(served.items()):
         yield b'%s{"metadata":{"name":"%s"},"versions":[' % (b"," if number else b"", group.encode())
-        for place, version in enumerate(VERSIONS[group]):
+        for place, version in enumerate(versions):
             start = b'%s{"version":"%s","freshness":"Current","resources":['
             yield start % (b"," if place else b"", version.encode())
             yield from _BUILDERS[group].aggregated(version, listed)

@@ -12,7 +12,7 @@ import logging
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import NamedTuple
 
@@ -47,18 +47,29 @@ class _DocumentBuilder(NamedTuple):
 
 
 class Documents:
-    """The documents of one server. `served_groups` are served with or without metrics, others never."""
+    """The documents of one server. `groups` are served with or without metrics, others never.
 
-    def __init__(self, provider: MetricsProvider, served_groups: Iterable[str], version: str) -> None:
+    `versions` has the versions of every group that can be served, the preferred one first.
+    """
+
+    def __init__(
+        self,
+        provider: MetricsProvider,
+        groups: Iterable[str],
+        version: str,
+        versions: Mapping[str, tuple[str, ...]] = VERSIONS,
+    ) -> None:
         self._provider = provider
-        self.served_groups: tuple[str, ...] = ()
+        self._versions = versions
+        self.served: Mapping[str, tuple[str, ...]] = {}
+        """The versions of each group that is served, by group; replaced as a whole."""
         self._version = version
         self._generation: int | None = None
         self._built: dict[tuple[str, bool], ServedDocument] = {}
         self._listed: tuple[int, ListedMetrics] | None = None  # by the provider's generation
         self._building = asyncio.Lock()
         self._builders: dict[tuple[str, bool], _DocumentBuilder] = {}
-        self.serve(served_groups)
+        self.serve(groups)
 
     def serve(self, groups: Iterable[str]) -> None:
         """Serve these groups too.
@@ -66,11 +77,11 @@ class Documents:
         A served group stays served: an APIService may exist for it, and one without an answer harms the whole
         cluster.
         """
-        wanted = {*self.served_groups, *groups}
-        if unknown := wanted - VERSIONS.keys():
+        wanted = {*self.served, *groups}
+        if unknown := wanted - self._versions.keys():
             raise ValueError(f"no such API group: {', '.join(sorted(unknown))}")
-        if wanted != set(self.served_groups) or not self._builders:
-            self.served_groups = tuple(sorted(wanted))
+        if wanted != self.served.keys() or not self._builders:
+            self.served = {group: self._versions[group] for group in sorted(wanted)}
             self._built.clear()
             self._builders = self._table()
 
@@ -89,9 +100,9 @@ class Documents:
             document = self._find_built(path, aggregated=aggregated)
             if document is not None:  # built in the meantime
                 return document
-            current = (self._provider.generation, self.served_groups)
+            generation, served = self._provider.generation, self.served
             document = await _build(builder, await self._list())
-            if current == (self._provider.generation, self.served_groups):
+            if generation == self._provider.generation and served is self.served:
                 self._built[path, aggregated] = document
             return document
 
@@ -125,8 +136,8 @@ class Documents:
         return self._built.get((path, aggregated))
 
     def _table(self) -> dict[tuple[str, bool], _DocumentBuilder]:
-        groups, version = self.served_groups, self._version
-        versions = [(group, each) for group in groups for each in VERSIONS[group]]
+        served, version = self.served, self._version
+        versions = [(group, each) for group in served for each in served[group]]
         specifications = {
             f"apis/{group}/{each}": _encoded(functools.partial(build_v3, group, each, version))
             for group, each in versions
@@ -138,18 +149,20 @@ class Documents:
         table: dict[tuple[str, bool], _DocumentBuilder] = {
             ("/", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
             ("/index.html", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
-            ("/apis", False): _static(_encoded(functools.partial(_group_list, groups))),
+            ("/apis", False): _static(_encoded(functools.partial(_group_list, served))),
             ("/apis", True): _DocumentBuilder(
-                functools.partial(discovery.aggregated, groups), negotiation.AGGREGATED, with_etag=True
+                functools.partial(discovery.aggregated, served), negotiation.AGGREGATED, with_etag=True
             ),
             ("/openapi/v2", False): _static(
-                _encoded(functools.partial(build_v2, groups, version)), with_etag=True
+                _encoded(functools.partial(build_v2, served, version)), with_etag=True
             ),
             ("/openapi/v3", False): _static(_encoded(root), with_etag=True),
             ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(version))),
         }
-        for group in groups:
-            table[f"/apis/{group}", False] = _static(_encoded(functools.partial(_group, group)))
+        for group in served:
+            table[f"/apis/{group}", False] = _static(
+                _encoded(functools.partial(_group, group, served[group]))
+            )
         for group, each in versions:
             resources = functools.partial(discovery.resource_list, group, each)
             table[f"/apis/{group}/{each}", False] = _DocumentBuilder(resources)
@@ -172,13 +185,13 @@ async def _build(builder: _DocumentBuilder, listed: ListedMetrics) -> ServedDocu
     return ServedDocument(b"".join(pieces), builder.content_type, etag)
 
 
-def _group_list(groups: Iterable[str]) -> Mapping[str, object]:
-    entries = [discovery.group_entry(group) for group in groups]
+def _group_list(served: Mapping[str, Sequence[str]]) -> Mapping[str, object]:
+    entries = [discovery.group_entry(group, versions) for group, versions in served.items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": entries}
 
 
-def _group(group: str) -> Mapping[str, object]:
-    return {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group)}
+def _group(group: str, versions: Sequence[str]) -> Mapping[str, object]:
+    return {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group, versions)}
 
 
 def _digest(body: bytes) -> str:
@@ -235,12 +248,12 @@ def _load() -> _Specification:
     return msgspec.json.decode(text, type=_Specification)
 
 
-def build_v2(groups: Iterable[str], version: str) -> JSON:
-    """Return the Swagger 2.0 document of all groups; `version` is the program's."""
+def build_v2(served: Mapping[str, Sequence[str]], version: str) -> JSON:
+    """Return the Swagger 2.0 document of groups and their versions; `version` is the program's."""
     paths: JSON = {}
     definitions: JSON = {}
-    for group in groups:
-        for api_version in VERSIONS[group]:
+    for group, versions in served.items():
+        for api_version in versions:
             part = _load().v2[f"{group}/{api_version}"]
             paths |= part["paths"]
             definitions |= part["definitions"]

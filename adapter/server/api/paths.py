@@ -6,7 +6,7 @@ served.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -15,8 +15,20 @@ from adapter import errors
 CUSTOM_GROUP = "custom.metrics.k8s.io"
 EXTERNAL_GROUP = "external.metrics.k8s.io"
 RESOURCE_GROUP = "metrics.k8s.io"
-VERSIONS = {CUSTOM_GROUP: ("v1beta2", "v1beta1"), EXTERNAL_GROUP: ("v1beta1",), RESOURCE_GROUP: ("v1beta1",)}
+VERSIONS: Mapping[str, tuple[str, ...]] = {
+    CUSTOM_GROUP: ("v1beta2", "v1beta1"),
+    EXTERNAL_GROUP: ("v1beta1",),
+    RESOURCE_GROUP: ("v1", "v1beta1"),
+}
 """The versions of each group, the preferred one first: the manifests give it the higher priority."""
+
+# Last: a client that takes the first version must not depend on one that may still change.
+PREVIEW_VERSIONS: Mapping[str, tuple[str, ...]] = {
+    **VERSIONS,
+    CUSTOM_GROUP: (*VERSIONS[CUSTOM_GROUP], "v1"),
+    EXTERNAL_GROUP: (*VERSIONS[EXTERNAL_GROUP], "v1"),
+}
+"""`VERSIONS` and those that Kubernetes has announced but not settled, for --serve-v1-preview."""
 
 WILDCARD = "*"
 

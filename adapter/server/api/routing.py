@@ -7,7 +7,7 @@ asked about the very values that the answer is made of.
 """
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -121,10 +121,13 @@ def as_written(resource: str) -> str | None:
 
 
 def find_route(
-    target: str, served_groups: Collection[str], canonical: Callable[[str], str | None] = as_written
+    target: str,
+    served: Mapping[str, tuple[str, ...]],
+    canonical: Callable[[str], str | None] = as_written,
 ) -> Route:
     """Return what `target` (the text of the request line) asks for.
 
+    `served` has the versions of each group.
     `canonical` returns the name of a resource that a path may spell in several ways, None for one that is not
     known.
     """
@@ -134,12 +137,12 @@ def find_route(
     except (errors.BadRequestError, errors.NotFoundError) as error:
         return Route("unknown", _UNKNOWN, error=error)
     match segments:
-        case ["apis", group, version, *rest] if group in served_groups and version in paths.VERSIONS[group]:
+        case ["apis", group, version, *rest] if version in served.get(group, ()):
             if rest not in ([], [""]):
                 return _metrics_route(group, version, rest, query, canonical)
             labels = RequestLabels("GET", group, version)
             return _document_route(f"/apis/{group}/{version}", labels, query)
-        case ["apis", group, version, *_] if group in served_groups and version:
+        case ["apis", group, version, *_] if group in served and version:
             return Route("unknown", _UNKNOWN, error=paths.path_not_found())
         case ["metrics"]:
             return Route("monitoring", RequestLabels("GET", subresource="/metrics"), segments, query)

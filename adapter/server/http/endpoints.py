@@ -212,7 +212,7 @@ class Pages:
         else:
             acceptable, aggregated = negotiation.accepts_json(accept), False
         # before asking, see `response_cache`: here the groups that are served may change too
-        generation, served = self._provider.generation, ",".join(self._documents.served_groups)
+        generation, served = self._provider.generation, ",".join(self._documents.served)
         document = await self._documents.find(route.document, aggregated=aggregated)
         if document is None:
             return await self._list_paths()

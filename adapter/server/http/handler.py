@@ -103,7 +103,7 @@ class Handler:
         self._routes: BoundedCache[str, Route] = BoundedCache(
             "routes", own_metrics, _ROUTES_WEIGHT, lambda route: route.weight
         )
-        self._routed = documents.served_groups
+        self._routed = documents.served
         self._cache = ResponseCache(lambda: provider.generation, clock, own_metrics, limits.kept_bytes)
         self._budget = ResponseBudget(limits.answers_bytes, clock.monotonic)
         own_metrics.answer_bytes.set_function(lambda: self._budget.used)
@@ -128,7 +128,7 @@ class Handler:
         """Answer one request. Raises nothing but cancellation."""
         started = self._clock.monotonic()
         target = request.raw_path
-        served = self._documents.served_groups
+        served = self._documents.served
         if served is not self._routed:  # a path may mean something now that it did not mean before
             self._routed = served
             self._routes.clear()

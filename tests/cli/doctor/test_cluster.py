@@ -911,3 +911,27 @@ def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
 )
 def test_flags_of_a_command_line(words: list[str], value: str) -> None:
     assert option_of(words, "--period") == value
+
+
+async def test_the_version_that_the_hpa_controller_reads(
+    cluster: Cluster, server: Behind, run: Verb, authority: Authority
+) -> None:
+    """Also where v1 is registered to another server, which has other values."""
+    (port,) = {
+        each["spec"]["service"]["port"]
+        for each in cluster.list("APIService")
+        if each["metadata"]["name"] == "v1beta1.metrics.k8s.io"
+    }
+    register(cluster, "v1.metrics.k8s.io", "fastpath", "fastpath", port, authority)
+    cluster.create(hpa("web", CPU))
+    hops = (await run("shop/web", "-ojson")).hops()
+    assert [target.split("/")[3] for target in server.targets if "/metrics.k8s.io/" in target] == ["v1beta1"]
+    assert hops["metrics API"]["state"] == "warning"
+    assert (
+        "v1 belongs to Fastpath (fastpath/fastpath), v1beta1 to metrics-server"
+        in (hops["metrics API"]["finding"])
+    )
+
+    cluster.delete("APIService", "v1beta1.metrics.k8s.io")
+    hops = (await run("shop/web", "-ojson")).hops()
+    assert "only v1 of metrics.k8s.io is registered, to Fastpath" in hops["metrics API"]["finding"]

@@ -175,6 +175,14 @@ def test_metrics_server_is_not_beaten_by_boost() -> None:
     assert "boost it" not in alone.change
 
 
+def test_versions_of_one_api_with_two_servers_are_a_warning() -> None:
+    server = Serving("metrics.k8s.io", "metrics-server", warning="metrics.k8s.io has two servers")
+    cpu = MetricFacts("cpu", spec_of(CPU), server, AnswerFacts(4, 0.02, window=15.0))
+    api = hop(examine(facts(cpu)), "metrics API")
+    assert api.state is State.WARNING
+    assert api.text == "metrics-server answered in 20 ms; metrics.k8s.io has two servers"
+
+
 def test_resource_metrics_of_our_own_do_not_say_how_often_they_are_new() -> None:
     ours = Serving("metrics.k8s.io", "Fastpath", ours=True)
     cpu = MetricFacts("cpu", spec_of(CPU), ours, AnswerFacts(4, 0.02, window=180.0))

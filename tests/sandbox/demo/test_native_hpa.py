@@ -131,7 +131,9 @@ async def world() -> AsyncIterator[World]:
             await kubernetes.connect(ClientConfiguration(url), random=lambda: 0.0) as asking,
         ):
             clock = FakeClock(EPOCH + 3600)
-            controller = NativeController(client, MetricsAPI(asking), clock, period=0.05, random=lambda: 0.0)
+            controller = NativeController(
+                client, MetricsAPI(asking, clock, ("v1beta1",)), clock, period=0.05, random=lambda: 0.0
+            )
             await controller.start()
             yield World(cluster, metrics, controller, url)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api import discovery, encoding
 from adapter.server.api.discovery import ListedMetrics, ParentResource
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from adapter.server.api.paths import PREVIEW_VERSIONS
 
 PODS, NODES = GroupResource("", "pods"), GroupResource("", "nodes")
 INGRESSES = GroupResource("networking.k8s.io", "ingresses")
@@ -63,19 +63,24 @@ names = st.lists(st.text(max_size=3), max_size=30)
 def test_pieces_are_one_document(custom: list[CustomMetricInfo], external: list[str], piece: int) -> None:
     """However many pieces: valid JSON, both forms list the same, and every group-version has an entry."""
     listed = listing(custom, external)
-    groups = (CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP)
     whole = encoding.PIECE_BYTES
     encoding.PIECE_BYTES = piece
     try:
-        aggregated = json.loads(b"".join(discovery.aggregated(groups, listed)))
+        aggregated = json.loads(b"".join(discovery.aggregated(PREVIEW_VERSIONS, listed)))
         legacy = {
             group: json.loads(b"".join(discovery.resource_list(group, "v1beta1", listed)))["resources"]
-            for group in groups
+            for group in PREVIEW_VERSIONS
         }
     finally:
         encoding.PIECE_BYTES = whole
-    for group, entry in zip(groups, aggregated["items"], strict=True):
-        resources = entry["versions"][0]["resources"]
+    listed_versions = [
+        (entry["metadata"]["name"], each) for entry in aggregated["items"] for each in entry["versions"]
+    ]
+    assert [(group, each["version"]) for group, each in listed_versions] == [
+        (group, version) for group, versions in PREVIEW_VERSIONS.items() for version in versions
+    ]
+    for group, each_version in listed_versions:
+        resources = each_version["resources"]
         flat = list(
             itertools.chain.from_iterable(
                 (

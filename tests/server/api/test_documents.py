@@ -8,7 +8,7 @@ import pytest
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api.documents import Documents, ServedDocument
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, PREVIEW_VERSIONS, RESOURCE_GROUP
 from adapter.server.http import negotiation
 from tests.support.serving import Provider
 
@@ -179,6 +179,9 @@ async def test_names_are_escaped_as_go_does(provider: Provider) -> None:
         pytest.param((CUSTOM_GROUP,), f"/apis/{CUSTOM_GROUP}/v1beta2", True, id="custom"),
         pytest.param((CUSTOM_GROUP,), f"/apis/{EXTERNAL_GROUP}/v1beta1", False, id="external_not_served"),
         pytest.param((EXTERNAL_GROUP,), f"/apis/{EXTERNAL_GROUP}/v1beta2", False, id="no_such_version"),
+        pytest.param((RESOURCE_GROUP,), f"/apis/{RESOURCE_GROUP}/v1", True, id="stable_resource_metrics"),
+        pytest.param(BOTH, f"/apis/{CUSTOM_GROUP}/v1", False, id="preview_of_custom"),
+        pytest.param(BOTH, f"/openapi/v3/apis/{EXTERNAL_GROUP}/v1", False, id="preview_of_external"),
         pytest.param(BOTH, "/api", False, id="core"),
         pytest.param(BOTH, "/apis/apps", False, id="foreign_group"),
     ],
@@ -234,6 +237,7 @@ async def test_openapi(provider: Provider) -> None:
     assert sorted(root["paths"]) == [
         f"apis/{CUSTOM_GROUP}/v1beta1",
         f"apis/{CUSTOM_GROUP}/v1beta2",
+        f"apis/{RESOURCE_GROUP}/v1",
         f"apis/{RESOURCE_GROUP}/v1beta1",
     ]
     for path, entry in root["paths"].items():
@@ -253,18 +257,20 @@ async def test_openapi_does_not_change_with_the_metrics(provider: Provider) -> N
     assert [(await find(served, path)).etag for path in paths] == before
 
 
-async def test_resource_metrics_are_listed(provider: Provider) -> None:
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_resource_metrics_are_listed(provider: Provider, version: str) -> None:
     served = Documents(provider, [RESOURCE_GROUP], "1.2.3")
-    assert (await find(served, f"/apis/{RESOURCE_GROUP}/v1beta1")).body.decode() == (
-        '{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"metrics.k8s.io/v1beta1","resources":['
+    assert (await find(served, f"/apis/{RESOURCE_GROUP}/{version}")).body.decode() == (
+        f'{{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"metrics.k8s.io/{version}","resources":['
         '{"name":"nodes","singularName":"","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},'
         '{"name":"pods","singularName":"","namespaced":true,"kind":"PodMetrics","verbs":["get","list"]}]}\n'
     )
     [group] = (await read(served, "/apis", aggregated=True))["items"]
-    assert group["versions"][0]["resources"] == [
+    (resources,) = [each["resources"] for each in group["versions"] if each["version"] == version]
+    assert resources == [
         {
             "resource": name,
-            "responseKind": {"group": RESOURCE_GROUP, "version": "v1beta1", "kind": kind},
+            "responseKind": {"group": RESOURCE_GROUP, "version": version, "kind": kind},
             "scope": scope,
             "singularResource": "",
             "verbs": ["get", "list"],
@@ -376,3 +382,30 @@ async def test_many_metrics_leave_the_loop_alone(provider: Provider) -> None:
         counting.cancel()
         assert steps >= 20
         assert len(document.get("resources", ())) in {0, 10_000}
+
+
+async def test_the_stable_version_of_resource_metrics_is_preferred(provider: Provider) -> None:
+    """Clients such as kubectl take the first version that they know."""
+    served = Documents(provider, [RESOURCE_GROUP], "1.2.3")
+    group = await read(served, f"/apis/{RESOURCE_GROUP}")
+    assert [each["version"] for each in group["versions"]] == ["v1", "v1beta1"]
+    assert group["preferredVersion"] == {"groupVersion": "metrics.k8s.io/v1", "version": "v1"}
+    (item,) = (await read(served, "/apis", aggregated=True))["items"]
+    assert [each["version"] for each in item["versions"]] == ["v1", "v1beta1"]
+    kinds = {each["responseKind"]["version"] for each in item["versions"][0]["resources"]}
+    assert kinds == {"v1"}
+
+
+async def test_previews_are_served_beside_the_others_and_never_preferred(provider: Provider) -> None:
+    served = Documents(provider, BOTH, "1.2.3", PREVIEW_VERSIONS)
+    for group, preferred in ((CUSTOM_GROUP, "v1beta2"), (EXTERNAL_GROUP, "v1beta1")):
+        entry = await read(served, f"/apis/{group}")
+        assert entry["preferredVersion"]["version"] == preferred
+        assert entry["versions"][-1]["version"] == "v1"
+        listed = await read(served, f"/apis/{group}/v1")
+        older = await read(served, f"/apis/{group}/{preferred}")
+        assert listed["resources"] == older["resources"]
+    assert {f"apis/{group}/v1" for group in BOTH} < set((await read(served, "/openapi/v3"))["paths"])
+    custom = await read(served, f"/openapi/v3/apis/{CUSTOM_GROUP}/v1")
+    value = custom["components"]["schemas"]["io.k8s.metrics.pkg.apis.custom_metrics.v1.MetricValue"]
+    assert "metric" in value["required"], "a metric identifier, as in v1beta2"

@@ -47,7 +47,7 @@ def path(path: str, verb: str = "get") -> dict[str, object]:
 
 ROOT = f"/apis/{CUSTOM}/v1beta2"
 QUEUE = f"/apis/{EXTERNAL}/v1beta1/namespaces/n/m"
-RESOURCE = "/apis/metrics.k8s.io/v1beta1"
+RESOURCE = "/apis/metrics.k8s.io"
 
 
 @pytest.mark.parametrize(
@@ -107,20 +107,18 @@ def test_what_is_asked(target: str, spec: dict[str, object]) -> None:
     assert json.loads(attributes(target).key) == spec
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
 @pytest.mark.parametrize(
     ("target", "fields"),
     [
-        (f"{RESOURCE}/pods", {"verb": "list", "resource": "pods"}),
-        (f"{RESOURCE}/nodes/n1", {"verb": "get", "resource": "nodes", "name": "n1"}),
+        ("/pods", {"verb": "list", "resource": "pods"}),
+        ("/nodes/n1", {"verb": "get", "resource": "nodes", "name": "n1"}),
         (
-            f"{RESOURCE}/namespaces/n/pods/p?watch=1",
+            "/namespaces/n/pods/p?watch=1",
             {"verb": "get", "resource": "pods", "namespace": "n", "name": "p"},
         ),
         (
-            (
-                f"{RESOURCE}/namespaces/n/pods?labelSelector=a&fieldSelector=metadata.name%3Dp,"
-                "metadata.namespace!%3Dm"
-            ),
+            ("/namespaces/n/pods?labelSelector=a&fieldSelector=metadata.name%3Dp,metadata.namespace!%3Dm"),
             {
                 "verb": "list",
                 "resource": "pods",
@@ -137,9 +135,9 @@ def test_what_is_asked(target: str, spec: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_asked_of_resource_metrics(target: str, fields: dict[str, object]) -> None:
-    assert attributes(target).spec == {
-        "resourceAttributes": {"group": "metrics.k8s.io", "version": "v1beta1", **fields}
+def test_what_is_asked_of_resource_metrics(version: str, target: str, fields: dict[str, object]) -> None:
+    assert attributes(f"{RESOURCE}/{version}{target}").spec == {
+        "resourceAttributes": {"group": "metrics.k8s.io", "version": version, **fields}
     }
 
 

@@ -24,7 +24,7 @@ from adapter.model.metrics import (
     GroupResource,
 )
 from adapter.server.api import encoding, routing
-from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, PREVIEW_VERSIONS, VERSIONS
 from adapter.server.health import Check
 from adapter.server.http import handler
 from adapter.server.http.budgets import Charge
@@ -102,6 +102,22 @@ async def test_external_metrics(served: Served) -> None:
     assert served.provider.questions == [
         ExternalQuestion("default", "queue", label_selectors.parse_selector("queue=a"))
     ]
+
+
+async def test_previews_answer_only_where_they_are_served(serve: ServerFactory, served: Served) -> None:
+    custom, external = PODS.replace("v1beta2", "v1"), f"/apis/{EXTERNAL_GROUP}/v1/namespaces/default/queue"
+    for target in (custom, external):
+        assert (await served.get(target)).status == 404
+
+    preview = await serve(versions=PREVIEW_VERSIONS)
+    preview.provider.items = (pod_value("web-1", 1500),)
+    preview.provider.external_items = (ExternalValue("Queue", {}, 42_000, 1_700_000_000.0),)
+    answer = await preview.get(custom)
+    assert answer.json["apiVersion"] == "custom.metrics.k8s.io/v1"
+    assert answer.json["items"][0]["metric"]["name"] == "http_requests", "as in v1beta2"
+    answer = await preview.get(external)
+    assert answer.json["apiVersion"] == "external.metrics.k8s.io/v1"
+    assert answer.json["items"][0]["metricName"] == "Queue", "as in v1beta1"
 
 
 @pytest.mark.parametrize(
