@@ -15,7 +15,10 @@ RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-index --
     && /opt/fastpath/bin/pip uninstall --yes pip setuptools
 
 FROM ${PYTHON}
-LABEL org.opencontainers.image.title="Fastpath" org.opencontainers.image.licenses="Apache-2.0"
+ARG PYTHON
+# scripts/image adds version, revision and source.
+LABEL org.opencontainers.image.title="Fastpath" org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="docker.io/library/${PYTHON}"
 # What the base image could install with.
 RUN pip uninstall --yes --root-user-action=ignore setuptools wheel pip && rm -rf /usr/local/lib/python3.*/ensurepip
 COPY --from=build /opt/fastpath /opt/fastpath

@@ -89,7 +89,8 @@ async def _run(
         cluster = Cluster(now=CLOCK.wall)
         await stack.enter_async_context(cluster)
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
-        for document in yaml.safe_load_all((ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text()):
+        definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
+        for document in yaml.safe_load_all(definition.read_text()):
             cluster.create(document)
         port, addresses = await stack.enter_async_context(
             stepping.listening(cluster, workloads, pods, CLOCK.wall)

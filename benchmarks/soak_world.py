@@ -190,7 +190,7 @@ class World:
         for app in (*self.apps, self.replaced):
             self.create_pods(app)
         for document in yaml.safe_load_all(
-            (ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text("utf-8")
+            (ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml").read_text("utf-8")
         ):
             self.cluster.create(document)
         self.cluster.create(deployment("web", SCALED, LEAST))

@@ -300,7 +300,9 @@ def test_the_pod_may_not_do_more_than_it_needs(name: str) -> None:
         assert not writes or (
             writes == {"create"} and set(rule["resources"]) <= {"tokenreviews", "subjectaccessreviews"}
         )
-    assert rights.verbs_on("secrets", "apiservices", "serviceaccounts", "roles", "clusterroles") == set()
+    assert rights.verbs_on("secrets", "serviceaccounts", "roles", "clusterroles") == set()
+    assert rights.verbs_on("apiservices") == {"get"}
+    assert not rights.allow(Want("get", "apiregistration.k8s.io", "apiservices", "", "v1.apps"))
     assert not rights.allow(Want("get", "", "configmaps", "fastpath", "fastpath-rules"))
     assert not rights.allow(Want("get", "", "configmaps", "kube-system", "kubeadm-config"))
     assert not rights.allow(Want("list", "", "configmaps", "kube-system"))
@@ -427,8 +429,11 @@ def _wants(requests: Sequence[Request]) -> Iterator[Want]:
         yield Want(request.verb, group, request.resource, request.namespace, request.name or narrowed)
 
 
-async def test_everything_the_adapter_asks_for_is_allowed(tmp_path: Path) -> None:
+async def test_everything_the_adapter_asks_for_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The whole adapter runs on the rendered rules and arguments; the rendered roles allow its requests."""
+    monkeypatch.setenv("POD_NAMESPACE", "fastpath")
     objects = objects_of("base+external+resource+resource-rules")
     for source, text in objects.one("ConfigMap")["data"].items():
         target = "rules.yaml" if source == "custom.yaml" else source
@@ -461,3 +466,4 @@ async def test_everything_the_adapter_asks_for_is_allowed(tmp_path: Path) -> Non
     # the reviews of callers and the trust bundle are asked for as well, or this test sees too little
     assert ("create", "subjectaccessreviews") in asked
     assert ("watch", "configmaps") in asked
+    assert ("get", "apiservices") in asked

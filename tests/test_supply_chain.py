@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,32 @@ def test_every_archive_has_its_hash(path: Path) -> None:
     assert pinned(path)
 
 
+# pip's names of the platforms whose wheels run on glibc 2.17 and later; the image's Debian 13 has 2.41
+_GLIBC = range(17, 42)
+
+
+@pytest.mark.integration
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64"])
+def test_the_image_can_be_installed_for(processor: str, tmp_path: Path) -> None:
+    """Every package has a wheel for the Python and the C library of the image; its hash is in the lock."""
+    base = re.search(r"^ARG PYTHON=python:(\d+\.\d+)\.", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert base is not None
+    names = [f"manylinux_2_{minor}_{processor}" for minor in _GLIBC]
+    names += [f"manylinux2014_{processor}"]
+    for name in ("runtime.txt", "build.txt"):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
+        command += ["--only-binary=:all:", "--require-hashes", "--implementation=cp"]
+        command += [f"--python-version={base[1]}", *(f"--platform={each}" for each in names)]
+        command += [f"--dest={tmp_path}", f"--requirement={ROOT / 'requirements' / name}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    built_for = {path.stem.rpartition("-")[2] for path in tmp_path.glob("*.whl")}
+    assert any(processor in platform for platform in built_for)
+    assert not [each for each in built_for if each != "any" and processor not in each]
+
+
 def test_no_script_installs_what_is_not_pinned() -> None:
     scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
     lines = [
@@ -62,7 +89,7 @@ def test_no_script_installs_what_is_not_pinned() -> None:
 
 
 def test_the_tools_of_the_scripts_are_locked() -> None:
-    assert {"uv", "cyclonedx-bom"} <= pinned(ROOT / "requirements" / "tools.txt").keys()
+    assert {"uv", "cyclonedx-bom", "pip-audit"} <= pinned(ROOT / "requirements" / "tools.txt").keys()
 
 
 def _licences(name: str) -> set[str]:

@@ -7,7 +7,7 @@ from adapter.autoscaler.decide.decision import Event
 from adapter.kubernetes.cache.pods import PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.label_selectors import LabelSelector
 
@@ -21,6 +21,10 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/hpa/{self.name}" if self.is_native else f"{self.namespace}/{self.name}"
+
+    @property
+    def kind(self) -> str:
+        return HPA_KIND if self.is_native else KIND
 
     @classmethod
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":

@@ -341,7 +341,7 @@ class Reconciler:
             self._commit_unwritten(state, pending, made, now)
         elif outcome.resource_version:
             state.note_written(snapshot.target, made.replicas, outcome.resource_version)
-            self._reporter.observe_stages(snapshot, now, self._clock.monotonic() - write.started)
+            self._reporter.observe_stages(state, snapshot, now, self._clock.monotonic() - write.started)
             self._commit(state, pending, made, now, "written")
 
 

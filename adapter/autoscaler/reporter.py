@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from prometheus_client import Gauge
-
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
 from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.series import AutoscalerSeries
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
 from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.status import SCALING_LIMITED
@@ -135,8 +134,7 @@ _REPEAT = 15 * SECOND
 class _Reported:
     """What was reported of one autoscaler."""
 
-    gauges: tuple[Gauge, ...]
-    counts: tuple[int, ...] = ()
+    series: AutoscalerSeries
     warned: dict[tuple[str, str], int] = field(default_factory=dict)
     """When each warning, by reason and message, was last reported."""
 
@@ -149,12 +147,6 @@ class _Reported:
         self.warned = {each: at for each, at in self.warned.items() if 0 <= now - at < _REPEAT}
         self.warned[warning] = now
         return True
-
-    def show(self, counts: tuple[int, ...]) -> None:
-        if self.counts != counts:
-            self.counts = counts
-            for gauge, value in zip(self.gauges, counts, strict=True):
-                gauge.set(value)
 
 
 class Reporter:
@@ -173,9 +165,9 @@ class Reporter:
 
     def hide(self, key: Key) -> None:
         """Remove an autoscaler from the metrics."""
-        self._reported.pop(key, None)
-        for gauge in self._gauges_of(key):
-            gauge.remove(key.namespace, key.name)
+        reported = self._reported.pop(key, None)
+        if reported is not None:
+            reported.series.remove()
 
     def report(
         self,
@@ -188,28 +180,20 @@ class Reporter:
         outcome: str,
     ) -> None:
         """Report a decision that `state` has committed; `outcome` is that of its write, for the journal."""
-        reported = self._reported.get(state.key)
-        if reported is None:
-            key = state.key
-            gauges = tuple(gauge.labels(key.namespace, key.name) for gauge in self._gauges_of(key))
-            reported = self._reported[key] = _Reported(gauges)
+        reported = self._reported_of(state.key)
         if made.status_changed:
             self._actuator.status(state.object, state.memory.status, state.recent_changes(now))
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
                 self._actuator.event(state.object, event)
-        reported.show(_counts_of(state, made))
+        reported.series.show(state, made, snapshot, now)
         self._note(state, made, snapshot, events, change, now, outcome)
 
-    def _gauges_of(self, key: Key) -> tuple[Gauge, ...]:
-        """Return the gauges of an autoscaler: its desired and its current replicas.
-
-        For a HorizontalPodAutoscaler: what is recommended, the difference to what it has, and the floor.
-        """
-        monitoring = self._monitoring
-        if key.is_native:
-            return monitoring.recommended, monitoring.recommended_difference, monitoring.floor
-        return monitoring.scaler_desired, monitoring.scaler_current
+    def _reported_of(self, key: Key) -> _Reported:
+        reported = self._reported.get(key)
+        if reported is None:
+            reported = self._reported[key] = _Reported(AutoscalerSeries(self._monitoring, key))
+        return reported
 
     def _note(
         self,
@@ -256,7 +240,7 @@ class Reporter:
             )
         )
 
-    def observe_stages(self, snapshot: Snapshot, now: int, seconds: float) -> None:
+    def observe_stages(self, state: AutoscalerState, snapshot: Snapshot, now: int, seconds: float) -> None:
         """Measure the stages of a change; `seconds` is the time from the decision to the end of its write.
 
         The time from the load to its sample is at most the span of one sample.
@@ -268,14 +252,6 @@ class Reporter:
             stages["sample-to-decision"] = max(0.0, (now - at) / SECOND)
             if span is not None:
                 stages["load-to-sample"] = span / SECOND
+                self._reported_of(state.key).series.show_duration(sum(stages.values()))
         for stage, length in stages.items():
             self._monitoring.scaler_stages.labels(stage).observe(length)
-
-
-def _counts_of(state: AutoscalerState, made: Decision) -> tuple[int, ...]:
-    """Return the values of the gauges of an autoscaler."""
-    desired, current = made.status.desired_replicas, made.status.current_replicas
-    if state.boost is None:
-        return desired, current
-    floor = state.memory.boost.floor
-    return desired, desired - current, 0 if floor is None else floor.replicas

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from adapter.cli import boost_patch, boost_round_trip, command_line
 from adapter.cli.boost_patch import REMOVE, PatchOperation, Wish
-from adapter.config import checks
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents, reader
@@ -27,7 +26,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 
 @dataclass(frozen=True, kw_only=True)
 class BoostOptions(CommandOptions):
-    files: tuple[str, ...] = arguments()
+    files: tuple[str, ...] = arguments(are_files=True)
     advise: bool = option(
         FlagType.BOOL,
         "false",
@@ -46,7 +45,7 @@ class BoostOptions(CommandOptions):
         "where another server has the external metrics and for names over 63 characters. Without it "
         f"{EXTERNAL}; a metric that was added before stays as it is.",
         metavar="type",
-        check=checks.one_of(OBJECT, EXTERNAL),
+        choices=(OBJECT, EXTERNAL),
     )
     output: str = command_line.output(
         "yaml",
@@ -98,7 +97,7 @@ def main(argv: Sequence[str]) -> int:
     wish = Wish(mode, options.handshake)
     manifest = change(source.text, source.name, wish, patches=options.output == "patch")
     for note in manifest.notes:
-        print(f"fastpath boost: {note}", file=sys.stderr)
+        print(f"{command_line.program()} boost: {note}", file=sys.stderr)
     if options.output == "patch":
         (patch,) = manifest.patches
         print(json.dumps([each.plain() for each in patch], indent=2, ensure_ascii=False))

@@ -9,15 +9,23 @@ from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
-from adapter.config import checks
 from adapter.config.option_fields import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
+
+PLUGIN = "kubectl-fastpath"
+"""The name that kubectl runs the command under as a plugin."""
 
 STDIN = "-"
 """Stands for standard input among files."""
 
 T = TypeVar("T", bound=CommandOptions)
+
+
+def program() -> str:
+    """Return how the command was called; usage lines and errors begin with it."""
+    called = Path(sys.argv[0]).name.removesuffix(".exe")
+    return "kubectl fastpath" if called == PLUGIN else "fastpath"
 
 
 def read(command: Command[T], argv: Sequence[str]) -> T | None:
@@ -29,12 +37,12 @@ def read(command: Command[T], argv: Sequence[str]) -> T | None:
         return None
     options, notices = command.parse(argv)
     for notice in notices:
-        print(f"fastpath {command.verb}: {notice}", file=sys.stderr)
+        print(f"{program()} {command.verb}: {notice}", file=sys.stderr)
     return options
 
 
 def print_help(command: Command[T], argv: Sequence[str]) -> bool:
-    text = command.help_for(argv)
+    text = command.help_for(argv, program())
     if text is not None:
         print(text, end="")
     return text is not None
@@ -48,7 +56,7 @@ def output(*formats: str, help_: str) -> str:
         help_,
         metavar="format",
         shorthand="o",
-        check=checks.one_of(*formats),
+        choices=formats,
         group="Output",
     )
     return format_
@@ -75,7 +83,7 @@ def given_files(verb: str, files: Sequence[str]) -> Sequence[str]:
     A person at a terminal is told that the verb waits for it.
     """
     if not files and os.isatty(0):
-        print(f"fastpath {verb}: reading standard input; Ctrl-D ends it", file=sys.stderr)
+        print(f"{program()} {verb}: reading standard input; Ctrl-D ends it", file=sys.stderr)
     return files or (STDIN,)
 
 

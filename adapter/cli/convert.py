@@ -24,7 +24,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(CommandOptions):
-    files: tuple[str, ...] = arguments()
+    files: tuple[str, ...] = arguments(are_files=True)
     back: bool = option(
         FlagType.BOOL, "false", "Print the HorizontalPodAutoscaler for each FastPathAutoscaler."
     )
@@ -83,7 +83,8 @@ def _convert(source: command_line.SourceText, faults: list[Fault], *, back: bool
             faults += document.faults
             continue
         for place, tree in autoscaler_documents.documents_in(document.value):
-            line = f"fastpath convert: {source.name}:{document.line_of(place.rstrip('.'))}: {_named(tree)}"
+            where = f"{source.name}:{document.line_of(place.rstrip('.'))}"
+            line = f"{command_line.program()} convert: {where}: {_named(tree)}"
             if autoscaler_documents.kind_of(tree) not in kinds:
                 print(f"{line}: left out", file=sys.stderr)
                 continue

@@ -28,7 +28,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(CommandOptions):
-    files: tuple[str, ...] = arguments()
+    files: tuple[str, ...] = arguments(are_files=True)
     jsonl: bool = option(
         FlagType.BOOL, "false", "Read one JSON document a line, and write one result a line.", group="Input"
     )
@@ -86,7 +86,10 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                 if not line.strip():
                     continue
                 if first and not line.lstrip().startswith(b"{"):
-                    print(f"fastpath evaluate: {command_line.name_of(file)}: {_NO_LINES}", file=sys.stderr)
+                    print(
+                        f"{command_line.program()} evaluate: {command_line.name_of(file)}: {_NO_LINES}",
+                        file=sys.stderr,
+                    )
                 first = False
                 try:
                     read = evaluate_document.read_json(line)
@@ -114,7 +117,7 @@ def _evaluate_documents(paths: Iterable[str], output: str, *, explained: bool) -
             if isinstance(read, InputError):
                 status = 2
                 for fault in read.faults:
-                    print(f"fastpath evaluate: {fault}", file=sys.stderr)
+                    print(f"{command_line.program()} evaluate: {fault}", file=sys.stderr)
                 continue
             decision = evaluate(read)
             if explained:

@@ -139,4 +139,4 @@ async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> Non
 
 
 def _complain(sentence: str) -> None:
-    print(f"fastpath preflight: {sentence}", file=sys.stderr)
+    print(f"{command_line.program()} preflight: {sentence}", file=sys.stderr)

@@ -21,8 +21,10 @@ from adapter.config import checks
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.registration_watch import RegistrationWatch
 from adapter.model.clock import Clock
 from adapter.provider.metrics import RulesMetricsProvider
 from adapter.provider.resource import ResourceProvider
@@ -119,6 +121,7 @@ async def run(
         health = Health(
             readyz=_readiness(shutdown, lambda: server.listening, security, runtime, served, rules, floors)
         )
+        monitoring.ready.labels("serve").set_function(health.is_ready)
         server = MetricsServer(
             Handler(
                 served.provider,
@@ -149,6 +152,7 @@ async def run(
             **security.tasks(problems),
             "object cache": served.objects.run(),
             **({} if served.running is None else {"running pods": served.running.run()}),
+            **_watch_registrations(options, runtime, security),
             **({"access log": access_log.run()} if access_log is not None else {}),
             **({} if scaler is None else {"scrapes": runtime.scraped.run()}),
             **({} if floors is None else floors.tasks),
@@ -183,6 +187,7 @@ async def run_scaler(
         rules = providers.open_rules(options, runtime, files, parsed)
         shutdown = Shutdown()
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
+        monitoring.ready.labels("scale").set_function(health.is_ready)
         await _open_probes(options, health, stack)
         pages = await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
@@ -207,6 +212,18 @@ def _common_work(runtime: Runtime, provider: RulesMetricsProvider, rules: RuleSo
         "faults": provider.run(),
         "event-loop lag": _watch_lag(runtime.monitoring),
     }
+
+
+def _watch_registrations(options: Options, runtime: Runtime, security: Security) -> dict[str, _Work]:
+    """Return the task that looks at our APIServices; outside of a cluster no APIService can lead here."""
+    namespace = credentials.find_namespace()
+    if not namespace:
+        return {}
+    certificate = security.certificate
+    watch = RegistrationWatch(
+        runtime.client, options.serve_groups, namespace, lambda: certificate.names, runtime.monitoring
+    )
+    return {"APIServices": watch.run()}
 
 
 async def _run_until(

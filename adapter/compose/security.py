@@ -154,6 +154,9 @@ def _open_certificate(
         own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
     certificate = ServingCertificate(own, build, named, ask_clients=trust.asks_for_certificates)
 
+    for each in (certificate, *(other for _, other in named)):
+        _expose_expiration(each, monitoring)
+
     def changed(now: ClientTrust) -> None:
         monitoring.trust_generation.set(now.generation)
         certificate.believe(now.pem)
@@ -161,6 +164,11 @@ def _open_certificate(
     trust.changed = changed
     changed(trust.current)
     return certificate
+
+
+def _expose_expiration(certificate: ServingCertificate, monitoring: Monitoring) -> None:
+    expiration = monitoring.certificate_expiration.labels(file=str(certificate.file))
+    expiration.set_function(lambda: certificate.expiration)
 
 
 async def _load_configuration(

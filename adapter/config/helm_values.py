@@ -1,4 +1,4 @@
-"""Values of the prometheus-adapter Helm chart: their section `rules`, as the rules file the chart renders.
+"""Values of the charts prometheus-adapter and fastpath: their section `rules`, as the rules file it becomes.
 
 The result is what Helm would write into the ConfigMap: the chart's six default rules are added, a null
 deletes a default, a section counts by the truth of Go's templates, mapping keys are sorted, booleans and
@@ -20,18 +20,20 @@ from adapter.config.yaml import reader
 SECTIONS = ("default", "custom", "external", "resource", "existing")
 
 _CHART_KEYS = """
-affinity certManager commonLabels customAnnotations customLabels deploymentAnnotations dnsConfig dnsPolicy
-env extraArguments extraContainers extraManifests extraVolumeMounts extraVolumes fullnameOverride
-hostNetwork image listenPort livenessProbe logLevel metricsRelistInterval nameOverride namespaceOverride
+affinity alerts automountServiceAccountToken boost certManager commonLabels compatibility crd
+customAnnotations customLabels dashboards deploymentAnnotations dnsConfig dnsPolicy env extraArguments
+extraContainers extraManifests extraVolumeMounts extraVolumes fullnameOverride global hostNetwork image
+listenPort livenessProbe logLevel metricsRelistInterval nameOverride namespaceOverride networkPolicy
 nodeSelector podAnnotations podDisruptionBudget podLabels podSecurityContext priorityClassName prometheus
-psp rbac readinessProbe replicas resources revisionHistoryLimit securityContext service serviceAccount
-startupProbe strategy tls tolerations topologySpreadConstraints
+psp rbac readinessProbe replicas resourceQuota resources revisionHistoryLimit runAsUser scaler
+securityContext service serviceAccount serviceMonitor startupProbe strategy tls tolerations
+topologySpreadConstraints
 """
 CHART_KEYS = frozenset(_CHART_KEYS.split())
-"""The chart's top-level values other than `rules`, over the versions that are in use."""
+"""Top-level values of both charts other than `rules`, over the versions that are in use."""
 
-_SUBCHART = "prometheus-adapter"
-"""The key of these values in a chart that depends on this one."""
+_SUBCHARTS = ("prometheus-adapter", "fastpath")
+"""The key of these values in a chart that depends on one of them."""
 
 _CONFIG_KEYS = {"rules": "custom", "externalRules": "external", "resourceRules": "resource"}
 
@@ -204,10 +206,11 @@ def _locate(top: yaml.Node) -> tuple[str, Mapping[str, yaml.Node], yaml.Node | N
     if not isinstance(top, yaml.MappingNode):
         return None
     given = _entries(top)
-    inner = given.get(_SUBCHART)
-    if isinstance(inner, yaml.MappingNode) and "rules" not in given:
-        below = _entries(inner)
-        return f"{_SUBCHART}.rules", below, below.get("rules")
+    for chart in _SUBCHARTS:
+        inner = given.get(chart)
+        if isinstance(inner, yaml.MappingNode) and "rules" not in given:
+            below = _entries(inner)
+            return f"{chart}.rules", below, below.get("rules")
     if isinstance(given.get("rules"), yaml.MappingNode):
         return "rules", given, given["rules"]
     if given and set(given) <= set(SECTIONS):

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 from adapter import errors
-from adapter.config import pflag
+from adapter.config import checks, pflag
 from adapter.config.pflag import CommandLine, Flag, FlagType, FlagUse
 from adapter.config.yaml import reader
 from adapter.model import timestamps
@@ -47,20 +47,36 @@ def option(
     metavar: str = "",
     shorthand: str = "",
     check: Check | None = None,
+    choices: tuple[str, ...] = (),
     secret: bool = False,
 ) -> Any:
-    """Return a dataclass field that is set by a flag; `default` is written as on a command line."""
+    """Return a dataclass field that is set by a flag; `default` is written as on a command line.
+
+    With `choices` the value has to be one of them.
+    """
+    check = checks.one_of(*choices) if choices else check
     flag = Flag(
         name=name, type=type_, default=default, help=help_, group=group, metavar=metavar, shorthand=shorthand
     )
-    flag = dataclasses.replace(flag, secret=secret, check=check or flag.check)
+    flag = dataclasses.replace(flag, secret=secret, check=check or flag.check, choices=choices)
     read = pflag.read(flag, default) if default or type_ not in pflag.REPEATABLE else ()
     return field(default=read, repr=not secret, metadata={_FLAG: flag})
 
 
-def arguments() -> Any:
-    """Return a dataclass field for the arguments of a command line that are not flags, a tuple of texts."""
-    return field(default=(), metadata={_ARGUMENTS: True})
+def arguments(*choices: str, are_files: bool = False) -> Any:
+    """Return a dataclass field for the arguments of a command line that are not flags, a tuple of texts.
+
+    Completion offers `choices`, or files where the arguments `are_files`.
+    """
+    return field(default=(), metadata={_ARGUMENTS: Arguments(choices, are_files)})
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What the arguments of a command line that are not flags can be."""
+
+    choices: tuple[str, ...] = ()
+    are_files: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,17 +194,39 @@ class Command(Generic[T]):
         current = self.table[flag.instead]
         return FlagUse(current, flag.instead_value or text) if is_meant else None
 
-    def help_for(self, argv: Sequence[str]) -> str | None:
+    @property
+    def arguments(self) -> Arguments:
+        """What the arguments can be that are not flags."""
+        fields = dataclasses.fields(self.options)
+        return next(
+            (entry.metadata[_ARGUMENTS] for entry in fields if _ARGUMENTS in entry.metadata), Arguments()
+        )
+
+    def shown_flags(self, *, everything: bool = False) -> dict[str, Flag]:
+        """Return the flags that the help lists, which has the hidden ones only with `everything`."""
+        hidden = self.hidden | {flag.name for flag in (*self.unread, *self.ignored)}
+        return {
+            name: flag
+            for name, flag in self.table.items()
+            if not flag.instead and (everything or name not in hidden)
+        }
+
+    def help_for(self, argv: Sequence[str], program: str = "fastpath") -> str | None:
         """Return the help text if a command line asks for it with `--help`, `-h` or `--help-all`."""
         line = pflag.scan(argv, self.table)
-        return self.render_help(everything=line.help_all) if line.help or line.help_all else None
+        asked = line.help or line.help_all
+        return self.render_help(program, everything=line.help_all) if asked else None
 
-    def render_help(self, *, everything: bool = False) -> str:
+    def render_help(self, program: str = "fastpath", *, everything: bool = False) -> str:
         """Return the text of `fastpath VERB --help`, or with `everything` of `--help-all`."""
-        current = {name: flag for name, flag in self.table.items() if not flag.instead}
-        hidden = self.hidden | {flag.name for flag in (*self.unread, *self.ignored)}
-        shown = {name: flag for name, flag in current.items() if everything or name not in hidden}
-        lines = [f"Usage: fastpath {self.verb} {self.usage}", "", self.about.strip(), "", *_help_lines(shown)]
+        shown, current = self.shown_flags(everything=everything), self.shown_flags(everything=True)
+        lines = [
+            f"Usage: {program} {self.verb} {self.usage}",
+            "",
+            self.about.strip(),
+            "",
+            *_help_lines(shown),
+        ]
         if len(shown) < len(current):
             lines += ["--help-all lists every flag that is accepted.", ""]
         return "\n".join(lines)

@@ -120,7 +120,7 @@ class PrometheusOptions(CommandOptions):
         "GET",
         "HTTP method of queries: GET or POST. A query that is too long for GET is sent with POST.",
         metavar="verb",
-        check=checks.one_of("GET", "POST"),
+        choices=("GET", "POST"),
     )
     prometheus_headers: tuple[tuple[str, str], ...] = _prometheus(
         FlagType.PAIRS,

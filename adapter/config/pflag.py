@@ -59,9 +59,9 @@ class Flag:
 
     `field` is the attribute of the verb's options that the flag sets, "" for a flag that is accepted without
     effect. `default` is written as on a command line. `check` returns what a value must be beyond its type,
-    as a sentence "expected ...", and "" for a good one. A `secret` value never appears in a message. A
-    deprecated flag names in `instead` the flag that replaces it; a boolean one stands for that flag with
-    `instead_value`.
+    as a sentence "expected ...", and "" for a good one; `choices` lists the good ones if they are few. A
+    `secret` value never appears in a message. A deprecated flag names in `instead` the flag that replaces it;
+    a boolean one stands for that flag with `instead_value`.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Flag:
     metavar: str = ""
     shorthand: str = ""
     check: Callable[[Any], str] = _accept
+    choices: tuple[str, ...] = ()
     secret: bool = False
     instead: str = ""
     instead_value: str = ""

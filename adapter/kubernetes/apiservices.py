@@ -1,4 +1,4 @@
-"""Reads APIServices and permissions for `fastpath preflight`. Nothing in the cluster is changed.
+"""Reads APIServices and permissions. Nothing in the cluster is changed.
 
 An object or permission that we may not read is reported as unknown (None); every other failure raises.
 """
@@ -80,6 +80,14 @@ class Subject(NamedTuple):
 
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
     """Return the registration of the APIService `name`, None if it does not exist."""
+    found = await fetch_plain_registration(client, name)
+    if found is None or found.service is None:
+        return found
+    return found._replace(labels={**await _fetch_labels(client, found.service), **found.labels})
+
+
+async def fetch_plain_registration(client: KubernetesClient, name: str) -> Registration | None:
+    """Return the registration of the APIService `name` without the labels of its Service."""
     try:
         found = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
     except KubernetesError as error:
@@ -97,15 +105,12 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
         for key in ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
         if key in annotations
     )
-    labels = found.metadata.labels or {}
-    if service is not None:
-        labels = {**await _fetch_labels(client, service), **labels}
     return Registration(
         ServiceReference(service.namespace, service.name, service.port) if service is not None else None,
         _trust(found.spec),
         condition.status,
         condition.reason,
-        labels,
+        found.metadata.labels or {},
         release,
         found.spec.version_priority,
     )
@@ -131,7 +136,7 @@ async def is_allowed(
     return verdict.allowed and not verdict.denied
 
 
-async def _fetch_labels(client: KubernetesClient, service: _Service) -> Mapping[str, str]:
+async def _fetch_labels(client: KubernetesClient, service: ServiceReference) -> Mapping[str, str]:
     """Return the labels of a Service, none if it cannot be read: they only help to name the owner."""
     try:
         body = await client.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")

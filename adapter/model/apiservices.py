@@ -158,6 +158,19 @@ def _owner(registration: Registration, ours: ServiceReference) -> str:
     return f"{_identify(registration)} ({service})"
 
 
+def leads_here(registration: Registration, namespace: str, names: Iterable[str]) -> bool:
+    """Tell whether an APIService leads to us: pods in `namespace`, whose certificate has the DNS `names`.
+
+    kube-apiserver connects to ``<service>.<namespace>.svc`` and expects that name in the certificate, unless
+    insecureSkipTLSVerify is set. So the name of our Service need not be configured.
+    """
+    service = registration.service
+    if service is None or service.namespace != namespace:
+        return False
+    host = f"{service.name}.{namespace}.svc"
+    return registration.trust is Trust.NONE or host in names or f"*.{namespace}.svc" in names
+
+
 def _availability(registration: Registration) -> str:
     if registration.available == "True":
         return "available"

@@ -85,6 +85,10 @@ class Health:
                 return HealthAnswer(200, "ok")
         return None
 
+    def is_ready(self) -> bool:
+        """Tell whether /readyz succeeds."""
+        return all(check.informational or _run(check) is None for check in self._lists["readyz"])
+
     def _answer_all(self, endpoint: str, query: str) -> HealthAnswer:
         excluded = set(query_string.query_values(query, "exclude")) - {""}
         partial = bool(excluded)

@@ -14,12 +14,13 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import math
 import os
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -29,7 +30,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from adapter.errors import Fault, InputError
 from adapter.model.clock import Clock
 from adapter.telemetry import logs
-from adapter.telemetry.problems import ProblemLog
+
+if TYPE_CHECKING:  # the metrics behind it take a tenth of a second, and `fastpath certs` needs none
+    from adapter.telemetry.problems import ProblemLog
 
 log = logging.getLogger("adapter.server.tls")  # the name that log filters know
 
@@ -47,6 +50,20 @@ class CertificatePair(NamedTuple):
 
     certificate: Path
     key: Path
+
+
+class _CertificateFacts(NamedTuple):
+    expiration: float
+    names: tuple[str, ...]
+
+
+def _facts_of(pair: CertificatePair) -> _CertificateFacts:
+    try:
+        leaf = _leaf(pair)
+        return _CertificateFacts(leaf.not_valid_after_utc.timestamp(), _names(leaf))
+    except ValueError:
+        # OpenSSL serves certificates that cryptography does not parse, and these are facts for metrics only.
+        return _CertificateFacts(math.nan, ())
 
 
 class ServingCertificate:
@@ -75,10 +92,25 @@ class ServingCertificate:
         self._tried = self._signature()
         try:
             self._current = self._build()
+            self._facts = _facts_of(pair)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise InputError([_fault(pair, error)]) from error
         self.context = self._build()
         self.context.sni_callback = self._switch
+
+    @property
+    def file(self) -> Path:
+        return self._pair.certificate
+
+    @property
+    def expiration(self) -> float:
+        """The time at which the certificate in use expires, in seconds since the epoch; NaN if unknown."""
+        return self._facts.expiration
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The DNS names of the certificate in use."""
+        return self._facts.names
 
     def reload_if_changed(self) -> bool:
         """Load a changed pair.
@@ -89,7 +121,7 @@ class ServingCertificate:
         if signature == self._tried:
             return False
         try:
-            context = self._build()
+            context, read = self._build(), _facts_of(self._pair)
         except (OSError, ValueError) as error:
             if self._signature() == signature:  # else it is being replaced right now: try again
                 self._tried = signature
@@ -99,7 +131,7 @@ class ServingCertificate:
             )
             return False
         self._tried = signature
-        self._current = context
+        self._current, self._facts = context, read
         log.info("serving certificate reloaded", extra=logs.facts(certificate=self._pair.certificate))
         return True
 
@@ -146,7 +178,7 @@ class ServingCertificate:
                 extra=found,
             )
 
-    async def follow(self, problems: ProblemLog, period: float = RELOAD_PERIOD) -> None:
+    async def follow(self, problems: "ProblemLog", period: float = RELOAD_PERIOD) -> None:
         """Check the files until cancelled.
 
         An unexpected error is reported and the next check tries again. The same file reaches all replicas at
@@ -215,11 +247,16 @@ def build_context(
 def names_of(pair: CertificatePair) -> tuple[str, ...]:
     """Return the DNS names of a certificate. Raises InputError when it cannot be read."""
     try:
-        found = _leaf(pair).extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return ()
+        return _names(_leaf(pair))
     except (OSError, ValueError) as error:
         raise InputError([_fault(pair, error, "--tls-sni-cert-key")]) from error
+
+
+def _names(leaf: x509.Certificate) -> tuple[str, ...]:
+    try:
+        found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
     return tuple(found.value.get_values_for_type(x509.DNSName))
 
 

@@ -21,6 +21,8 @@ from prometheus_client.registry import Collector
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _REQUEST = "verb group version resource subresource scope"
+_AUTOSCALER = "kind namespace name"
+"""The labels of one autoscaler of either kind. Its series end with it, or with the term of the leader."""
 
 _SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 _REQUEST_BUCKETS = (0.0005, *_SHORT_BUCKETS, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
@@ -461,6 +463,53 @@ class Monitoring:
         "The floor of a boosted HorizontalPodAutoscaler while Fastpath holds a scale-up, else 0.",
         "namespace horizontalpodautoscaler",
     )
+    boost_demoted = _gauge(
+        "fastpath_boost_demoted",
+        "1 while a HorizontalPodAutoscaler is only advised because another field manager reverted two "
+        "raises, else 0.",
+        "namespace horizontalpodautoscaler",
+    )
+    demand = _gauge(
+        "fastpath_autoscaler_demand_replicas",
+        "Replicas that the metrics of an autoscaler ask for, before minReplicas, maxReplicas and scaling "
+        "policies. Absent while a metric has no value.",
+        _AUTOSCALER,
+    )
+    min_replicas = _gauge("fastpath_autoscaler_min_replicas", "minReplicas of an autoscaler.", _AUTOSCALER)
+    max_replicas = _gauge("fastpath_autoscaler_max_replicas", "maxReplicas of an autoscaler.", _AUTOSCALER)
+    ready_pods = _gauge(
+        "fastpath_autoscaler_ready_pods",
+        "Running and ready pods that the selector of the scale target matches.",
+        _AUTOSCALER,
+    )
+    absent_metrics = _gauge(
+        "fastpath_autoscaler_metrics_absent",
+        "Metrics of an autoscaler without a value at the last decision. They block scaling down.",
+        _AUTOSCALER,
+    )
+    value_time = _gauge(
+        "fastpath_autoscaler_value_timestamp_seconds",
+        "Time of the oldest sample that the last decision used. The time since is the age of the value. "
+        "Absent if decisions use no metric, as while the autoscaler is paused.",
+        _AUTOSCALER,
+    )
+    reason = _gauge(
+        "fastpath_autoscaler_reason",
+        "Always 1. The label reason is that of the condition that explains the last decision: AbleToScale "
+        "or ScalingActive if False, else ScalingLimited if True, else AbleToScale.",
+        f"{_AUTOSCALER} reason",
+    )
+    direction_changes = _counter(
+        "fastpath_autoscaler_direction_changes_total",
+        "Changes of spec.replicas of the scale target, by any client, in the opposite direction of the "
+        "change before.",
+        _AUTOSCALER,
+    )
+    last_scale_duration = _gauge(
+        "fastpath_autoscaler_last_scale_duration_seconds",
+        "Time from the load to the response to the write (at most), of the last Scale that Fastpath wrote.",
+        _AUTOSCALER,
+    )
     scaler_decisions = _counter(
         "fastpath_scaler_decisions_total", "Decisions by direction.", direction=("up", "down", "none")
     )
@@ -495,6 +544,23 @@ class Monitoring:
     )
 
     # the process
+    ready = _gauge(
+        "fastpath_ready",
+        "1 if /readyz succeeds, else 0. The label command is serve or scale, as on the command line.",
+        "command",
+    )
+    certificate_expiration = _gauge(
+        "fastpath_certificate_expiration_timestamp_seconds",
+        "Time at which a serving certificate in use expires, by its file.",
+        "file",
+    )
+    apiservice_ours = _gauge(
+        "fastpath_apiservice_ours",
+        "1 if an APIService of the groups in --serve-groups sends requests to this Fastpath, else 0. "
+        "Absent for a version that is not registered beside another one of its group, and if the APIService "
+        "cannot be read.",
+        "apiservice",
+    )
     faults = _counter(
         "fastpath_faults_total", "Occurrences of problems. The log reports each problem once.", "fault"
     )

@@ -31,7 +31,7 @@ from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
 
-CRD = Path(__file__).parents[2] / "manifests/crd/fastpathautoscalers.yaml"
+CRD = Path(__file__).parents[2] / "manifests/chart/files/crd/fastpathautoscalers.yaml"
 KEY = Key("default", "web")
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 RAISED = Event("Normal", "SuccessfulRescale", "New size: 5; reason: queue above target")

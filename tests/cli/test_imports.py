@@ -18,10 +18,17 @@ UNUSED_IN_A_POD = {"kubernetes_asyncio", "prometheus_api_client", "requests", "r
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "module",
-    ["main", "check.command", "convert", "certs", "evaluate", "boost", "demo"],
+    ["main", "check.command", "convert", "certs", "evaluate", "boost", "demo", "completion"],
 )
 async def test_no_heavy_package_is_imported(module: str) -> None:
     assert not await packages_of(f"adapter.cli.{module}") & HEAVY
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("module", ["main", "certs", "convert", "completion"])
+async def test_no_metrics_are_imported_where_none_are_kept(module: str) -> None:
+    assert "prometheus_client" not in await packages_of(f"adapter.cli.{module}")
 
 
 @pytest.mark.integration

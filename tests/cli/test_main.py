@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from adapter import errors
-from adapter.cli import command_line, main
+from adapter.cli import command_line, main, verbs
 from adapter.cli.check import command
 
-VERBS = tuple(main._VERBS)
+VERBS = tuple(verbs.VERBS)
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

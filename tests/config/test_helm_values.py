@@ -43,6 +43,8 @@ def content(rules: tuple[RuleConfig, ...]) -> list[tuple[object, ...]]:
         ("external: []", True),
         ("prometheus-adapter: {rules: {custom: []}}", True),
         ("prometheus-adapter: {}\nother: 1", True),
+        ("fastpath: {scaler: {enabled: true}}", True),
+        ("scaler: {enabled: true}", True),
         ("x: &x {default: true}\nrules: {<<: *x}", True),
         ("", False),
         ("rules:", False),
@@ -177,6 +179,8 @@ def test_empty_sections_count_as_unset(written: str) -> None:
 def test_values_under_a_parent_chart() -> None:
     parsed = parse(f"other: 1\nprometheus-adapter:\n  rules: {{default: false, custom: [{CUSTOM}]}}\n")
     assert [rule.path for rule in parsed.config.rules] == ["prometheus-adapter.rules.custom[0]"]
+    parsed = parse(f"fastpath: {{rules: {{default: false, custom: [{CUSTOM}]}}}}\n")
+    assert [rule.path for rule in parsed.config.rules] == ["fastpath.rules.custom[0]"]
 
 
 def test_values_without_rules_give_the_default_ones() -> None:

@@ -327,7 +327,7 @@ GADGETS = "gadgets.e2e.fastpath.io"
 @EVERYWHERE
 async def test_a_kind_of_ones_own(scene: Scene) -> None:
     """With its replicas elsewhere than a Deployment's, and a role such as
-    manifests/components/scaler/targets.yaml asks for.
+    manifests/chart/files/rbac/scaler-targets/rbac.yaml asks for.
     """
     cluster = scene.cluster
     plural, _, group = GADGETS.partition(".")

@@ -204,3 +204,23 @@ def test_v1_alone_is_not_enough_for_the_controller() -> None:
         "Kubernetes 1.37 and kubectl top up to 1.36 read v1beta1 and find no CPU and memory. "
         "Register v1beta1 too"
     )
+
+
+@pytest.mark.parametrize(
+    ("registration", "names", "expected"),
+    [
+        pytest.param(_found(OURS), ["fastpath.fastpath.svc"], True, id="by the name in the certificate"),
+        pytest.param(_found(OURS), ["*.fastpath.svc"], True, id="by a wildcard"),
+        pytest.param(_found(OURS), ["fastpath", "localhost"], False, id="the API server refuses the name"),
+        pytest.param(_found(OURS, trust=Trust.NONE), ["localhost"], True, id="no name is checked"),
+        pytest.param(
+            _found(ServiceReference("fastpath", "keda"), trust=Trust.BUNDLE), ["fastpath.fastpath.svc"], False
+        ),
+        pytest.param(
+            _found(ServiceReference("keda", "fastpath"), trust=Trust.NONE), ["fastpath.keda.svc"], False
+        ),
+        pytest.param(Registration(None, Trust.SYSTEM), ["fastpath.fastpath.svc"], False, id="a CRD"),
+    ],
+)
+def test_which_one_leads_here(registration: Registration, names: list[str], *, expected: bool) -> None:
+    assert apiservices.leads_here(registration, "fastpath", names) is expected

@@ -87,7 +87,8 @@ async def world() -> AsyncIterator[World]:
     async with contextlib.AsyncExitStack() as stack:
         made = World(await stack.enter_async_context(Cluster(now=CLOCK.wall)))
         await stack.enter_async_context(made.prometheus)
-        for document in yaml.safe_load_all((ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text()):
+        definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
+        for document in yaml.safe_load_all(definition.read_text()):
             made.cluster.create(document)
         made.cluster.create(deployment("web", "default", 1))
         workloads = Workloads(made.cluster, startup=0.1, address=lambda number: f"127.0.1.{number}")

@@ -95,7 +95,8 @@ async def world() -> AsyncIterator[World]:
         )
         prometheus = await stack.enter_async_context(Prometheus(known, now=CLOCK.wall))
         made.append(World(cluster, prometheus, port))
-        for document in yaml.safe_load_all((ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text()):
+        definition = ROOT / "manifests/chart/files/crd/fastpathautoscalers.yaml"
+        for document in yaml.safe_load_all(definition.read_text()):
             cluster.create(document)
         cluster.create(deployment("web", "default", 2))
         workloads = Workloads(cluster, startup=0.3, address=lambda number: f"127.0.1.{number}")

@@ -126,3 +126,11 @@ def test_reasons_are_logged_when_they_change(caplog: pytest.LogCaptureFixture) -
         other.fault = state.fault = None
         assert sorted(logged()) == [("health check passed again", "")] * 2
         assert logged() == []
+
+
+def test_whether_it_is_ready_is_what_readyz_says() -> None:
+    check = Faulty(None)
+    health = Health(readyz=[GOOD, INFO, Check("caches", check)])
+    assert health.is_ready()
+    check.fault = "not synced"
+    assert not health.is_ready()

@@ -237,6 +237,20 @@ def test_reload(changing: tls.CertificatePair, authority: Authority) -> None:
     assert not serving.reload_if_changed()
 
 
+def test_facts_are_those_of_the_certificate_in_use(changing: tls.CertificatePair, tmp_path: Path) -> None:
+    serving = tls.ServingCertificate(changing)
+    assert serving.expiration == leaf(changing).not_valid_after_utc.timestamp()
+    before = serving.expiration
+    other = tls.ensure_self_signed(tmp_path / "other", FakeClock(), names=["fastpath.fastpath.svc"])
+    point(changing.certificate, other.certificate)
+    assert not serving.reload_if_changed(), "the key is still the old one"
+    assert serving.expiration == before
+    point(changing.key, other.key)
+    assert serving.reload_if_changed()
+    assert serving.expiration == leaf(other).not_valid_after_utc.timestamp() != before
+    assert serving.names == ("fastpath.fastpath.svc", "localhost")
+
+
 def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
     changing: tls.CertificatePair,
     authority: Authority,

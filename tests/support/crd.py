@@ -16,7 +16,7 @@ import yaml
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.timestamps import write_span
 
-PATH = Path(__file__).parent.parent.parent / "manifests" / "crd" / "fastpathautoscalers.yaml"
+PATH = Path(__file__).parents[2] / "manifests/chart/files/crd/fastpathautoscalers.yaml"
 
 JSON = dict[str, Any]
 

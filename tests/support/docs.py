@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adapter.cli import boost, certs, convert, demo, evaluate, explain, preflight
+from adapter.cli import boost, certs, completion, convert, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
 from adapter.cli.doctor import command as doctor
 from adapter.config import options
@@ -44,6 +44,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     certs.COMMAND,
     preflight.COMMAND,
     demo.COMMAND,
+    completion.COMMAND,
 )
 """The command line of every verb."""
 

@@ -38,6 +38,7 @@ class PrometheusServer:
         targets: Mapping[str, Sequence[str]],
         scrape_interval: str,
         flags: Sequence[str],
+        labels: Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
         self._program = tools.require("prometheus", "prometheus")
         self._directory = directory
@@ -48,7 +49,11 @@ class PrometheusServer:
         config = {
             "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
             "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": list(addresses)}]}
+                {
+                    "job_name": job,
+                    "honor_labels": bool(labels),
+                    "static_configs": [{"targets": list(addresses), "labels": dict(labels)}],
+                }
                 for job, addresses in targets.items()
             ],
         }
@@ -220,17 +225,18 @@ class PrometheusFactory:
         scrape_interval: str = "200ms",
         samples: str = "",
         flags: Sequence[str] = (),
+        labels: Mapping[str, str] = types.MappingProxyType({}),
         start: bool = True,
     ) -> PrometheusServer:
         """Return a server, ready unless `start` is false.
 
         `targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `samples` is
         OpenMetrics text as for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command
-        line.
+        line. `labels` are those of every target; as with our ServiceMonitors, labels of series win over them.
         """
         directory = self._directory / f"prometheus-{len(self._servers)}"
         server = PrometheusServer(
-            directory, targets=targets or {}, scrape_interval=scrape_interval, flags=flags
+            directory, targets=targets or {}, scrape_interval=scrape_interval, flags=flags, labels=labels
         )
         self._servers.append(server)
         if samples:

@@ -208,7 +208,9 @@ def render(folder: Path) -> Objects:
 
 
 def read_base() -> Objects:
-    """Return the objects of manifests/base without kubectl: its files and the ConfigMap of its rules."""
+    """Return the objects of manifests/base without kubectl: its files, the directories that
+    it includes, and the ConfigMap of its rules.
+    """
     base = MANIFESTS / "base"
     kustomization = yaml.safe_load((base / "kustomization.yaml").read_text())
     return Objects(_plain(base, kustomization))
@@ -216,8 +218,11 @@ def read_base() -> Objects:
 
 def _plain(base: Path, kustomization: JSON) -> Iterator[JSON]:
     for name in kustomization["resources"]:
-        yield from yaml.safe_load_all((base / name).read_text())
-    for generator in kustomization["configMapGenerator"]:
+        if (base / name).is_dir():
+            yield from _plain(base / name, yaml.safe_load((base / name / "kustomization.yaml").read_text()))
+        else:
+            yield from yaml.safe_load_all((base / name).read_text())
+    for generator in kustomization.get("configMapGenerator", ()):
         yield {
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -87,7 +87,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             warned = summary.warning_count > 0
             _print(summary, options.output)
     for line in (*map(str, faults), *dict.fromkeys(unreachable)):
-        print(f"fastpath check: {line}", file=sys.stderr)
+        print(f"{command_line.program()} check: {line}", file=sys.stderr)
     if faults or (options.strict and warned):
         return 2
     return 1 if unreachable or absent else 0

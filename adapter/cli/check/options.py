@@ -30,7 +30,7 @@ _checking = partial(option, group="Checking")
 class CheckOptions(ProcessOptions, ClusterOptions, PrometheusOptions, RulesOptions):
     """What to check and how; `config` holds all files."""
 
-    files: tuple[str, ...] = arguments()
+    files: tuple[str, ...] = arguments(are_files=True)
     why: str = _checking(
         FlagType.TEXT,
         "",

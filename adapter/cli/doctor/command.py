@@ -149,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     found = asyncio.run(_run(options))
     if found.unread:
-        print(f"fastpath doctor: {KIND}s cannot be read: {found.unread}", file=sys.stderr)
+        print(f"{command_line.program()} doctor: {KIND}s cannot be read: {found.unread}", file=sys.stderr)
     print(_render(options, found), end="")
     states = [*(each.state for each in found.hpas), *(each.state for each in found.fpas)]
     return 1 if State.FAULT in states else 0

@@ -1,0 +1,144 @@
+"""The metrics of one autoscaler, which exist from its first decision until it is removed.
+
+A decision is made up to twenty times in a period, so a series is only touched if its value has changed. What
+is unknown has no series: a demand without values is a gap in a graph, not the last number.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from prometheus_client import Gauge
+
+from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.observation import Unavailable
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.snapshot import Snapshot
+from adapter.autoscaler.state import AutoscalerState
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
+from adapter.model.pods import PodFacts
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.metrics import Monitoring
+
+_EXPLAINING = ((ABLE_TO_SCALE, "False"), (SCALING_ACTIVE, "False"), (SCALING_LIMITED, "True"))
+"""The conditions that explain a decision, and their status then; the first one counts."""
+
+
+class _Shown(NamedTuple):
+    labels: tuple[str, ...]
+    value: float
+
+
+class AutoscalerSeries:
+    """The series of one autoscaler. `show` exposes a decision, `remove` ends them all."""
+
+    def __init__(self, monitoring: Monitoring, key: Key) -> None:
+        self._monitoring = monitoring
+        self._key = key
+        self._own = (key.namespace, key.name)
+        self._labels = (key.kind, *self._own)
+        self._shown: dict[Gauge, _Shown] = {}
+        self._reason = ""
+        self._pods: Sequence[PodFacts] = ()
+        self._ready = 0
+        self._replicas: int | None = None
+        self._direction = 0
+        self._changes = monitoring.direction_changes.labels(*self._labels)
+
+    def show(self, state: AutoscalerState, made: Decision, snapshot: Snapshot | None, now: int) -> None:
+        """Expose a decision that was made at `now`; without a `snapshot` it looked at nothing."""
+        monitoring = self._monitoring
+        desired, current = made.status.desired_replicas, made.status.current_replicas
+        if state.boost is None:
+            self._set(monitoring.scaler_desired, self._own, desired)
+            self._set(monitoring.scaler_current, self._own, current)
+        else:
+            memory = state.memory.boost
+            demotion = boosting.active_demotion(memory, state.boost, now)
+            self._set(monitoring.recommended, self._own, desired)
+            self._set(monitoring.recommended_difference, self._own, desired - current)
+            self._set(monitoring.floor, self._own, 0 if memory.floor is None else memory.floor.replicas)
+            self._set(monitoring.boost_demoted, self._own, 0 if demotion is None else 1)
+        lowest, highest = state.prepared.limits
+        self._set(monitoring.min_replicas, self._labels, lowest)
+        self._set(monitoring.max_replicas, self._labels, highest)
+        self._set(monitoring.demand, self._labels, made.wanted)
+        self._show_reason(_reason_of(made.status))
+        self._show_inputs(snapshot)
+        if snapshot is not None:
+            self._follow(current)
+            self._follow(made.replicas)
+
+    def show_duration(self, seconds: float) -> None:
+        """Expose how long the last scale took, from the load to the response to its write."""
+        self._set(self._monitoring.last_scale_duration, self._labels, seconds)
+
+    def remove(self) -> None:
+        for gauge in list(self._shown):
+            self._clear(gauge)
+        self._show_reason("")
+        self._monitoring.direction_changes.remove(*self._labels)
+
+    def _show_inputs(self, snapshot: Snapshot | None) -> None:
+        """Expose the pods and metrics that a decision used.
+
+        If all metrics lack a value, the time of the last value stays, so that its age grows.
+        """
+        monitoring = self._monitoring
+        inputs = () if snapshot is None else snapshot.inputs
+        sampled = [each.sampled for each in inputs if each.sampled is not None]
+        if sampled or not inputs:
+            self._set(monitoring.value_time, self._labels, min(sampled) / SECOND if sampled else None)
+        absent = sum(isinstance(each.reading, Unavailable) for each in inputs)
+        self._set(monitoring.absent_metrics, self._labels, absent)
+        if snapshot is None:
+            self._set(monitoring.ready_pods, self._labels, None)
+            return
+        pods = snapshot.observation.pods
+        if pods is not self._pods:  # counting thousands of pods for each decision would double its cost
+            self._pods = pods
+            self._ready = sum(each.running_and_ready for each in pods)
+        self._set(monitoring.ready_pods, self._labels, self._ready)
+
+    def _show_reason(self, reason: str) -> None:
+        if reason == self._reason:
+            return
+        if self._reason:
+            self._monitoring.reason.remove(*self._labels, self._reason)
+        if reason:
+            self._monitoring.reason.labels(*self._labels, reason).set(1)
+        self._reason = reason
+
+    def _follow(self, replicas: int) -> None:
+        """Count a change of direction if the target has `replicas` now."""
+        before, self._replicas = self._replicas, replicas
+        if before is None or replicas == before:
+            return
+        direction = 1 if replicas > before else -1
+        if self._direction == -direction:
+            self._changes.inc()
+        self._direction = direction
+
+    def _set(self, gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
+        """Set a series to a value, or end it if the value is None."""
+        shown = self._shown.get(gauge)
+        if value is None:
+            self._clear(gauge)
+        elif shown is None or shown.value != value:
+            self._shown[gauge] = _Shown(labels, value)
+            gauge.labels(*labels).set(value)
+
+    def _clear(self, gauge: Gauge) -> None:
+        shown = self._shown.pop(gauge, None)
+        if shown is not None:
+            gauge.remove(*shown.labels)
+
+
+def _reason_of(status: HorizontalPodAutoscalerStatus) -> str:
+    """Return the reason of the condition that explains a decision, "" without any condition."""
+    conditions = {each.type: each for each in status.conditions or ()}
+    for kind, holds in _EXPLAINING:
+        if kind in conditions and conditions[kind].status == holds:
+            return conditions[kind].reason or ""
+    return (conditions[ABLE_TO_SCALE].reason or "") if ABLE_TO_SCALE in conditions else ""

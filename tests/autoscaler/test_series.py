@@ -1,0 +1,173 @@
+"""The metrics of one autoscaler: what a decision shows, what has no series, and when series end."""
+
+from typing import Any
+
+import pytest
+
+from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.metrics import METRICS
+from tests.autoscaler.test_boost import BoostBench
+from tests.support.controller import Bench, fpa
+from tests.support.scaling import NOW, external_metric
+
+QUEUE = [external_metric(averageValue="1")]
+LABELS = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
+AT_ONCE: dict[str, Any] = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def want(bench: Bench, replicas: int) -> None:
+    for source in bench.sources.opened:
+        source.reading = ExternalReading([replicas * 1000])
+    bench.sources.readings["queue"] = ExternalReading([replicas * 1000])
+
+
+def shown(bench: Bench, metric: str, **labels: str) -> float | None:
+    value: float | None = bench.monitoring.registry.get_sample_value(
+        f"fastpath_autoscaler_{metric}", {**LABELS, **labels}
+    )
+    return value
+
+
+def reasons(bench: Bench) -> list[str]:
+    (family,) = [
+        each for each in bench.monitoring.registry.collect() if each.name == "fastpath_autoscaler_reason"
+    ]
+    return [sample.labels["reason"] for sample in family.samples]
+
+
+def own_series(bench: Bench) -> list[str]:
+    names = tuple(
+        row.name for row in METRICS if "name" in row.labels or "horizontalpodautoscaler" in row.labels
+    )
+    return [line for line in bench.monitoring.exposition().splitlines() if line.startswith(names)]
+
+
+async def test_demand_is_what_metrics_ask_for_before_limits(bench: Bench) -> None:
+    want(bench, 30)
+    bench.put(fpa(QUEUE, minReplicas=2, maxReplicas=6), replicas=6)
+    await bench.step()
+    found = {name: shown(bench, f"{name}_replicas") for name in ("demand", "min", "max")}
+    assert found == {"demand": 30, "min": 2, "max": 6}
+    assert reasons(bench) == ["TooManyReplicas"]
+    assert shown(bench, "ready_pods") == 6
+
+
+async def test_a_demand_that_is_unknown_has_no_series(bench: Bench) -> None:
+    want(bench, 7)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert shown(bench, "demand_replicas") == 7
+    assert shown(bench, "metrics_absent") == 0
+    bench.sources.opened[0].reading = Unavailable("Failed", "no answer")
+    await bench.step(15)
+    assert shown(bench, "demand_replicas") is None
+    assert shown(bench, "metrics_absent") == 1
+    assert reasons(bench) == ["FailedGetExternalMetric"]
+
+
+async def test_the_age_of_a_value_grows_while_there_is_no_newer_one(bench: Bench) -> None:
+    want(bench, 4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert shown(bench, "value_timestamp_seconds") is None, "when it was sampled is unknown"
+    source = bench.sources.opened[0]
+    source.sampled = NOW - 10 * SECOND
+    await bench.step(15)
+    assert shown(bench, "value_timestamp_seconds") == NOW / SECOND - 10
+    source.reading, source.sampled = Unavailable("Failed", "no answer"), None
+    await bench.step(15)
+    assert shown(bench, "value_timestamp_seconds") == NOW / SECOND - 10
+
+
+async def test_a_paused_autoscaler_has_no_value_that_could_be_old(bench: Bench) -> None:
+    want(bench, 4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].sampled = NOW
+    await bench.step(15)
+    bench.put(fpa(QUEUE, mode="Paused"))
+    await bench.step(15)
+    assert shown(bench, "value_timestamp_seconds") is None
+    assert reasons(bench) == ["ScalingPaused"]
+
+
+async def test_changes_of_direction_are_counted_whoever_scales(bench: Bench) -> None:
+    want(bench, 4)
+    bench.put(fpa(QUEUE, **AT_ONCE), replicas=4)
+    await bench.step()
+    assert shown(bench, "direction_changes_total") == 0
+    want(bench, 8)
+    await bench.step(15)
+    want(bench, 12)
+    await bench.step(15)
+    assert shown(bench, "direction_changes_total") == 0, "up and further up"
+    bench.server.set("web", 9)
+    want(bench, 9)
+    await bench.step(15)
+    assert shown(bench, "direction_changes_total") == 1, "down, by another client"
+    want(bench, 16)
+    await bench.step(15)
+    assert shown(bench, "direction_changes_total") == 2
+
+
+async def test_how_long_the_last_scale_took(bench: Bench) -> None:
+    want(bench, 4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert shown(bench, "last_scale_duration_seconds") is None
+    source = bench.sources.opened[0]
+    want(bench, 8)
+    source.sampled, source.span = NOW, 2 * SECOND
+    await bench.step(3)
+    assert bench.server.writes == [("web", 8)]
+    assert shown(bench, "last_scale_duration_seconds") == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("end", ["removed", "no longer leading"])
+async def test_series_end_with_the_autoscaler(bench: Bench, end: str) -> None:
+    want(bench, 8)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].sampled = NOW
+    await bench.step(15)
+    assert len(own_series(bench)) >= 9
+    if end == "removed":
+        (key,) = bench.controller.names()
+        bench.controller.remove(key)
+    else:
+        bench.controller.close()
+    assert own_series(bench) == []
+
+
+async def test_a_demotion_shows_until_it_ends() -> None:
+    bench = BoostBench()
+    labels = {"namespace": "default", "horizontalpodautoscaler": "web"}
+
+    def demoted() -> Any:
+        return bench.monitoring.registry.get_sample_value("fastpath_boost_demoted", labels)
+
+    bench.want(8)
+    bench.boost(Boost(BOOST, digest="one"), replicas=4)
+    await bench.step()
+    await bench.step(1)
+    assert demoted() == 0
+    for _ in range(2):
+        bench.server.set("web", 4, "argocd-controller")
+        await bench.step(1)
+        await bench.step(1)
+    assert "BoostDemoted" in bench.reasons()
+    assert demoted() == 1
+    bench.boost(Boost(BOOST, digest="two"))
+    bench.want(4)
+    await bench.step(15)
+    assert demoted() == 0, "the annotations have changed"
+    bench.controller.close()
+    assert demoted() is None

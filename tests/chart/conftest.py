@@ -1,0 +1,10 @@
+"""Helm for the tests of the chart."""
+
+import pytest
+
+from tests.support import charts
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _helm() -> None:
+    charts.start_runtime()

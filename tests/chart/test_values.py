@@ -1,0 +1,405 @@
+"""The values of the chart: each is described, checked, and changes something."""
+
+import functools
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.config import helm_values
+from adapter.config.options import IGNORED, SCALE, SERVE
+from tests.support import chart_values, charts
+from tests.support.charts import NOTES
+
+Values = dict[str, Any]
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+RULE = {"seriesQuery": 'queue{name!=""}', "metricsQuery": "sum(<<.Series>>)"}
+RESOURCE = {"cpu": {"containerLabel": "container"}}
+SCALER = {"scaler": {"enabled": True}}
+MONITOR = {"serviceMonitor": {"enabled": True}}
+POLICY = {"networkPolicy": {"enabled": True}}
+DUAL = {"service": {"ipDualStack": {"enabled": True}}}
+PAIR = {"tls": {"enable": True, "certificate": "old", "key": "old", "ca": "old"}}
+SELF_SIGNED = {"insecureSkipTLSVerify": True}
+CERT_MANAGER = {"certManager": {"enabled": True}}
+
+CHANGES: Mapping[str, tuple[Any, Values]] = {
+    "compatibility": ("prometheus-adapter", {}),
+    "nameOverride": ("metrics", {}),
+    "fullnameOverride": ("metrics", {}),
+    "namespaceOverride": ("metrics", {}),
+    "customAnnotations": ({"team": "a"}, {}),
+    "customLabels": ({"team": "a"}, {}),
+    "image.repository": ("registry.example.com/fastpath", {}),
+    "image.tag": ("1.2.3", {}),
+    "image.digest": ("sha256:" + "0" * 64, {}),
+    "image.pullPolicy": ("Always", {}),
+    "image.pullSecrets": (["registry"], {}),
+    "prometheus.url": ("http://{{ .Release.Name }}.example.com", {}),
+    "prometheus.port": (9091, {}),
+    "prometheus.path": ("/prometheus", {}),
+    "metricsRelistInterval": ("2m", {}),
+    "logLevel": (6, {}),
+    "rules.default": (False, {}),
+    "rules.custom": ([RULE], {}),
+    "rules.external": ([RULE], {}),
+    "rules.resource": (RESOURCE, {}),
+    "rules.existing": ("my-rules", {}),
+    "extraArguments": (["--prometheus-verb=POST"], {}),
+    "replicas": (3, {}),
+    "revisionHistoryLimit": (3, {}),
+    "strategy": ({"type": "Recreate"}, {}),
+    "podDisruptionBudget.enabled": (False, {}),
+    "podDisruptionBudget.minAvailable": ("50%", {}),
+    "podDisruptionBudget.maxUnavailable": (1, {}),
+    "podDisruptionBudget.unhealthyPodEvictionPolicy": ("IfHealthyBudget", {}),
+    "priorityClassName": ("important", {}),
+    "resourceQuota.enabled": (False, {}),
+    "resourceQuota.pods": (20, {}),
+    "resources": ({"limits": {"memory": "1Gi"}}, {}),
+    "livenessProbe": ({"periodSeconds": 20}, {}),
+    "readinessProbe": ({"periodSeconds": 20}, {}),
+    "startupProbe": ({"tcpSocket": {"port": "https"}}, {}),
+    "podSecurityContext": ({"fsGroup": 2000}, {}),
+    "securityContext": ({"runAsUser": 2000}, {}),
+    "nodeSelector": ({"disk": "ssd"}, {}),
+    "affinity": ({"nodeAffinity": {}}, {}),
+    "tolerations": ([{"operator": "Exists"}], {}),
+    "topologySpreadConstraints": ([], {}),
+    "podLabels": ({"team": "a"}, {}),
+    "podAnnotations": ({"team": "a"}, {}),
+    "deploymentAnnotations": ({"team": "a"}, {}),
+    "env": ([{"name": "HTTPS_PROXY", "value": "http://proxy"}], {}),
+    "extraContainers": ([{"name": "proxy", "image": "proxy"}], {}),
+    "extraVolumes": ([{"name": "ca", "configMap": {"name": "ca"}}], {}),
+    "extraVolumeMounts": ([{"name": "ca", "mountPath": "/etc/ca"}], {}),
+    "extraManifests": (
+        [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-extra"}}],
+        {},
+    ),
+    "listenPort": (10250, {}),
+    "hostNetwork.enabled": (True, {}),
+    "dnsPolicy": ("ClusterFirstWithHostNet", {}),
+    "dnsConfig": ({"nameservers": ["10.0.0.10"]}, {}),
+    "service.annotations": ({"team": "a"}, {}),
+    "service.port": (6443, {}),
+    "service.type": ("NodePort", {}),
+    "service.clusterIP": ("10.0.0.11", {}),
+    "service.ipDualStack.enabled": (True, {}),
+    "service.ipDualStack.ipFamilies": (["IPv4"], DUAL),
+    "service.ipDualStack.ipFamilyPolicy": ("SingleStack", DUAL),
+    "automountServiceAccountToken": (False, {}),
+    "serviceAccount.create": (False, {}),
+    "serviceAccount.name": ("metrics", {}),
+    "serviceAccount.annotations": ({"team": "a"}, {}),
+    "serviceAccount.automountServiceAccountToken": (True, {}),
+    "rbac.create": (False, {}),
+    "rbac.useAuthReaderClusterRole": (True, {}),
+    "rbac.extraRules": ([{"apiGroups": ["a.io"], "resources": ["as"], "verbs": ["list"]}], {}),
+    "rbac.customMetrics.resources": (["pods/requests"], {}),
+    "rbac.externalMetrics.resources": (["queue"], {"rules": {"external": [RULE]}}),
+    "tls.enable": (True, {"tls": {"certificate": "a", "key": "b", "ca": "c", **SELF_SIGNED}}),
+    "tls.ca": ("new", PAIR),
+    "tls.key": ("new", PAIR),
+    "tls.certificate": ("new", PAIR),
+    "tls.existingSecret": ("my-certificate", {"tls": SELF_SIGNED}),
+    "tls.insecureSkipTLSVerify": (True, {}),
+    "certManager.enabled": (True, {}),
+    "certManager.caCertDuration": ("1000h", CERT_MANAGER),
+    "certManager.certDuration": ("1000h", CERT_MANAGER),
+    "certManager.renewBefore": ("", CERT_MANAGER),
+    "certManager.caCertRevisionHistoryLimit": (2, CERT_MANAGER),
+    "certManager.certRevisionHistoryLimit": (2, CERT_MANAGER),
+    "scaler.enabled": (True, {}),
+    "scaler.inProcess": (True, SCALER),
+    "scaler.replicas": (3, SCALER),
+    "scaler.extraArguments": (["--kube-api-write-qps=10"], SCALER),
+    "scaler.resources": ({"limits": {"memory": "1Gi"}}, SCALER),
+    "scaler.nodeSelector": ({"disk": "ssd"}, SCALER),
+    "scaler.affinity": ({"nodeAffinity": {}}, SCALER),
+    "scaler.tolerations": ([{"operator": "Exists"}], SCALER),
+    "scaler.serviceAccount.create": (False, SCALER),
+    "scaler.serviceAccount.name": ("scaler", SCALER),
+    "scaler.podDisruptionBudget.enabled": (False, SCALER),
+    "crd.create": (False, SCALER),
+    "crd.keep": (False, SCALER),
+    "boost.enabled": (True, SCALER),
+    "serviceMonitor.enabled": (True, {}),
+    "serviceMonitor.interval": ("30s", MONITOR),
+    "serviceMonitor.labels": ({"team": "a"}, MONITOR),
+    "serviceMonitor.prometheus.namespace": ("observability", MONITOR),
+    "serviceMonitor.prometheus.serviceAccount": ("prometheus", MONITOR),
+    "networkPolicy.enabled": (True, {}),
+    "networkPolicy.apiServer.cidrs": (["10.0.0.0/28"], POLICY),
+    "networkPolicy.apiServer.ports": ([6443], POLICY),
+    "networkPolicy.prometheus.namespace": ("observability", POLICY),
+    "networkPolicy.prometheus.podLabels": ({"app": "prometheus"}, POLICY),
+    "networkPolicy.prometheus.port": (9091, POLICY),
+    "networkPolicy.extraIngress": ([{"from": [{"podSelector": {}}]}], POLICY),
+    "networkPolicy.extraEgress": ([{"to": [{"podSelector": {}}]}], POLICY),
+    "psp": ({"create": True}, {}),
+    "runAsUser": (2000, {}),
+}
+"""A value for each key that is not its default, and the values beside which it counts."""
+
+UNCOUNTED = {"global"}
+"""Helm's own key."""
+
+DASHBOARDS = {"dashboards": {"enabled": True}}
+ALERTS = {"alerts": {"enabled": True}}
+SHIPPED: Mapping[str, tuple[Any, Values]] = {
+    "dashboards.enabled": (True, {}),
+    "dashboards.namespace": ("grafana", DASHBOARDS),
+    "dashboards.labels": ({"team": "a"}, DASHBOARDS),
+    "dashboards.annotations": ({"team": "a"}, DASHBOARDS),
+    "alerts.enabled": (True, {}),
+    "alerts.namespace": ("monitoring", ALERTS),
+    "alerts.labels": ({"team": "a"}, ALERTS),
+    "alerts.annotations": ({"team": "a"}, ALERTS),
+}
+
+
+def nest(path: str, value: Any) -> Values:
+    """Return values with one key, such as {"rules": {"default": False}} for rules.default."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    result: Values = value
+    return result
+
+
+def join(values: Values, more: Values) -> Values:
+    """Return both together; a section that both have is joined, as Helm does."""
+    joined = dict(values)
+    for key, value in more.items():
+        below = joined.get(key)
+        joined[key] = join(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return joined
+
+
+@functools.cache
+def render_files(values: str) -> Mapping[str, str]:
+    """Return the templates rendered with values of JSON text, rendered once."""
+    return charts.render_files(json.loads(values))
+
+
+def without_certificates(files: Mapping[str, str]) -> dict[str, str]:
+    """Return rendered templates without generated certificates, which differ each time."""
+    return {
+        path: "\n".join(line for line in text.splitlines() if not line.strip().startswith("caBundle:"))
+        for path, text in files.items()
+        if path != "templates/certificates.yaml" or "fastpath.io/generated-certificate" not in text
+    }
+
+
+def test_the_table_above_is_complete() -> None:
+    described = {".".join(path) for path, _ in chart_values.leaves()}
+    assert described == CHANGES.keys() | SHIPPED.keys() | UNCOUNTED
+
+
+@pytest.mark.parametrize("path", [*CHANGES, *SHIPPED])
+def test_a_value_changes_the_objects_or_is_named_in_the_notes(path: str) -> None:
+    value, beside = {**CHANGES, **SHIPPED}[path]
+    if path in SHIPPED and not (charts.CHART / "files" / path.partition(".")[0]).is_dir():
+        pytest.skip("this chart has no such files")
+    before = dict(render_files(json.dumps(beside)))
+    after = charts.render_files(join(beside, nest(path, value)))
+    notes, _ = before.pop(f"templates/{NOTES}"), after.pop(f"templates/{NOTES}")
+    if path in {"psp", "runAsUser"}:
+        _, _, ignored = charts.render_files(nest(path, value))[f"templates/{NOTES}"].partition(
+            "Without effect:"
+        )
+        assert f"- {path}: " in ignored
+        assert "Without effect:" not in notes
+        return
+    assert without_certificates(before) != without_certificates(after)
+
+
+def test_every_value_is_described() -> None:
+    for path, schema in chart_values.walk(chart_values.read_schema()):
+        text = schema.get("description", "")
+        assert len(text) > 5, path
+        assert text[0].isupper() or text[0] == '"' or text.startswith("true:"), path
+        assert text.endswith("."), path
+
+
+def test_fastpath_check_knows_the_values() -> None:
+    keys = {path[0] for path, _ in chart_values.leaves()} - {"rules"}
+    assert keys <= helm_values.CHART_KEYS
+    assert helm_values.is_chart_values((charts.CHART / "values.yaml").read_text())
+
+
+def test_sections_are_closed() -> None:
+    schema = chart_values.read_schema()
+    for path, below in (((), schema), *chart_values.walk(schema)):
+        if "properties" in below:
+            assert below["additionalProperties"] is False, path
+
+
+def test_the_defaults_are_described() -> None:
+    described = dict(chart_values.walk(chart_values.read_schema()))
+
+    def look(values: Values, path: tuple[str, ...]) -> None:
+        for key, value in values.items():
+            assert (*path, key) in described, (*path, key)
+            if "properties" in described[*path, key]:
+                look(value, (*path, key))
+
+    look(yaml.safe_load((charts.CHART / "values.yaml").read_text()), ())
+
+
+def test_the_readme_has_the_table_of_the_values() -> None:
+    text = chart_values.README.read_text()
+    assert text == chart_values.updated(text), "run: python -m tests.support.chart_values"
+
+
+REFUSED: Mapping[str, tuple[Values, str]] = {
+    "a word for a list of rules": ({"rules": {"custom": "foo"}}, "'/rules/custom': got string"),
+    "a rule for a list of rules": ({"rules": {"external": RULE}}, "'/rules/external': got object"),
+    "a list for resource rules": ({"rules": {"resource": [RULE]}}, "'/rules/resource': got array"),
+    "an unknown key": ({"rule": {}}, "additional properties 'rule' not allowed"),
+    "an unknown key of a section": (
+        {"rules": {"outside": []}},
+        "'/rules': additional properties 'outside'",
+    ),
+    "a key of a rules file": (
+        {"rules": {"externalRules": []}},
+        "'/rules': additional properties 'externalRules'",
+    ),
+    "a word for a number": ({"replicas": "two"}, "'/replicas': 'two' does not match"),
+    "a word for a switch": ({"scaler": {"enabled": "yes"}}, "'/scaler/enabled': got string"),
+    "no such compatibility": ({"compatibility": "keda"}, "'/compatibility': value must be one of"),
+    "no such port": ({"listenPort": 70000}, "'/listenPort': maximum"),
+    "no duration": ({"metricsRelistInterval": "1 minute"}, "'/metricsRelistInterval'"),
+    "an argument that is no text": ({"extraArguments": [{"v": 4}]}, "'/extraArguments/0': got object"),
+    "a Secret that is no name": (
+        {"image": {"pullSecrets": [{"name": "a"}]}},
+        "'/image/pullSecrets/0': got object",
+    ),
+    "a volume without a name": (
+        {"extraVolumes": [{"emptyDir": {}}]},
+        "'/extraVolumes/0': missing property 'name'",
+    ),
+    "a certificate without a key": (
+        {"tls": {"enable": True, "certificate": "-----BEGIN"}},
+        "tls.enable needs tls.certificate and tls.key",
+    ),
+    "boost without a scaler": ({"boost": {"enabled": True}}, "boost.enabled needs the scaler"),
+    "two kinds of budget": (
+        {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": "50%"}},
+        "podDisruptionBudget has minAvailable 1 and maxUnavailable 50%",
+    ),
+    "a mirror of prometheus-adapter": (
+        {"image": {"repository": "registry.example.com/mirror/prometheus-adapter"}},
+        "registry.example.com/mirror/prometheus-adapter names the image of prometheus-adapter",
+    ),
+    "compatibility left out": ({"compatibility": None}, "compatibility is not set"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_value_that_cannot_be_right_is_refused_by_name(case: str) -> None:
+    values, message = REFUSED[case]
+    with pytest.raises(charts.require().HelmError) as raised:
+        charts.render_files(values)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("key", sorted({path[0] for path, _ in chart_values.leaves()} - {"compatibility"}))
+def test_null_takes_a_value_away(key: str) -> None:
+    nulls: Values = {}
+    for path, _ in chart_values.leaves():
+        if path[0] == key:
+            nulls = join(nulls, nest(".".join(path), None))
+    everything = join(join(SCALER, MONITOR), POLICY)
+    for values in ({key: None}, join(everything, nulls)):
+        assert "kind: Deployment" in charts.render_files(values)["templates/deployment.yaml"]
+
+
+def test_names_are_not_too_long() -> None:
+    """A Service, and a label, has at most 63 characters."""
+    values = join(join(SCALER, MONITOR), {"fullnameOverride": "x" * 80, "nameOverride": "y" * 56})
+    for each in charts.render(values, name="z" * 53).documents:
+        if each["kind"] in {"Service", "ServiceMonitor", "Deployment"}:
+            assert len(each["metadata"]["name"]) <= 63
+        for value in each["metadata"]["labels"].values():
+            assert len(value) <= 63
+
+
+def test_numbers_may_be_text() -> None:
+    """As in prometheus-adapter's chart, which writes them without quotes."""
+    text: Values = {
+        "replicas": "3",
+        "listenPort": "10250",
+        "service": {"port": "8443"},
+        "revisionHistoryLimit": "2",
+    }
+    numbers: Values = {
+        "replicas": 3,
+        "listenPort": 10250,
+        "service": {"port": 8443},
+        "revisionHistoryLimit": 2,
+    }
+    assert without_certificates(charts.render_files(text)) == without_certificates(
+        charts.render_files(numbers)
+    )
+
+
+def test_extra_objects_may_have_names() -> None:
+    extra = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extra"}}
+    for values in ([extra], {"any": extra}):
+        assert charts.render({"extraManifests": values}).one("ConfigMap", "extra") == extra
+
+
+def test_helms_own_values_are_accepted() -> None:
+    assert charts.render({"global": {"imageRegistry": "registry.example.com"}}).all("Deployment")
+
+
+def test_flags_that_serve_ignores_are_named_in_the_notes() -> None:
+    ignored = {flag.name for flag in IGNORED}
+    taken = set(SERVE.table) - ignored
+    arguments = {f"--{name}=x" for name in ignored} | {f"--{name}=x" for name in taken}
+    notes = charts.render_files({"extraArguments": sorted(arguments)})[f"templates/{NOTES}"]
+    named = {line.split()[2] for line in notes.splitlines() if line.startswith("- extraArguments ")}
+    assert named == {f"--{name}=x" for name in ignored}
+
+
+def test_the_program_understands_its_arguments() -> None:
+    everything = join(join(SCALER, MONITOR), {"boost": {"enabled": True}, "logLevel": 4})
+    for values in (everything, join(everything, {"scaler": {"inProcess": True}})):
+        for deployment in charts.render(values).all("Deployment"):
+            (container,) = deployment["spec"]["template"]["spec"]["containers"]
+            command = SCALE if container.get("command") == ["fastpath", "scale"] else SERVE
+            _, notices = command.parse(container["args"])
+            assert notices == ()
+
+
+def test_absent_keys_mean_what_the_defaults_say(tmp_path: Path) -> None:
+    """Values of a former chart have none of these keys: a feature is off, and its settings are the same."""
+    chart = tmp_path / "chart"
+    shutil.copytree(charts.CHART, chart, ignore=shutil.ignore_patterns("kustomization.yaml"))
+    defaults = yaml.safe_load((chart / "values.yaml").read_text())
+    added = ("scaler", "crd", "boost", "serviceMonitor", "dashboards", "alerts", "networkPolicy")
+    everything: Values = {key: {"enabled": True} for key in added if key != "crd"}
+    whole = charts.render(everything, chart=chart)
+    for key in added:
+        del defaults[key]
+    (chart / "values.yaml").write_text(yaml.safe_dump(defaults))
+    assert not charts.render(chart=chart).all("CustomResourceDefinition")
+    fewer = charts.render(everything, chart=chart)
+    certificates = {"Secret", "ConfigMap", "APIService"}
+    assert fewer.all("CustomResourceDefinition")
+    assert [each for each in fewer.documents if each["kind"] not in certificates] == [
+        each for each in whole.documents if each["kind"] not in certificates
+    ]
+
+
+def test_the_schema_is_a_schema() -> None:
+    schema = json.loads((charts.CHART / "values.schema.json").read_text())
+    assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
+    assert charts.require().lint(charts.CHART)["errors"] == []

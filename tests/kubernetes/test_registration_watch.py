@@ -1,0 +1,119 @@
+"""Whether the APIServices lead here, as the metric says."""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from adapter.errors import KubernetesError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
+from adapter.kubernetes.registration_watch import RegistrationWatch
+from adapter.sandbox.apiserver.server import Cluster
+from adapter.telemetry.metrics import Monitoring
+
+CUSTOM = "custom.metrics.k8s.io"
+V1, V2 = f"v1beta1.{CUSTOM}", f"v1beta2.{CUSTOM}"
+NAMES = ("fastpath", "fastpath.fastpath.svc")
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def client(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
+    configuration = credentials.ClientConfiguration(cluster.url)
+
+    async def at_once(_seconds: float) -> None:
+        return
+
+    async with await kubernetes.connect(configuration, sleep=at_once, random=lambda: 0.0) as client:
+        yield client
+
+
+def register(cluster: Cluster, name: str, service: str = "fastpath", namespace: str = "fastpath") -> None:
+    document = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}}
+    cluster.create(document | {"spec": {"service": {"namespace": namespace, "name": service}}})
+
+
+def watch_of(
+    client: KubernetesClient, groups: Sequence[str] = (CUSTOM,), names: Sequence[str] = NAMES
+) -> tuple[RegistrationWatch, Monitoring]:
+    monitoring = Monitoring()
+    return RegistrationWatch(client, groups, "fastpath", lambda: names, monitoring), monitoring
+
+
+def shown(monitoring: Monitoring) -> dict[str, float]:
+    lines = [
+        line for line in monitoring.exposition().splitlines() if line.startswith("fastpath_apiservice_ours{")
+    ]
+    return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+async def test_ours_and_anothers(cluster: Cluster, client: KubernetesClient) -> None:
+    register(cluster, V1)
+    register(cluster, V2, "prometheus-adapter", "monitoring")
+    watch, monitoring = watch_of(client)
+    await watch.look()
+    assert shown(monitoring) == {V1: 1, V2: 0}
+
+
+async def test_a_version_beside_another_need_not_exist(cluster: Cluster, client: KubernetesClient) -> None:
+    register(cluster, V1)
+    watch, monitoring = watch_of(client)
+    await watch.look()
+    assert shown(monitoring) == {V1: 1}
+
+
+async def test_a_group_without_any_leads_nowhere(cluster: Cluster, client: KubernetesClient) -> None:
+    watch, monitoring = watch_of(client)
+    await watch.look()
+    assert shown(monitoring) == {V1: 0}
+    register(cluster, V2)
+    await watch.look()
+    assert shown(monitoring) == {V2: 1}
+
+
+async def test_another_service_of_our_namespace_is_not_ours(
+    cluster: Cluster, client: KubernetesClient
+) -> None:
+    register(cluster, V1, "other")
+    watch, monitoring = watch_of(client)
+    await watch.look()
+    assert shown(monitoring) == {V1: 0}
+
+
+async def test_without_a_right_there_is_no_metric(
+    cluster: Cluster,
+    client: KubernetesClient,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(cluster, V1)
+    watch, monitoring = watch_of(client)
+    await watch.look()
+
+    async def refuse(path: str) -> ResponseBody:
+        raise KubernetesError(403, "Forbidden", "may not get apiservices")
+
+    monkeypatch.setattr(client, "get", refuse)
+    with caplog.at_level(logging.INFO, "adapter.kubernetes.registration_watch"):
+        await watch.look()
+        await watch.look()
+    assert shown(monitoring) == {}
+    assert len(caplog.records) == 1
+
+
+async def test_a_server_that_does_not_answer_is_no_verdict(
+    cluster: Cluster, client: KubernetesClient
+) -> None:
+    register(cluster, V1)
+    watch, monitoring = watch_of(client)
+    await watch.look()
+    await cluster.down(refuse=False)
+    await watch.look()
+    assert shown(monitoring) == {V1: 1}

@@ -1,0 +1,243 @@
+"""Alerts fire and stay silent as promtool says, name what exists, and have a runbook."""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.telemetry import metrics
+from tests.support import docs, expressions, rendered, tools
+
+ROOT = Path(__file__).parent.parent.parent
+TESTS = Path(__file__).parent / "alerts.yaml"
+ALERTS = ROOT / "manifests" / "chart" / "files" / "alerts" / "prometheusrule.yaml"
+RUNBOOKS = ROOT / "docs" / "guides" / "runbooks.md"
+
+JSON = dict[str, Any]
+OBJECT: JSON = yaml.safe_load(ALERTS.read_text())
+RULES: list[JSON] = [rule for group in OBJECT["spec"]["groups"] for rule in group["rules"]]
+NAMES = list(dict.fromkeys(rule["alert"] for rule in RULES))
+UNIT_TESTS: JSON = yaml.safe_load(TESTS.read_text())
+FAULTS = {"prometheus", "discovery", "config", "config-reload"}
+"""The problems that alerts name."""
+
+by_rule = pytest.mark.parametrize(
+    "rule", RULES, ids=[f"{rule['alert']}-{rule['labels']['severity']}" for rule in RULES]
+)
+
+
+def run_promtool(directory: Path, files: Mapping[str, JSON]) -> subprocess.CompletedProcess[str]:
+    """Run the unit tests of `files`, which name the rules that stand beside them."""
+    promtool = tools.require("promtool", "prometheus")
+    for name, content in files.items():
+        (directory / name).write_text(yaml.safe_dump(content, sort_keys=False, width=10_000))
+    units = [name for name in files if name.startswith("test")]
+    command = [promtool, "test", "rules", *units]
+    return subprocess.run(
+        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+def test_alerts_fire_and_stay_silent(tmp_path: Path) -> None:
+    done = run_promtool(tmp_path, {"rules.yaml": OBJECT["spec"], "test.yaml": UNIT_TESTS})
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_alert_is_tested_firing_and_silent(name: str) -> None:
+    cases = [
+        case
+        for test in UNIT_TESTS["tests"]
+        if test["name"].startswith(f"{name} ")
+        for case in test["alert_rule_test"]
+    ]
+    assert {case["alertname"] for case in cases} == {name}
+    assert any(case["exp_alerts"] for case in cases)
+    assert any(not case["exp_alerts"] for case in cases)
+
+
+# --- mutants -----------------------------------------------------------------------------------------------
+
+
+def mutants(rule: JSON) -> Iterator[JSON]:
+    """Yield rules with another threshold, comparison or duration; the tests of the alert must fail."""
+    expr, duration = rule["expr"].strip(), rule["for"]
+    threshold = re.search(r"([<>]) (-?[\d.]+)$", expr)
+    if threshold is None:
+        assert " > " in expr or "\n  > " in expr
+        yield {**rule, "expr": expr.replace("> ", "< ")}
+        yield {**rule, "expr": expr.replace("> ", ">= ")}
+    else:
+        value = float(threshold[2])
+        for other in (value * 10, value / 10) if value > 1 else (value + 1, value - 1):
+            yield {**rule, "expr": f"{expr[: threshold.start(2)]}{other:g}"}
+    minutes = int(duration.removesuffix("m"))
+    yield {**rule, "for": f"{minutes * 10}m"}
+    yield {**rule, "for": "0m"}
+
+
+DOWN = "FastpathDown"
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tests_notice_another_threshold(name: str, tmp_path: Path) -> None:
+    tests = [test for test in UNIT_TESTS["tests"] if test["name"].startswith(f"{name} ")]
+    own = [rule for rule in RULES if rule["alert"] == name]
+    files: dict[str, JSON] = {}
+    for changed in own:
+        for mutant in mutants({**changed, "expr": _first_threshold(changed)}):
+            number = len(files) // 2
+            rules = [mutant if rule is changed else rule for rule in own]
+            files[f"rules{number}.yaml"] = {"groups": [{"name": "mutant", "rules": rules}]}
+            files[f"test{number}.yaml"] = {
+                "rule_files": [f"rules{number}.yaml"],
+                "evaluation_interval": "1m",
+                "tests": tests,
+            }
+    assert len(files) >= 8
+    done = run_promtool(tmp_path, files)
+    results = re.split(r"^Unit Testing:\s+", done.stdout, flags=re.MULTILINE)[1:]
+    assert len(results) == len(files) // 2
+    for result in results:
+        unit = result.split("\n", 1)[0].strip()
+        assert "FAILED" in result, files[unit.replace("test", "rules")]
+
+
+def _first_threshold(rule: JSON) -> str:
+    """Return an expression that ends with its threshold: of several parts the first, which has it."""
+    expr: str = rule["expr"].strip()
+    if rule["alert"] != DOWN:
+        return expr
+    first, _, rest = expr.partition("\n")
+    return f"({rest.strip().removeprefix('or').strip()})\n or {first}"
+
+
+# --- what expressions name ---------------------------------------------------------------------------------
+
+
+@by_rule
+def test_expressions_name_metrics_and_labels_that_exist(rule: JSON) -> None:
+    labels = expressions.labels_of(rule["expr"])
+    text = " ".join(rule["annotations"].values())
+    named = set(re.findall(r"\$labels\.(\w+)", text))
+    optional = {"command"} if rule["alert"] == DOWN else set()
+    assert named - optional <= labels or rule["alert"] == "FastpathValuesStale"
+
+
+def test_an_unknown_metric_or_label_is_noticed() -> None:
+    with pytest.raises(expressions.UnknownNameError, match="no metric is named fastpath_nothing"):
+        expressions.labels_of("sum(fastpath_nothing)")
+    for wrong in ('fastpath_ready{verb="x"}', "sum by (verb) (fastpath_ready)", "up and on (verb) up"):
+        with pytest.raises(expressions.UnknownNameError, match="verb is no label"):
+            expressions.labels_of(wrong)
+
+
+def test_series_of_the_tests_have_the_labels_that_are_exported() -> None:
+    """A test with labels that no pod exports would prove nothing."""
+    for test in UNIT_TESTS["tests"]:
+        for each in test["input_series"]:
+            name, _, matchers = each["series"].partition("{")
+            labels = set(re.findall(r"(\w+)=", matchers))
+            assert labels <= expressions.KNOWN[name], each["series"]
+            own = expressions.KNOWN[name] - expressions.TARGET_LABELS
+            assert own <= labels, each["series"]
+
+
+def test_problems_that_alerts_name_are_reported() -> None:
+    named = set()
+    for rule in RULES:
+        for faults in re.findall(r'fault!?[=~]+"([^"]+)"', rule["expr"]):
+            named |= set(faults.split("|"))
+    assert named == FAULTS
+    sources = "".join(path.read_text() for path in (ROOT / "adapter").rglob("*.py"))
+    for fault in FAULTS:
+        assert re.search(rf'report\(\s*"{fault}",', sources), fault
+
+
+@by_rule
+def test_conventions_of_alerts(rule: JSON) -> None:
+    assert rule["alert"].startswith("Fastpath")
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+    assert rule["annotations"]["runbook_url"] == f"docs/guides/runbooks.md#{rule['alert'].lower()}"
+    assert rule["annotations"]["summary"].endswith(".")
+    assert re.fullmatch(r"\d+m", rule["for"])
+
+
+# --- runbooks ----------------------------------------------------------------------------------------------
+
+
+def sections() -> dict[str, str]:
+    parts = re.split(r"^## (.*)$", RUNBOOKS.read_text(), flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_each_alert_has_a_section_and_each_section_an_alert() -> None:
+    assert list(sections()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_section_begins_with_a_command_that_the_parser_accepts(name: str) -> None:
+    first = sections()[name].strip("\n").split("\n", 1)[0]
+    program, verb, *arguments = shlex.split(first)
+    assert first.startswith("    ")
+    assert program == "fastpath"
+    (command,) = (each for each in docs.COMMANDS if each.verb == verb)
+    command.parse(_existing(arguments))
+
+
+def _existing(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with files that exist, since the parser reads some."""
+    example = ROOT / "docs" / "examples" / "all-keys.yaml"
+    return [argument.replace("rules.yaml", str(example)) for argument in arguments]
+
+
+# --- kustomize ---------------------------------------------------------------------------------------------
+
+
+def test_the_component_adds_the_object(tmp_path: Path) -> None:
+    objects = rendered.render(_kustomization(tmp_path))
+    rule = objects.one("PrometheusRule")
+    assert rule["spec"] == OBJECT["spec"]
+    assert rule["metadata"]["namespace"] == "fastpath"
+    assert rule["metadata"]["labels"]["app.kubernetes.io/name"] == "fastpath"
+
+
+def test_the_base_of_runbooks_can_be_set_as_the_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "guides" / "monitoring.md").read_text()
+    (snippet,) = re.findall(r"```yaml\n(replacements:\n.*?)```", page, re.DOTALL)
+    (resource,) = re.findall(r"```yaml\n(apiVersion: v1\nkind: ConfigMap\n.*?)```", page, re.DOTALL)
+    (tmp_path / "runbooks.yaml").write_text(resource)
+    objects = rendered.render(_kustomization(tmp_path, "runbooks.yaml", more=snippet))
+    base = yaml.safe_load(resource)["data"]["base"]
+    for group in objects.one("PrometheusRule")["spec"]["groups"]:
+        for rule in group["rules"]:
+            assert rule["annotations"]["runbook_url"] == f"{base}#{rule['alert'].lower()}"
+    assert not [each for each in objects.all("ConfigMap") if each["metadata"]["name"] == "runbooks"]
+
+
+def _kustomization(directory: Path, *resources: str, more: str = "") -> Path:
+    """Write a kustomization with the component; kubectl wants paths relative to it."""
+    component = Path("..", *[".."] * (len(directory.parts) - 2), *rendered.MANIFESTS.parts[1:])
+    listed = "".join(f"- {name}\n" for name in resources)
+    text = f"components: [{component / 'components' / 'alerts'}]\n"
+    (directory / "kustomization.yaml").write_text((f"resources:\n{listed}" if listed else "") + text + more)
+    return directory
+
+
+def test_values_of_the_table_that_alerts_compare_exist() -> None:
+    """Outcomes and codes in matchers are values of their label."""
+    (row,) = (row for row in metrics.METRICS if row.name == "fastpath_writes_total")
+    outcomes = dict(zip(row.labels, row.values, strict=True))["outcome"]
+    (rule,) = (rule for rule in RULES if rule["alert"] == "FastpathWritesFail")
+    (named,) = re.findall(r'outcome=~"([^"]+)"', rule["expr"])
+    assert set(named.split("|")) <= set(outcomes)

@@ -1,0 +1,244 @@
+"""Dashboards are up to date, name what exists, and show something of a real run."""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.sandbox.apiserver.server import Cluster
+from tests.monitoring.test_alerts import RULES
+from tests.scenarios.test_scale import free_port
+from tests.scenarios.test_scaler_apart import own
+from tests.support import adapter as support
+from tests.support import boosting, dashboards, expressions, rendered
+from tests.support.adapter import RunningAdapter
+from tests.support.boosting import FLAGS, HOME, NAMESPACE, Workload
+from tests.support.panels import DASHBOARDS, Dashboard, Panel, Query
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.waiting import until
+
+JSON = dict[str, Any]
+
+every = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.name)
+
+
+def document(dashboard: Dashboard) -> JSON:
+    found: JSON = json.loads((dashboards.FOLDER / f"{dashboard.name}.json").read_text())
+    return found
+
+
+def substituted(expr: str, values: dict[str, str]) -> str:
+    """Return an expression as Grafana sends it."""
+    values = {"__rate_interval": "10s"} | values
+    return re.sub(r"\$(\w+)", lambda match: values[match[1]], expr)
+
+
+def queries() -> Iterator[tuple[Dashboard, Panel, Query, str]]:
+    for dashboard in DASHBOARDS:
+        for panel, query, expr in dashboards.expressions_of(dashboard):
+            yield dashboard, panel, query, expr
+
+
+ANY = {"namespace": ".*", "name": "x", "kind": "x", "job": ".*", "instance": ".*"}
+
+
+@every
+def test_the_files_are_up_to_date(dashboard: Dashboard) -> None:
+    made = dashboards.render(dashboard)
+    assert (dashboards.FOLDER / f"{dashboard.name}.json").read_text() == made, (
+        "run python -m tests.support.dashboards"
+    )
+
+
+def test_no_other_file_is_there() -> None:
+    found = {path.stem for path in dashboards.FOLDER.glob("*.json")}
+    assert found == {dashboard.name for dashboard in DASHBOARDS}
+
+
+@every
+def test_queries_and_legends_name_metrics_and_labels_that_exist(dashboard: Dashboard) -> None:
+    for panel in document(dashboard)["panels"]:
+        for target in panel["targets"]:
+            labels = expressions.labels_of(substituted(target["expr"], ANY))
+            legend = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+            assert legend <= labels, panel["title"]
+
+
+@every
+def test_variables_name_what_exists(dashboard: Dashboard) -> None:
+    known = {"datasource", "__rate_interval"}
+    for variable in document(dashboard)["templating"]["list"]:
+        if variable["type"] == "query":
+            selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"]).groups()  # type: ignore[union-attr]
+            assert set(re.findall(r"\$(\w+)", selector)) <= known, "variables before it"
+            assert label in expressions.labels_of(substituted(selector, ANY))
+        known.add(variable["name"])
+    for _, _, expr in dashboards.expressions_of(dashboard):
+        assert set(re.findall(r"\$(\w+)", expr)) <= known
+
+
+@every
+def test_conventions_of_panels(dashboard: Dashboard) -> None:
+    found = document(dashboard)
+    assert found["uid"] == f"fastpath-{dashboard.name}"
+    assert len(found["panels"]) <= 24
+    occupied: set[tuple[int, int]] = set()
+    for panel in found["panels"]:
+        assert panel["type"] in {"timeseries", "stat", "table", "state-timeline"}
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert len(panel["description"]) > 40
+        assert all(target["datasource"] == panel["datasource"] for target in panel["targets"])
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not cells & occupied, f"{panel['title']} covers another panel"
+        assert max(x for x, _ in cells) < 24
+        occupied |= cells
+    titles = [(panel["title"], panel["type"]) for panel in found["panels"]]
+    assert len(set(titles)) == len(titles)
+
+
+def test_the_component_has_what_the_sidecar_loads(tmp_path: Path) -> None:
+    component = Path("..", *[".."] * (len(tmp_path.parts) - 2), *rendered.MANIFESTS.parts[1:])
+    (tmp_path / "kustomization.yaml").write_text(f"components: [{component / 'components' / 'dashboards'}]\n")
+    maps = rendered.render(tmp_path).all("ConfigMap")
+    assert len(maps) == len(DASHBOARDS)
+    for each in maps:
+        assert each["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert each["metadata"]["namespace"] == HOME
+        ((name, text),) = each["data"].items()
+        assert f"fastpath-{json.loads(text)['uid'].removeprefix('fastpath-')}.json" == name
+        assert len(text) < 1_000_000, "the limit of a ConfigMap"
+
+
+# --- a real run --------------------------------------------------------------------------------------------
+
+BOOSTED, OWN = "boosted", "own"
+GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io")
+PATHS = (
+    f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/backlog?labelSelector=queue%3D{BOOSTED}",
+    f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{NAMESPACE}/pods/%2A/busy",
+    f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{NAMESPACE}/pods/%2A/load",
+)
+
+
+@contextlib.asynccontextmanager
+async def asking(adapter: RunningAdapter) -> AsyncIterator[None]:
+    """Send requests as HPAs do until the block ends."""
+
+    async def ask() -> None:
+        while True:
+            for path in PATHS:
+                await adapter.get(path)
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(ask(), name="callers")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def register(cluster: Cluster) -> None:
+    for group in GROUPS:
+        name = f"v1beta1.{group}"
+        service = {"namespace": HOME, "name": "fastpath"}
+        spec = {"group": group, "version": "v1beta1", "service": service, "insecureSkipTLSVerify": True}
+        cluster.create(
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": {"name": name},
+                "spec": spec,
+            }
+        )
+
+
+@contextlib.asynccontextmanager
+async def recorded(tmp_path: Path, prometheus_server: PrometheusFactory) -> AsyncIterator[PrometheusServer]:
+    """Run adapter and scaler in one process; the block begins when Prometheus has scraped their scale-ups."""
+    port = free_port()
+    labels = {"namespace": HOME, "pod": "fastpath-a"}
+    server = await asyncio.to_thread(
+        prometheus_server,
+        targets={"fastpath": [f"127.0.0.1:{port}"]},
+        scrape_interval="500ms",
+        labels=labels,
+    )
+    async with boosting.running() as world:
+        register(world.cluster)
+        (tmp_path / "rules.yaml").write_text(world.rules)
+        boosted = Workload(BOOSTED, "pods-scraped", boosting.step())
+        plain = Workload(OWN, "pods-scraped", boosting.step(), way="")
+        world.add([boosted])
+        world.add([plain], autoscaled=False)
+        world.cluster.create(own(plain))
+        arguments = (
+            "--scaler",
+            f"--local-address=127.0.0.1:{port}",
+            "--scrape-pod-cidrs=127.0.0.0/8",
+            *(f"--serve-groups={group}" for group in GROUPS),
+            *FLAGS,
+        )
+        async with (
+            support.running(tmp_path, world.cluster, world.prometheus.url, *arguments) as adapter,
+            asking(adapter),
+        ):
+            ready = "min(fastpath_autoscaler_ready_pods) >= 2"
+            await asyncio.to_thread(server.wait_for, ready)
+            world.begin()
+            await until(lambda: world.replicas(BOOSTED) == 6 and world.replicas(OWN) == 6, 20.0)
+            scaled = "count(fastpath_autoscaler_last_scale_duration_seconds offset 1s) == 2"
+            await asyncio.to_thread(server.wait_for, scaled)
+            yield server
+
+
+def of_run(dashboard: Dashboard) -> list[dict[str, str]]:
+    """Return the values of variables: of the dashboard of one autoscaler for each of the two kinds."""
+    if dashboard.name != "autoscaler":
+        return [{"namespace": ".*", "job": ".*", "instance": ".*"}]
+    return [
+        {"namespace": NAMESPACE, "name": OWN, "kind": "FastPathAutoscaler"},
+        {"namespace": NAMESPACE, "name": BOOSTED, "kind": "HorizontalPodAutoscaler"},
+    ]
+
+
+PROBLEMS_ONLY = {"fastpath_faults_active"}
+"""Series that exist once something has gone wrong."""
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(90)
+async def test_no_query_is_empty_on_a_real_run(
+    tmp_path: Path, prometheus_server: PrometheusFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", HOME)
+    empty, unlabelled = [], []
+    async with recorded(tmp_path, prometheus_server) as server:
+        for dashboard, panel, query, expr in queries():
+            results = [
+                await asyncio.to_thread(server.query, substituted(expr, values))
+                for values in of_run(dashboard)
+            ]
+            if not any(results):
+                empty.append((dashboard.name, panel.title, expr))
+            for each in (series for result in results for series in result):
+                legend = re.findall(r"{{(\w+)}}", query.legend)
+                unlabelled += [(panel.title, name) for name in legend if not each["metric"].get(name)]
+        missing = [
+            name
+            for rule in RULES
+            for name in expressions.selectors_of(rule["expr"])
+            if name not in PROBLEMS_ONLY and not await asyncio.to_thread(server.query, f"count({name})")
+        ]
+        firing = [rule["alert"] for rule in RULES if await asyncio.to_thread(server.query, rule["expr"])]
+    assert empty == []
+    assert unlabelled == []
+    assert missing == [], "metrics of alerts"
+    assert firing == [], "nothing is wrong with this run"

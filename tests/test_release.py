@@ -1,0 +1,398 @@
+"""The scripts that make a release, and the workflow that calls them.
+
+Programs that need a registry or an account (docker, helm push, cosign) are stood in for by a script that
+records how it was called.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import charts
+
+ROOT = Path(__file__).parent.parent
+DIGEST = f"sha256:{'ab' * 32}"
+FIXED = ("pyproject.toml", "CHANGELOG.md", "manifests/base/deployment.yaml", "manifests/chart/Chart.yaml")
+
+Finished = subprocess.CompletedProcess[str]
+
+
+def _load(name: str) -> ModuleType:
+    """Return a script of scripts/ as a module."""
+    loader = SourceFileLoader(name.replace("-", "_"), str(ROOT / "scripts" / name))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no cache beside the scripts."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+
+# The tag and the tree.
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree in which every place says 1.2.3, with the script that checks it."""
+    for path, text in {
+        "pyproject.toml": '[project]\nversion = "1.2.3"\n',
+        "CHANGELOG.md": "## [Unreleased]\n\n## [1.2.3] - 2026-11-23\n\n- b\n\n## [1.2.2] - 2026-01-01\n",
+        "manifests/base/deployment.yaml": "spec:\n  - image: fastpath:1.2.3\n",
+        "manifests/chart/Chart.yaml": 'apiVersion: v2\nname: fastpath\nversion: 1.2.3\nappVersion: "1.2.3"\n',
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "release-check", tmp_path / "scripts")
+    return tmp_path
+
+
+def _check(tree: Path, *arguments: str) -> Finished:
+    command = [sys.executable, str(tree / "scripts" / "release-check"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_tag_that_the_tree_agrees_with(tree: Path) -> None:
+    done = _check(tree, "v1.2.3")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "version=1.2.3\n", "")
+
+
+@pytest.mark.parametrize("path", FIXED)
+def test_a_place_that_differs_is_named(tree: Path, path: str) -> None:
+    text = (tree / path).read_text().replace("1.2.3", "1.2.4")
+    (tree / path).write_text(text)
+    done = _check(tree, "v1.2.3")
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert lines
+    assert all(line.startswith(f"scripts/release-check: {path}") for line in lines)
+    assert all(line.endswith(": 1.2.4: expected 1.2.3") for line in lines)
+
+
+def test_changes_that_are_not_dated_are_not_released(tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text("## [Unreleased]\n\n- a change\n")
+    done = _check(tree, "v1.2.3")
+    expected = "scripts/release-check: CHANGELOG.md: the newest dated section: nothing: expected 1.2.3\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+
+
+@pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.03", "v1.2.3 ", "v1.2.3-", "main"])
+def test_what_is_no_tag_of_a_release(tree: Path, tag: str) -> None:
+    done = _check(tree, tag)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{tag}: expected a tag such as v1.2.3" in done.stderr
+
+
+def test_all_places_of_this_tree_say_one_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    said = dict(_load("release-check").places(ROOT))
+    changelog = said.pop("CHANGELOG.md: the newest dated section")
+    assert changelog in {version, ""}, "before the first release no section has a date"
+    assert len(said) >= 3
+    assert set(said.values()) == {version}
+
+
+# Its notes.
+
+CHANGELOG = """\
+# Changelog
+
+## [Unreleased]
+
+- not yet
+
+## [1.2.3] - 2026-11-23
+
+### Added
+
+- A line that is
+  broken, with [a link](docs/concepts.md#boost) and
+  [another](https://example.com/x).
+    - an item below it
+- `a: b`
+
+A paragraph of
+two lines.
+
+    code that
+    is kept
+
+## [1.2.2] - 2026-01-01
+
+- before
+"""
+NOTES = """\
+### Added
+
+- A line that is broken, with [a link]({base}docs/concepts.md#boost) and [another](https://example.com/x).
+    - an item below it
+- `a: b`
+
+A paragraph of two lines.
+
+    code that
+    is kept
+"""
+
+
+def _notes(folder: Path, version: str, environment: Mapping[str, str]) -> Finished:
+    (folder / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "release-notes", folder / "scripts")
+    (folder / "CHANGELOG.md").write_text(CHANGELOG)
+    return subprocess.run(
+        [sys.executable, folder / "scripts" / "release-notes", version],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "base"),
+    [({}, ""), ({"GITHUB_REPOSITORY": "me/it"}, "https://github.com/me/it/blob/v1.2.3/")],
+    ids=["here", "on GitHub"],
+)
+def test_notes_are_the_section_of_the_changelog(
+    tmp_path: Path, environment: Mapping[str, str], base: str
+) -> None:
+    done = _notes(tmp_path, "1.2.3", environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, NOTES.format(base=base), "")
+
+
+def test_a_version_without_notes(tmp_path: Path) -> None:
+    done = _notes(tmp_path, "1.2.4", {})
+    expected = "scripts/release-notes: CHANGELOG.md: expected a section [1.2.4] with changes\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
+
+
+def test_the_unreleased_changes_are_well_formed() -> None:
+    """They become notes: each paragraph and item one line, no link left that only a folder resolves."""
+    script = _load("release-notes")
+    text = script.link(script.unwrap(script.section(script.CHANGELOG.read_text(), "Unreleased")), "BASE/")
+    assert all(line.startswith(("- ", "### ")) for line in text.splitlines() if line), text
+    assert "](docs/" not in text
+
+
+# The image, the chart, their signatures.
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A folder for stand-ins of programs; each call adds its arguments as a line of JSON to `calls`."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return folder
+
+
+def _stand_in(folder: Path, name: str, then: str = "") -> None:
+    program = folder / name
+    record = "import json, sys; open(sys.argv[1], 'a').write(json.dumps(sys.argv[2:]) + chr(10))"
+    program.write_text(
+        f'#!/bin/sh\n"{sys.executable}" -c "{record}" "{folder}/calls" {name} "$@"\n{then}\n',
+    )
+    program.chmod(0o755)
+
+
+def _calls(folder: Path) -> list[list[str]]:
+    file = folder / "calls"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _run(folder: Path, *command: str) -> Finished:
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_REPOSITORY": "Me/It"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+_BUILT = f"""
+while [ "$1" != --metadata-file ]; do shift; done
+echo '{{"containerimage.digest": "{DIGEST}"}}' >"$2"
+"""
+
+
+def test_the_image_is_built_for_both_processors_and_pushed(recorded: Path) -> None:
+    _stand_in(recorded, "docker", _BUILT)
+    done = _run(recorded, "scripts/image", "ghcr.io/Me/It", "1.2.3")
+    assert (done.returncode, done.stdout) == (0, f"image=ghcr.io/me/it\ndigest={DIGEST}\n"), done.stderr
+    (call,) = _calls(recorded)
+    assert call[:3] == ["docker", "buildx", "build"]
+    assert call[call.index("--platform") + 1] == "linux/amd64,linux/arm64"
+    assert call[call.index("--tag") + 1] == "ghcr.io/me/it:1.2.3"
+    assert {"--sbom=true", "--provenance=mode=max", "--push"} <= set(call)
+    assert "org.opencontainers.image.version=1.2.3" in call
+    assert "org.opencontainers.image.source=https://github.com/Me/It" in call
+
+
+def test_an_image_that_cannot_be_built_has_no_digest(recorded: Path) -> None:
+    _stand_in(recorded, "docker", "exit 1")
+    done = _run(recorded, "scripts/image", "ghcr.io/me/it", "1.2.3")
+    assert (done.returncode != 0, done.stdout) == (True, "")
+
+
+@pytest.mark.parametrize("sbom", [[], ["sbom.json"]], ids=["chart", "image"])
+def test_a_digest_is_signed(recorded: Path, sbom: list[str]) -> None:
+    _stand_in(recorded, "cosign")
+    assert _run(recorded, "scripts/sign", f"ghcr.io/me/it@{DIGEST}", *sbom).returncode == 0
+    signed, *attested = _calls(recorded)
+    assert signed == ["cosign", "sign", "--yes", f"ghcr.io/me/it@{DIGEST}"]
+    wanted = ["cosign", "attest", "--yes", "--type", "cyclonedx", "--predicate", "sbom.json", signed[-1]]
+    assert attested == ([wanted] if sbom else [])
+
+
+def test_a_tag_is_not_signed(recorded: Path) -> None:
+    """It may be moved between the push and the signature."""
+    _stand_in(recorded, "cosign")
+    assert _run(recorded, "scripts/sign", "ghcr.io/me/it:1.2.3").returncode == 2
+    assert _calls(recorded) == []
+
+
+@pytest.fixture(scope="module")
+def helm() -> None:
+    charts.start_runtime()
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Path:
+    """A chart with an image, as small as there is."""
+    folder = tmp_path / "chart"
+    (folder / "templates").mkdir(parents=True)
+    (folder / "Chart.yaml").write_text(
+        "apiVersion: v2\nname: fastpath\nversion: 0.0.1\nappVersion: 0.0.1\n"
+        "annotations:\n  fastpath.io/image-repository: fastpath\n"
+    )
+    (folder / "values.yaml").write_text('image:\n  repository: "" # yours\n  tag: ""\nother: 0o17\n')
+    (folder / "templates" / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: it}\n"
+        'spec: {containers: [{name: a, image: \'{{ index .Chart.Annotations "fastpath.io/image-repository" }}'
+        ":{{ .Chart.AppVersion }}'}]}\n"
+    )
+    return folder
+
+
+@pytest.mark.usefixtures("helm")
+def test_the_package_names_the_version_and_the_published_image(chart: Path, tmp_path: Path) -> None:
+    file = _load("chart").package(chart, "1.2.3", "ghcr.io/me/it", tmp_path / "dist")
+    assert Path(file).name == "fastpath-1.2.3.tgz"
+    pod = charts.render(chart=Path(file)).one("Pod")
+    assert pod["spec"]["containers"][0]["image"] == "ghcr.io/me/it:1.2.3"
+    listed = subprocess.run(["tar", "-xzOf", file, "fastpath/values.yaml"], capture_output=True, check=True)
+    assert listed.stdout == (chart / "values.yaml").read_bytes()
+
+
+@pytest.mark.usefixtures("helm")
+def test_the_chart_of_this_tree_is_packaged(tmp_path: Path) -> None:
+    file = _load("chart").package(charts.CHART, "1.2.3", "ghcr.io/me/it", tmp_path)
+    theirs = {
+        "image": {"repository": "registry.k8s.io/prometheus-adapter/prometheus-adapter", "tag": "v0.12.0"}
+    }
+    images = {
+        container["image"]
+        for values in ({}, theirs)
+        for deployment in charts.render(values, chart=Path(file)).all("Deployment")
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+    }
+    assert images == {"ghcr.io/me/it:1.2.3"}
+
+
+_PUSHED = f"echo 'Pushed: ghcr.io/me/it/charts/fastpath:1.2.3' >&2; echo 'Digest: {DIGEST}' >&2"
+
+
+@pytest.mark.usefixtures("helm")
+def test_the_chart_is_pushed_with_helm(
+    chart: Path,
+    recorded: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _stand_in(recorded, "helm", _PUSHED)
+    monkeypatch.setenv("PATH", f"{recorded}:{os.environ['PATH']}")
+    script = _load("chart")
+    monkeypatch.setattr(script, "CHART", chart)
+    dist = tmp_path / "dist"
+    assert script.main(["1.2.3", "ghcr.io/Me/It", str(dist), "oci://ghcr.io/Me/It/charts"]) == 0
+    package = str(dist / "fastpath-1.2.3.tgz")
+    assert _calls(recorded) == [["helm", "push", package, "oci://ghcr.io/me/it/charts"]]
+    said = f"package={package}\nchart=ghcr.io/me/it/charts/fastpath@{DIGEST}\n"
+    assert capsys.readouterr().out == said
+    _stand_in(recorded, "helm", "echo 'Error: denied' >&2; exit 1")
+    assert script.main(["1.2.3", "ghcr.io/me/it", str(dist), "oci://ghcr.io/me/it/charts"]) == 1
+    assert capsys.readouterr().err == "scripts/chart: helm push: Error: denied\n"
+
+
+# The workflow.
+
+
+def _workflow() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    return loaded
+
+
+def test_each_job_has_the_rights_it_needs_and_no_secret() -> None:
+    workflow = _workflow()
+    assert workflow["permissions"] == {}
+    rights = {name: job["permissions"] for name, job in workflow["jobs"].items()}
+    registry = {"contents": "read", "packages": "write", "id-token": "write"}
+    assert rights == {
+        "version": {"contents": "read"},
+        "test": {"contents": "read"},
+        "wheel": {"contents": "read"},
+        "image": {**registry, "attestations": "write"},
+        "chart": registry,
+        "index": {"id-token": "write"},
+        "release": {"contents": "write"},
+    }
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text()
+    assert workflow["jobs"]["index"]["environment"] == "pypi"
+    assert not [step for step in workflow["jobs"]["index"]["steps"] if "run" in step]
+
+
+def test_nothing_is_published_before_the_tests_and_the_release_comes_last() -> None:
+    jobs = _workflow()["jobs"]
+
+    def before(name: str) -> set[str]:
+        needs = jobs[name].get("needs", [])
+        listed = [needs] if isinstance(needs, str) else needs
+        return set(listed).union(*map(before, listed))
+
+    for name in ("wheel", "image", "chart", "index", "release"):
+        assert {"version", "test"} <= before(name), name
+    assert {"image", "chart"} <= before("index"), "what cannot be replaced comes after what can"
+    assert before("release") == set(jobs) - {"release"}
+
+
+def test_outputs_that_jobs_read_are_printed_by_the_scripts() -> None:
+    """GitHub takes a misspelt output for an empty text."""
+    text = (ROOT / ".github/workflows/release.yml").read_text()
+    for script, names in {
+        "release-check": {"version": "steps.check"},
+        "image": {"image": "steps.push", "digest": "steps.push"},
+        "chart": {"chart": "steps.push"},
+    }.items():
+        written = (ROOT / "scripts" / script).read_text()
+        for name, step in names.items():
+            assert f"{step}.outputs.{name} " in text
+            assert f'"{name}=' in written
