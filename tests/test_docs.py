@@ -124,6 +124,7 @@ OTHER_FLAGS = frozenset(
         "patch-file",
         "provenance",
         "push",
+        "repo",
         "require-hashes",
         "requirement",
         "sbom",
@@ -139,6 +140,7 @@ OTHER_FLAGS = frozenset(
         "proxy-client-cert-file",
         "name",
         "fix",
+        "format",
         "raw",
         "insecure-skip-tls-verify",
         "upgrade",
@@ -250,3 +252,16 @@ def test_packages_and_modules_of_the_reading_order_exist() -> None:
 def test_pages_are_about_the_project_alone() -> None:
     for page in PAGES:
         assert not re.search(r"/work/|\.\./shared", page.read_text()), page.name
+
+
+def test_compatibility_says_how_each_row_is_known() -> None:
+    page = (ROOT / "docs" / "reference" / "compatibility.md").read_text()
+    rows = re.findall(r"^\|(?! [\w, ]* \|[\w ,]*\| known \|)(?!---)(.*)\|$", page, re.MULTILINE)
+    assert len(rows) > 25
+    for row in rows:
+        known = row.rpartition(" | ")[2].strip()
+        paths = re.findall(r"`(tests/[\w/.]+)`", known)
+        assert all((ROOT / path).is_file() for path in paths), known
+        assert (known.startswith("tried: ") and paths) or re.fullmatch(
+            r"by reading: \[[^]]+\]\(https://\S+\)", known
+        ), row
