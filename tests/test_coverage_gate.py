@@ -73,3 +73,8 @@ def test_gate(
     assert (heading in done.stdout) == (said is not None)
     if said is not None:
         assert said in done.stdout.split(heading)[1]
+
+
+def test_traced_tests_exist() -> None:
+    root = Path(coverage_gate.__file__).parents[2]
+    assert [path for path in coverage_gate.TRACED if not (root / path).exists()] == []

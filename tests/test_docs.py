@@ -138,7 +138,6 @@ OTHER_FLAGS = frozenset(
         "proxy-client-cert-file",
         "name",
         "fix",
-        "format",
         "raw",
         "insecure-skip-tls-verify",
         "upgrade",

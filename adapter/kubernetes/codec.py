@@ -87,13 +87,21 @@ class ObjectCodec(Generic[T]):
     """Decodes the objects of a kind to what is kept of them.
 
     `wire` is the msgspec type that an object is decoded to; `keep` turns that into the kept value, and must
-    not raise. `list_accept` and `watch_accept` are the media types to request.
+    not raise. `list_accept` and `watch_accept` are the media types to request. `version_of` reads the
+    resourceVersion from a decoded object; without it each watch event is decoded a second time for that.
     """
 
     def __init__(
-        self, wire: Any, keep: Callable[[Any], T], list_accept: str = _JSON, watch_accept: str = _JSON
+        self,
+        wire: Any,
+        keep: Callable[[Any], T],
+        list_accept: str = _JSON,
+        watch_accept: str = _JSON,
+        *,
+        version_of: Callable[[Any], str] | None = None,
     ) -> None:
         self.keep = keep
+        self._version_of = version_of
         self.list_accept = list_accept
         self.watch_accept = watch_accept
         self._one = msgspec.json.Decoder(wire)
@@ -120,6 +128,9 @@ class ObjectCodec(Generic[T]):
             raise msgspec.DecodeError(f"unknown type of watch event: {event.type[:50]}")
         if event.type == "ERROR":
             return STATUS.decode(event.object)
+        if self._version_of is not None and event.type != "BOOKMARK":
+            decoded = self._one.decode(event.object)
+            return WatchEvent(event.type, self.keep(decoded), self._version_of(decoded))
         version = _VERSIONED.decode(event.object).metadata.resource_version
         return WatchEvent(
             event.type, None if event.type == "BOOKMARK" else self.decode(event.object), version
@@ -134,6 +145,7 @@ PARTIAL_METADATA: ObjectCodec[PartialMetadata] = ObjectCodec(
     operator.attrgetter("metadata"),
     f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}",
     f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}",
+    version_of=operator.attrgetter("metadata.resource_version"),
 )
 """Names and labels of objects of any kind. The server is asked to send metadata only."""
 

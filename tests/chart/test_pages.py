@@ -124,7 +124,7 @@ def test_gitops(path: Path, tool: str) -> None:
     if tool == "flux":
         values, chart = spec["values"], spec["chart"]["spec"]["chart"]
         release = spec.get("releaseName", document["metadata"]["name"])
-        namespace = document["metadata"]["namespace"]
+        namespace = spec.get("targetNamespace", document["metadata"]["namespace"])
     else:
         values, chart = spec["source"]["helm"]["valuesObject"], spec["source"]["path"]
         release, namespace = spec["source"]["helm"]["releaseName"], spec["destination"]["namespace"]

@@ -320,6 +320,7 @@ external:
 """,
     "empty sections": "custom: []\nexternal: []\nresource: {}\n",
     "null sections": "custom:\nexternal: ~\nresource: null\n",
+    "empty sections of the other type": "custom: {}\nexternal: {}\nresource: []\n",
     "unknown keys, which the pods report": """
 custom:
 - seriesquery: load

@@ -162,6 +162,7 @@ SHIPPED: Mapping[str, tuple[Any, Values]] = {
     "alerts.namespace": ("monitoring", ALERTS),
     "alerts.labels": ({"team": "a"}, ALERTS),
     "alerts.annotations": ({"team": "a"}, ALERTS),
+    "alerts.runbookBase": ("https://wiki.example.com/runbooks", ALERTS),
 }
 
 

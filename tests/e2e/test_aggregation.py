@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from adapter.kubernetes import registration_watch
 from adapter.server import tls
 from tests.e2e import aggregation
 from tests.e2e.aggregation import PATHS, Direct, Registered
@@ -319,6 +320,30 @@ async def test_the_serving_certificate_is_rolled(
     await registered.trust(other_authority)
     await until(bool, lambda: goes_through(cluster))
     await registered.backend.wait_available(cluster)
+
+
+async def test_the_adapter_notices_that_another_server_takes_an_apiservice(
+    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adapter has the rights of the manifests, and no flag names its Service."""
+    monkeypatch.setenv("POD_NAMESPACE", aggregation.NAMESPACE)
+    monkeypatch.setattr(registration_watch, "PERIOD", 0.2)
+    cluster, backend = fronted
+
+    def ours(**values: float) -> dict[str, float]:
+        found = dict.fromkeys(aggregation.GROUP_VERSIONS, 1.0) | values
+        return {f'fastpath_apiservice_ours{{apiservice="{name}"}}': value for name, value in found.items()}
+
+    async with aggregation.register(cluster, backend, tmp_path, prometheus.url) as registered:
+
+        async def shown() -> dict[str, float]:
+            return await registered.adapter.metric_lines("fastpath_apiservice_ours{")
+
+        await until(lambda found: found == ours(), shown)
+        taken = aggregation.GROUP_VERSIONS[0]
+        change = json.dumps({"spec": {"service": {"name": "prometheus-adapter"}}})
+        await cluster.kubectl("patch", "apiservice", taken, "--type=merge", "-p", change)
+        await until(lambda found: found == ours(**{taken: 0.0}), shown)
 
 
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)

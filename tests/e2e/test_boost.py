@@ -293,7 +293,13 @@ async def test_twenty_boosted_autoscalers_and_the_naive_booster(scene: Scene) ->
     assert first == raised, "what is raised here is raised before the controller has written anything"
     assert len(raised) > len(jumping) / 2
 
+    def is_handed_over() -> bool:
+        """Tell whether counts are right, and the late values that the controller reads are theirs."""
+        caught_up = CLOCK.wall() - max(write.time for write in world.audit.writes) > 2 * LAG
+        return caught_up and all(world.is_right(each.name) for each in fleet)
+
     # the controller alone, from where both have come to, changes nothing
+    await until(is_handed_over, WAIT)
     for each in fleet:
         await world.annotate(each.name, mode=None, hold=None)
         await world.remove_handshake(each)

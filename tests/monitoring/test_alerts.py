@@ -201,6 +201,23 @@ def _existing(arguments: Sequence[str]) -> list[str]:
     return [argument.replace("rules.yaml", str(example)) for argument in arguments]
 
 
+def test_the_page_lists_every_alert_with_its_severities() -> None:
+    page = (ROOT / "docs" / "guides" / "monitoring.md").read_text()
+    rows = dict(re.findall(r"^\| \[(\w+)\]\([^)]*\) \| ([a-z, ]+) \|", page, re.MULTILINE))
+    severities: dict[str, list[str]] = {}
+    for rule in RULES:
+        severities.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
+    assert {name: text.split(", ") for name, text in rows.items()} == severities
+
+
+def test_scrapes_keep_the_namespace_of_autoscalers() -> None:
+    monitors = list(rendered.MANIFESTS.glob("components/*/servicemonitor.yaml"))
+    assert len(monitors) == 2
+    for path in monitors:
+        for endpoint in yaml.safe_load(path.read_text())["spec"]["endpoints"]:
+            assert endpoint["honorLabels"] is True, path
+
+
 # --- kustomize ---------------------------------------------------------------------------------------------
 
 

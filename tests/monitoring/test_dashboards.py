@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapter.sandbox.apiserver.server import Cluster
-from tests.monitoring.test_alerts import RULES
+from tests.monitoring.test_alerts import RULES, UNIT_TESTS
 from tests.scenarios.test_scale import free_port
 from tests.scenarios.test_scaler_apart import own
 from tests.support import adapter as support
@@ -213,6 +213,15 @@ PROBLEMS_ONLY = {"fastpath_faults_active"}
 """Series that exist once something has gone wrong."""
 
 
+def series_of_alerts() -> Iterator[tuple[str, str, set[str]]]:
+    """Yield Fastpath's series in the tests of alerts: text, name, and names of labels."""
+    for test in UNIT_TESTS["tests"]:
+        for each in test["input_series"]:
+            name, _, matchers = each["series"].partition("{")
+            if 'pod="fastpath-' in matchers and name not in PROBLEMS_ONLY:
+                yield each["series"], name, set(re.findall(r"(\w+)=", matchers))
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 async def test_no_query_is_empty_on_a_real_run(
@@ -237,8 +246,17 @@ async def test_no_query_is_empty_on_a_real_run(
             for name in expressions.selectors_of(rule["expr"])
             if name not in PROBLEMS_ONLY and not await asyncio.to_thread(server.query, f"count({name})")
         ]
+        unlike = [
+            series
+            for series, name, labels in series_of_alerts()
+            if not any(
+                set(each["metric"]) - {"__name__"} == labels
+                for each in await asyncio.to_thread(server.query, name)
+            )
+        ]
         firing = [rule["alert"] for rule in RULES if await asyncio.to_thread(server.query, rule["expr"])]
     assert empty == []
     assert unlabelled == []
     assert missing == [], "metrics of alerts"
+    assert unlike == [], "series of the tests of alerts that no process exports"
     assert firing == [], "nothing is wrong with this run"

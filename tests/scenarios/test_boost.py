@@ -100,6 +100,11 @@ def is_right(world: World, name: str) -> bool:
     return abs(world.load(name) / UNIT / world.replicas(name) - 1) <= 0.1
 
 
+def is_caught_up(world: World) -> bool:
+    """Tell whether the late values that the controller reads were all taken after the last write."""
+    return CLOCK.wall() - max(write.time for write in world.audit.writes) > 2 * LAG
+
+
 async def happens(condition: Callable[[], object], seconds: float = WAIT) -> None:
     await until(condition, seconds)
 
@@ -150,6 +155,7 @@ async def test_twenty_boosted_autoscalers(tmp_path: Path, world: World) -> None:
             assert abs(world.replicas(twin) / world.replicas(name) - 1) <= 0.1, (twin, name)
 
         # the controller alone, from where both have come to, changes nothing
+        await happens(lambda: is_caught_up(world) and all(is_right(world, name) for name in world.workloads))
         for each in fleet:
             world.annotate(each.name, mode=None, hold=None)
             world.remove_handshake(each.name)

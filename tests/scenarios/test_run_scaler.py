@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from cryptography import x509
 
 from adapter.compose import app
 from adapter.config.options import SERVE
@@ -275,6 +276,12 @@ async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path:
         status, text = await get("/metrics", TOKEN)
         assert status == 200
         assert "fastpath_scaler_autoscalers 1.0" in text
+        assert 'fastpath_ready{command="scale"} 1.0' in text
+        certificate = tmp_path / "certificates" / "apiserver.crt"
+        expiration = f'fastpath_certificate_expiration_timestamp_seconds{{file="{certificate}"}} '
+        (line,) = (line for line in text.splitlines() if line.startswith(expiration))
+        found = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
+        assert float(line.removeprefix(expiration)) == found.not_valid_after_utc.timestamp()
         assert (await get("/metrics"))[0] == 403
         assert (await get("/metrics", "another"))[0] == 401
         assert (await get("/debug/fastpath/autoscalers/default/web", TOKEN))[0] == 403

@@ -35,6 +35,7 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> N
         options, _ = explain.COMMAND.parse(["default/web", f"--server=http://{local}"])
         told = await explain.fetch(options)
         assert told["journal"] == answer.body["journal"], "for who may forward ports of the pod"
+        assert await adapter.metric_lines("fastpath_ready{") == {'fastpath_ready{command="serve"}': 1.0}
     assert yaml.safe_load(SCRAPED)["rules"]
 
 
