@@ -138,6 +138,7 @@ OTHER_FLAGS = frozenset(
         "proxy-client-cert-file",
         "name",
         "fix",
+        "format",
         "raw",
         "insecure-skip-tls-verify",
         "upgrade",
