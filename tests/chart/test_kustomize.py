@@ -131,10 +131,8 @@ DIFFERENCES = (
         "the labels by which Helm's users find the objects of a release",
     ),
     Difference(
-        r"(Deployment|PodDisruptionBudget|Service|ServiceMonitor)/\S+ "
-        r"spec\.(template\.spec\.topologySpreadConstraints\[\d\]\.labelSelector\.|selector\.)(matchLabels\.)?"
-        r"app\.kubernetes\.io/instance",
-        "a namespace may have two releases, which must not select each other's pods",
+        r"ServiceMonitor/\S+-scaler spec\.selector\.matchLabels\.app\.kubernetes\.io/instance",
+        "a namespace may have two releases, whose Services are told apart by it",
     ),
     Difference(
         r"CustomResourceDefinition/\S+ metadata\.annotations\.helm\.sh/resource-policy",

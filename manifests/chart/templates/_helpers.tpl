@@ -135,9 +135,17 @@ tls: {}
 {{- printf "%s-scaler" (include "fastpath.fullname" . | trunc 56 | trimSuffix "-") -}}
 {{- end -}}
 
-{{/* The label app.kubernetes.io/name of the scaler's pods; a label has at most 63 characters. */}}
-{{- define "fastpath.scalerLabel" -}}
-{{- printf "%s-scaler" (include "fastpath.name" . | trunc 56 | trimSuffix "-") -}}
+{{/*
+The label app.kubernetes.io/name of the pods of the metrics APIs. It alone tells the pods of two releases in a namespace apart, so
+that the selectors of the release `fastpath` are those of kustomize. With compatibility the label of the release does that.
+*/}}
+{{- define "fastpath.podName" -}}
+{{- if include "fastpath.compatible" . -}}{{ include "fastpath.name" . }}{{- else -}}{{ include "fastpath.fullname" . }}{{- end -}}
+{{- end -}}
+
+{{/* The same of the pods of the scaler; a label has at most 63 characters. */}}
+{{- define "fastpath.scalerPodName" -}}
+{{- printf "%s-scaler" (include "fastpath.podName" . | trunc 56 | trimSuffix "-") -}}
 {{- end -}}
 
 {{/* The account of the pods that scale. */}}
@@ -149,14 +157,18 @@ tls: {}
 
 {{/* Labels of the pods of the metrics APIs, by which Service and Deployment select them. */}}
 {{- define "fastpath.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "fastpath.name" . | quote }}
+app.kubernetes.io/name: {{ include "fastpath.podName" . | quote }}
+{{- if include "fastpath.compatible" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* The same of the pods of the scaler, which the Service of the metrics APIs must not select. */}}
 {{- define "fastpath.scalerSelectorLabels" -}}
-app.kubernetes.io/name: {{ include "fastpath.scalerLabel" . | quote }}
+app.kubernetes.io/name: {{ include "fastpath.scalerPodName" . | quote }}
+{{- if include "fastpath.compatible" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "fastpath.labels" -}}
