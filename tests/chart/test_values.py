@@ -378,10 +378,12 @@ def test_text_stays_text(mode: str, text: str, certificate: str) -> None:
 
     def rendered(value: str) -> str:
         values = json.dumps({**TEXTS, "compatibility": mode}).replace(PLACEHOLDER, json.dumps(value)[1:-1])
-        change = {} if certificate == "certManager" else {"certManager": {"enabled": False}}
+        change: Values = {} if certificate == "certManager" else {"certManager": {"enabled": False}}
         change |= {"tls": {"existingSecret": value}}
         name = value if value.isdigit() else "release"
-        return json.dumps(charts.render(join(json.loads(values), change), name=name).documents, sort_keys=True)
+        return json.dumps(
+            charts.render(join(json.loads(values), change), name=name).documents, sort_keys=True
+        )
 
     expected = rendered(PLACEHOLDER)
     if text.isdigit():

@@ -493,7 +493,7 @@ async def test_another_selector_is_refused_before_anything_changes(
     await helm.install(charts.CHART, "metrics", {"fullnameOverride": "adapter"})
     try:
         first = added(before, await stored(cluster))
-        with pytest.raises(HelmError, match=r'Deployment \S+/adapter has the selector {.*"fastpath"}, which'):
+        with pytest.raises(HelmError, match=r'Deployment \S+/adapter has the selector {.*"adapter"}, which'):
             await helm.upgrade(charts.CHART, "metrics", MODE | {"fullnameOverride": "adapter"})
         now = added(before, await stored(cluster))
         assert {key: asked_for(each) for key, each in now.items()} == {
