@@ -412,6 +412,28 @@ def test_no_old_replica_sets_are_kept() -> None:
     assert "revisionHistoryLimit" not in charts.render({"revisionHistoryLimit": ""}).one("Deployment")["spec"]
 
 
+@pytest.mark.parametrize(
+    ("url", "namespace", "warned"),
+    [
+        ("http://prometheus.observability.svc", "monitoring", True),
+        ("https://prometheus.observability.svc.cluster.local", "monitoring", True),
+        ("http://prometheus.{{ .Release.Namespace }}.svc", "monitoring", True),
+        ("http://prometheus.observability.svc", "observability", False),
+        ("http://prometheus.example.com", "monitoring", False),
+        ("http://10.0.0.1", "monitoring", False),
+    ],
+)
+def test_a_policy_that_cuts_off_prometheus_is_named_in_the_notes(
+    url: str,
+    namespace: str,
+    warned: bool,  # noqa: FBT001
+) -> None:
+    values = {"prometheus": {"url": url}, "networkPolicy": {"prometheus": {"namespace": namespace}}}
+    sentence = "The NetworkPolicies allow no connection to Prometheus at http"
+    assert sentence not in charts.render_files(values)[f"templates/{NOTES}"]
+    assert (sentence in charts.render_files(join(values, POLICY))[f"templates/{NOTES}"]) is warned
+
+
 def test_a_parent_chart_may_switch_the_chart_on(tmp_path: Path) -> None:
     """Helm passes the key of a dependency's condition to the dependency."""
     parent = tmp_path / "parent"
