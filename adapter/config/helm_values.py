@@ -21,8 +21,9 @@ SECTIONS = ("default", "custom", "external", "resource", "existing")
 
 _CHART_KEYS = """
 affinity alerts automountServiceAccountToken boost certManager commonLabels compatibility crd
-customAnnotations customLabels dashboards deploymentAnnotations dnsConfig dnsPolicy env extraArguments
-extraContainers extraManifests extraVolumeMounts extraVolumes fullnameOverride global hostNetwork image
+customAnnotations customLabels dashboards deploymentAnnotations dnsConfig dnsPolicy enabled env
+extraArguments extraContainers extraManifests extraVolumeMounts extraVolumes fullnameOverride global
+hostNetwork image
 listenPort livenessProbe logLevel metricsRelistInterval nameOverride namespaceOverride networkPolicy
 nodeSelector podAnnotations podDisruptionBudget podLabels podSecurityContext priorityClassName prometheus
 psp rbac readinessProbe replicas resourceQuota resources revisionHistoryLimit runAsUser scaler

@@ -120,8 +120,17 @@ def test_cert_manager_injects_their_authority() -> None:
     assert objects.one("Certificate", "prometheus-adapter-cert")["spec"]["secretName"] == RELEASE
 
 
-def test_their_image_is_replaced_and_the_notes_say_so() -> None:
-    image = {"repository": "registry.k8s.io/prometheus-adapter/prometheus-adapter", "tag": "v0.12.0"}
+@pytest.mark.parametrize(
+    "repository",
+    [
+        "registry.k8s.io/prometheus-adapter/prometheus-adapter",
+        "k8s.gcr.io/prometheus-adapter/prometheus-adapter",
+        "directxman12/k8s-prometheus-adapter-amd64",
+        "docker.io/directxman12/k8s-prometheus-adapter",
+    ],
+)
+def test_their_image_is_replaced_and_the_notes_say_so(repository: str) -> None:
+    image = {"repository": repository, "tag": "v0.12.0"}
     files = charts.render_files({**MODE, "image": image}, name=RELEASE, namespace=NAMESPACE)
     assert 'image: "fastpath:' in files["templates/deployment.yaml"]
     assert "in place of prometheus-adapter's" in files[f"templates/{NOTES}"]

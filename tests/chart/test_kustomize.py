@@ -131,6 +131,10 @@ DIFFERENCES = (
         "the labels by which Helm's users find the objects of a release",
     ),
     Difference(
+        r"ServiceMonitor/\S+-scaler spec\.selector\.matchLabels\.app\.kubernetes\.io/instance",
+        "a namespace may have two releases, whose Services are told apart by it",
+    ),
+    Difference(
         r"CustomResourceDefinition/\S+ metadata\.annotations\.helm\.sh/resource-policy",
         "`helm uninstall` would delete all FastPathAutoscalers with the kind",
     ),

@@ -148,8 +148,8 @@ CHANGES: Mapping[str, tuple[Any, Values]] = {
 }
 """A value for each key that is not its default, and the values beside which it counts."""
 
-UNCOUNTED = {"global"}
-"""Helm's own key."""
+UNCOUNTED = {"global", "enabled"}
+"""Helm's own keys."""
 
 DASHBOARDS = {"dashboards": {"enabled": True}}
 ALERTS = {"alerts": {"enabled": True}}
@@ -324,12 +324,147 @@ def test_null_takes_a_value_away(key: str) -> None:
 
 def test_names_are_not_too_long() -> None:
     """A Service, and a label, has at most 63 characters."""
-    values = join(join(SCALER, MONITOR), {"fullnameOverride": "x" * 80, "nameOverride": "y" * 56})
-    for each in charts.render(values, name="z" * 53).documents:
-        if each["kind"] in {"Service", "ServiceMonitor", "Deployment"}:
-            assert len(each["metadata"]["name"]) <= 63
-        for value in each["metadata"]["labels"].values():
-            assert len(value) <= 63
+    values = join(join(SCALER, MONITOR), {"fullnameOverride": "x" * 80, "nameOverride": "y" * 80})
+    for mode in ("", "prometheus-adapter"):
+        for each in charts.render({**values, "compatibility": mode}, name="z" * 53).documents:
+            if each["kind"] in {"Service", "ServiceMonitor", "Deployment"}:
+                assert len(each["metadata"]["name"]) <= 63
+            labels = dict(each["metadata"]["labels"])
+            if each["kind"] == "Deployment":
+                labels |= each["spec"]["template"]["metadata"]["labels"]
+            for value in labels.values():
+                assert len(value) <= 63
+
+
+PLACEHOLDER = "placeholder"
+TEXTS: Values = {
+    "fullnameOverride": PLACEHOLDER,
+    "nameOverride": PLACEHOLDER,
+    "namespaceOverride": PLACEHOLDER,
+    "customAnnotations": {"a": PLACEHOLDER},
+    "customLabels": {"a": PLACEHOLDER},
+    "image": {"tag": PLACEHOLDER, "pullSecrets": [PLACEHOLDER]},
+    "prometheus": {"path": PLACEHOLDER},
+    "logLevel": PLACEHOLDER,
+    "extraArguments": [PLACEHOLDER],
+    "priorityClassName": f"system-{PLACEHOLDER}",
+    "env": [{"name": "A", "value": PLACEHOLDER}],
+    "serviceAccount": {"name": PLACEHOLDER, "annotations": {"a": PLACEHOLDER}},
+    "service": {"clusterIP": PLACEHOLDER},
+    "certManager": {"enabled": True},
+    "rules": {"existing": PLACEHOLDER, "default": True, "external": [RULE]},
+    "scaler": {
+        "enabled": True,
+        "extraArguments": [PLACEHOLDER],
+        "serviceAccount": {"name": PLACEHOLDER},
+    },
+    "serviceMonitor": {
+        "enabled": True,
+        "prometheus": {"namespace": PLACEHOLDER, "serviceAccount": PLACEHOLDER},
+    },
+    "dashboards": {"enabled": True, "namespace": PLACEHOLDER},
+    "alerts": {"enabled": True, "namespace": PLACEHOLDER},
+    "networkPolicy": {
+        "enabled": True,
+        "prometheus": {"namespace": PLACEHOLDER, "podLabels": {"a": PLACEHOLDER}},
+    },
+}
+
+
+@pytest.mark.parametrize("text", ["2024", "1e3", "0x1f", "true", "null", "~", "a\"b'c: {{ x }}\n- d: [#"])
+@pytest.mark.parametrize("mode", ["", "prometheus-adapter"])
+@pytest.mark.parametrize("certificate", ["certManager", "existing"])
+def test_text_stays_text(mode: str, text: str, certificate: str) -> None:
+    """A name of digits becomes no number, and no text ends the field in which it stands."""
+
+    def rendered(value: str) -> str:
+        values = json.dumps({**TEXTS, "compatibility": mode}).replace(PLACEHOLDER, json.dumps(value)[1:-1])
+        change: Values = {} if certificate == "certManager" else {"certManager": {"enabled": False}}
+        change |= {"tls": {"existingSecret": value}}
+        name = value if value.isdigit() else "release"
+        return json.dumps(
+            charts.render(join(json.loads(values), change), name=name).documents, sort_keys=True
+        )
+
+    expected = rendered(PLACEHOLDER)
+    if text.isdigit():
+        expected = expected.replace('"release"', json.dumps(text))
+    assert rendered(text) == expected.replace(PLACEHOLDER, json.dumps(text)[1:-1])
+
+
+def test_a_budget_may_have_an_empty_value() -> None:
+    """As in prometheus-adapter's chart, where "" and 0 are absent values."""
+
+    def budget(values: Values) -> Values:
+        spec = charts.render({"podDisruptionBudget": values}).one("PodDisruptionBudget")["spec"]
+        return {key: spec[key] for key in ("minAvailable", "maxUnavailable") if key in spec}
+
+    assert budget({"minAvailable": "", "maxUnavailable": 1}) == {"maxUnavailable": 1}
+    assert budget({"minAvailable": 0, "maxUnavailable": "50%"}) == {"maxUnavailable": "50%"}
+    assert budget({"minAvailable": 2, "maxUnavailable": 0}) == {"minAvailable": 2}
+    assert budget({"minAvailable": "", "maxUnavailable": ""}) == {"minAvailable": 1}
+    assert budget({"maxUnavailable": 0}) == {"maxUnavailable": 0}
+
+
+def test_no_old_replica_sets_are_kept() -> None:
+    for values in (join(SCALER, {"revisionHistoryLimit": 0}), join(SCALER, {"revisionHistoryLimit": "0"})):
+        for each in charts.render(values).all("Deployment"):
+            assert each["spec"]["revisionHistoryLimit"] == 0
+    assert "revisionHistoryLimit" not in charts.render({"revisionHistoryLimit": ""}).one("Deployment")["spec"]
+
+
+@pytest.mark.parametrize(
+    ("url", "namespace", "warned"),
+    [
+        ("http://prometheus.observability.svc", "monitoring", True),
+        ("https://prometheus.observability.svc.cluster.local", "monitoring", True),
+        ("http://prometheus.{{ .Release.Namespace }}.svc", "monitoring", True),
+        ("http://prometheus.observability.svc", "observability", False),
+        ("http://prometheus.example.com", "monitoring", False),
+        ("http://10.0.0.1", "monitoring", False),
+    ],
+)
+def test_a_policy_that_cuts_off_prometheus_is_named_in_the_notes(
+    url: str,
+    namespace: str,
+    warned: bool,  # noqa: FBT001
+) -> None:
+    values = {"prometheus": {"url": url}, "networkPolicy": {"prometheus": {"namespace": namespace}}}
+    sentence = "The NetworkPolicies allow no connection to Prometheus at http"
+    assert sentence not in charts.render_files(values)[f"templates/{NOTES}"]
+    assert (sentence in charts.render_files(join(values, POLICY))[f"templates/{NOTES}"]) is warned
+
+
+def test_a_parent_chart_may_switch_the_chart_on(tmp_path: Path) -> None:
+    """Helm passes the key of a dependency's condition to the dependency."""
+    parent = tmp_path / "parent"
+    shutil.copytree(
+        charts.CHART, parent / "charts" / "fastpath", ignore=shutil.ignore_patterns("kustomization.yaml")
+    )
+    dependency = {"name": "fastpath", "version": "*", "condition": "fastpath.enabled"}
+    (parent / "Chart.yaml").write_text(
+        yaml.safe_dump(
+            {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [dependency]}
+        )
+    )
+    (parent / "values.yaml").write_text("fastpath: {enabled: true}\n")
+    assert charts.render(chart=parent).all("Deployment")
+
+
+def test_two_releases_in_a_namespace_select_their_own_pods() -> None:
+    values = join(join(SCALER, MONITOR), POLICY)
+    for mode in ("", "prometheus-adapter"):
+        one, other = (charts.render({**values, "compatibility": mode}, name=name) for name in ("one", "two"))
+        pods = [each["spec"]["template"]["metadata"]["labels"] for each in other.all("Deployment")]
+        selectors = [each["spec"]["selector"] for each in one.all("Service")]
+        selectors += [each["spec"]["selector"]["matchLabels"] for each in one.all("Deployment")]
+        selectors += [each["spec"]["selector"]["matchLabels"] for each in one.all("PodDisruptionBudget")]
+        assert len(selectors) == 6
+        assert not [each for each in selectors for pod in pods if each.items() <= pod.items()]
+        services = [each["metadata"]["labels"] for each in other.all("Service")]
+        monitors = [each["spec"]["selector"]["matchLabels"] for each in one.all("ServiceMonitor")]
+        assert len(monitors) == 2
+        assert not [each for each in monitors for service in services if each.items() <= service.items()]
 
 
 def test_numbers_may_be_text() -> None:

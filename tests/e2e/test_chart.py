@@ -436,6 +436,73 @@ async def test_helm_installs_upgrades_and_removes_the_chart(cluster: ClusterUnde
     assert added(before, await stored(cluster)) == {}
 
 
+FEATURES: Mapping[str, JSON] = {
+    # Without the Service's: the API server keeps ipFamilyPolicy where it is left out afterwards.
+    "everything": {key: value for key, value in ALL_ON.items() if key != "service"},
+    "the scaler in process, other ports, one pod at a time": {
+        "scaler": {"enabled": True, "inProcess": True},
+        "boost": {"enabled": True},
+        "rules": ALL_RULES,
+        "listenPort": 10250,
+        "service": {"port": 8443, "type": "LoadBalancer"},
+        "strategy": {"type": "Recreate"},
+        "podDisruptionBudget": {"enabled": True, "minAvailable": "50%"},
+    },
+    "a scaler that is scraped": {"scaler": {"enabled": True}, "serviceMonitor": {"enabled": True}},
+    "a Secret, an account and rules of one's own": {
+        "tls": {"existingSecret": "mine"},
+        "serviceAccount": {"create": False, "name": "mine"},
+        "rules": {"existing": "mine"},
+    },
+    "nothing": ALL_OFF,
+}
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("mode", [{}, MODE], ids=["own", "compatible"])
+async def test_features_are_switched_on_and_off(cluster: ClusterUnderTest, helm: Helm, mode: JSON) -> None:
+    """No field that cannot change is in the way, and nothing stays of a feature but the kind."""
+    name = mode.get("compatibility", "fastpath")
+    kind = ("CustomResourceDefinition", "", "fastpathautoscalers.fastpath.io")
+    plain = mode | {"tls": {"insecureSkipTLSVerify": True}}  # a certificate that is made again differs
+    before = await stored(cluster)
+    await helm.install(charts.CHART, name, plain)
+    first = added(before, await stored(cluster))
+    try:
+        for values in FEATURES.values():
+            await helm.upgrade(charts.CHART, name, plain | values | mode)
+        await helm.upgrade(charts.CHART, name, plain)
+        last = added(before, await stored(cluster))
+        assert last.pop(kind)
+        assert {key: asked_for(each) for key, each in last.items()} == {
+            key: asked_for(each) for key, each in first.items()
+        }
+        deployment = ("Deployment", cluster.namespace, name)
+        assert uid(last[deployment]) == uid(first[deployment])
+    finally:
+        await helm.uninstall(name)
+        await cluster.kubectl("delete", "crd", kind[2], "--ignore-not-found")
+    assert added(before, await stored(cluster)) == {}
+
+
+async def test_another_selector_is_refused_before_anything_changes(
+    cluster: ClusterUnderTest, helm: Helm
+) -> None:
+    """As that of prometheus-adapter's chart before 3.0."""
+    before = await stored(cluster)
+    await helm.install(charts.CHART, "metrics", {"fullnameOverride": "adapter"})
+    try:
+        first = added(before, await stored(cluster))
+        with pytest.raises(HelmError, match=r'Deployment \S+/adapter has the selector {.*"adapter"}, which'):
+            await helm.upgrade(charts.CHART, "metrics", MODE | {"fullnameOverride": "adapter"})
+        now = added(before, await stored(cluster))
+        assert {key: asked_for(each) for key, each in now.items()} == {
+            key: asked_for(each) for key, each in first.items()
+        }
+    finally:
+        await helm.uninstall("metrics")
+
+
 async def test_the_kind_stays_when_the_release_is_removed(cluster: ClusterUnderTest, helm: Helm) -> None:
     kind = ("CustomResourceDefinition", "", "fastpathautoscalers.fastpath.io")
     before = await stored(cluster)

@@ -69,11 +69,11 @@ nothing else can be signed with it.
 {{- if eq $source "selfSigned" -}}
 insecureSkipVerify: true
 {{- else -}}
-serverName: {{ include "fastpath.fullname" . }}.{{ include "fastpath.namespace" . }}.svc
+serverName: {{ printf "%s.%s.svc" (include "fastpath.fullname" .) (include "fastpath.namespace" .) | quote }}
 {{- if or (eq $source "certManager") (include "fastpath.caBundle" .) }}
 ca:
   {{ ternary "secret" "configMap" (eq $source "certManager") }}:
-    name: {{ include "fastpath.fullname" . }}-serving-ca
+    name: {{ printf "%s-serving-ca" (include "fastpath.fullname" .) | quote }}
     key: ca.crt
 {{- end }}
 {{- end }}

@@ -63,6 +63,13 @@ tls: {}
 {{- fail "boost.enabled needs the scaler, which raises boosted HorizontalPodAutoscalers: set scaler.enabled=true" -}}
 {{- end -}}
 {{- $budget := .Values.podDisruptionBudget -}}
+{{- range $key := list "minAvailable" "maxUnavailable" -}}
+{{- $other := get $budget (ternary "maxUnavailable" "minAvailable" (eq $key "minAvailable")) -}}
+{{- /* As in the chart prometheus-adapter: "" is absent, and so is 0 beside the other one. */ -}}
+{{- if or (eq (get $budget $key | toString) "") (and (eq (get $budget $key | toString) "0") $other) -}}
+{{- $_ := set $budget $key nil -}}
+{{- end -}}
+{{- end -}}
 {{- if and $budget.enabled (not (kindIs "invalid" $budget.minAvailable)) (not (kindIs "invalid" $budget.maxUnavailable)) -}}
 {{- fail (printf "podDisruptionBudget has minAvailable %v and maxUnavailable %v: Kubernetes takes one of them, set the other to null" $budget.minAvailable $budget.maxUnavailable) -}}
 {{- end -}}
@@ -128,6 +135,19 @@ tls: {}
 {{- printf "%s-scaler" (include "fastpath.fullname" . | trunc 56 | trimSuffix "-") -}}
 {{- end -}}
 
+{{/*
+The label app.kubernetes.io/name of the pods of the metrics APIs. It alone tells the pods of two releases in a namespace apart, so
+that the selectors of the release `fastpath` are those of kustomize. With compatibility the label of the release does that.
+*/}}
+{{- define "fastpath.podName" -}}
+{{- if include "fastpath.compatible" . -}}{{ include "fastpath.name" . }}{{- else -}}{{ include "fastpath.fullname" . }}{{- end -}}
+{{- end -}}
+
+{{/* The same of the pods of the scaler; a label has at most 63 characters. */}}
+{{- define "fastpath.scalerPodName" -}}
+{{- printf "%s-scaler" (include "fastpath.podName" . | trunc 56 | trimSuffix "-") -}}
+{{- end -}}
+
 {{/* The account of the pods that scale. */}}
 {{- define "fastpath.scalerAccountName" -}}
 {{- if .Values.scaler.inProcess -}}{{ include "fastpath.serviceAccountName" . }}
@@ -137,17 +157,17 @@ tls: {}
 
 {{/* Labels of the pods of the metrics APIs, by which Service and Deployment select them. */}}
 {{- define "fastpath.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "fastpath.name" . }}
+app.kubernetes.io/name: {{ include "fastpath.podName" . | quote }}
 {{- if include "fastpath.compatible" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 {{- end -}}
 
 {{/* The same of the pods of the scaler, which the Service of the metrics APIs must not select. */}}
 {{- define "fastpath.scalerSelectorLabels" -}}
-app.kubernetes.io/name: {{ include "fastpath.name" . }}-scaler
+app.kubernetes.io/name: {{ include "fastpath.scalerPodName" . | quote }}
 {{- if include "fastpath.compatible" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 {{- end -}}
 
@@ -170,9 +190,9 @@ Content of `metadata`. Takes a dict: context; name; namespace, for namespaced ob
 every object.
 */}}
 {{- define "fastpath.metadata" -}}
-name: {{ .name }}
+name: {{ .name | quote }}
 {{- with .namespace }}
-namespace: {{ . }}
+namespace: {{ . | quote }}
 {{- end }}
 {{- with mergeOverwrite dict (.annotations | default dict) (.context.Values.customAnnotations | default dict) }}
 annotations:
@@ -198,9 +218,10 @@ labels:
 {{- .Values.prometheus.path -}}
 {{- end -}}
 
-{{/* "true" where image.repository is the public one of prometheus-adapter, for which the image of this chart is taken. */}}
+{{/* "true" where image.repository is a public one of prometheus-adapter, for which the image of this chart is taken. */}}
 {{- define "fastpath.replacesImage" -}}
-{{- if has .Values.image.repository (list "registry.k8s.io/prometheus-adapter/prometheus-adapter" "k8s.gcr.io/prometheus-adapter/prometheus-adapter") -}}true{{- end -}}
+{{- $public := list "(registry[.]k8s[.]io|k8s[.]gcr[.]io)/prometheus-adapter/prometheus-adapter" "(docker[.]io/)?directxman12/k8s-prometheus-adapter(-[a-z0-9]+)?" -}}
+{{- if regexMatch (printf "^(%s)$" (join "|" $public)) (.Values.image.repository | default "") -}}true{{- end -}}
 {{- end -}}
 
 {{- define "fastpath.image" -}}

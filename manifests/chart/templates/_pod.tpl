@@ -29,7 +29,7 @@ extraVolumeMounts and extraArguments that use them still fit.
 - --metrics-relist-interval={{ .Values.metricsRelistInterval | default "1m" }}
 - --shutdown-delay=15s
 {{- with .Values.logLevel }}
-- --v={{ . }}
+- {{ printf "--v=%v" . | quote }}
 {{- end }}
 {{- range include "fastpath.groups" . | fromJsonArray }}
 - --serve-groups={{ . }}
@@ -59,7 +59,7 @@ extraVolumeMounts and extraArguments that use them still fit.
 {{ include "fastpath.certificateArgs" . }}
 {{- end }}
 {{- with .Values.logLevel }}
-- --v={{ . }}
+- {{ printf "--v=%v" . | quote }}
 {{- end }}
 {{- range .Values.extraArguments }}
 - {{ . | quote }}
@@ -71,8 +71,8 @@ extraVolumeMounts and extraArguments that use them still fit.
 
 {{/* How a Deployment replaces its pods. */}}
 {{- define "fastpath.rollout" -}}
-{{- with .Values.revisionHistoryLimit -}}
-revisionHistoryLimit: {{ . }}
+{{- if not (has .Values.revisionHistoryLimit (list nil "")) -}}
+revisionHistoryLimit: {{ .Values.revisionHistoryLimit }}
 {{ end -}}
 {{- with .Values.strategy -}}
 strategy:
@@ -108,11 +108,11 @@ scheduling (nodeSelector, affinity, tolerations); seconds of grace; hostNetwork.
 {{- $serving := ternary "volume-serving-cert" "serving-cert" (eq $compatible "true") -}}
 {{- $mounted := and .certificate (ne $source "selfSigned") -}}
 {{- $tmp := or $compatible (and .certificate (eq $source "selfSigned")) -}}
-serviceAccountName: {{ .account }}
+serviceAccountName: {{ .account | quote }}
 automountServiceAccountToken: {{ ternary $values.automountServiceAccountToken true (kindIs "bool" $values.automountServiceAccountToken) }}
 enableServiceLinks: false
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 terminationGracePeriodSeconds: {{ .grace }}
 {{- if .hostNetwork }}
@@ -132,7 +132,7 @@ securityContext:
 {{- with $values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with .scheduling.nodeSelector }}
@@ -208,11 +208,11 @@ volumes:
   # Whole folders, not single files: only then does a change arrive in a running pod.
   - name: {{ $config }}
     configMap:
-      name: {{ include "fastpath.rulesName" $context }}
+      name: {{ include "fastpath.rulesName" $context | quote }}
   {{- if $mounted }}
   - name: {{ $serving }}
     secret:
-      secretName: {{ include "fastpath.servingName" $context }}
+      secretName: {{ include "fastpath.servingName" $context | quote }}
       {{- if not $compatible }}
       defaultMode: 0440
       {{- end }}
