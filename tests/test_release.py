@@ -384,6 +384,19 @@ def test_nothing_is_published_before_the_tests_and_the_release_comes_last() -> N
     assert before("release") == set(jobs) - {"release"}
 
 
+def test_missing_notes_are_noticed_before_anything_is_published() -> None:
+    jobs = _workflow()["jobs"]
+    for name in ("version", "release"):
+        assert any("scripts/release-notes" in step.get("run", "") for step in jobs[name]["steps"]), name
+
+
+def test_a_release_candidate_is_not_the_latest_release() -> None:
+    steps = _workflow()["jobs"]["release"]["steps"]
+    (step,) = (step for step in steps if "gh release" in step.get("run", ""))
+    assert '--prerelease="$PRERELEASE"' in step["run"]
+    assert step["env"]["PRERELEASE"] == "${{ contains(needs.version.outputs.version, '-') }}"
+
+
 def test_outputs_that_jobs_read_are_printed_by_the_scripts() -> None:
     """GitHub takes a misspelt output for an empty text."""
     text = (ROOT / ".github/workflows/release.yml").read_text()
