@@ -28,8 +28,8 @@ _OF_A_RULE = ("render", "query", "value")
 # A problem of one rule or kind ends after this many seconds without a report, because other rules may work
 # meanwhile.
 _EXPIRY = 60.0
-# That of Prometheus ends when it answers, and without a report only after this time: a process that gets no more
-# requests, because they go to another replica, sends no query that could succeed.
+# The problem of Prometheus ends when it answers, and without a report only after this time: a process that
+# gets no more requests, because they go to another replica, sends no query that could succeed.
 _PROMETHEUS_EXPIRY = 300.0
 _EXPIRY_CHECK = 5.0
 
