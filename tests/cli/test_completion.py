@@ -112,6 +112,7 @@ def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
     (folder / "rules.d").mkdir(parents=True)
     (folder / "rules.yaml").write_text("")
+    (folder / "my rules.yaml").write_text("")
     return folder
 
 
@@ -174,6 +175,10 @@ def test_fish(home: Path) -> None:
         "fastpath certs --out-dir r": {"rules.d/"},
         "fastpath check rules": {"rules.d/", "rules.yaml"},
         "fastpath explain --kubeconfig=rules.y": {"--kubeconfig=rules.yaml"},
+        "fastpath check ~/rules.y": {"~/rules.yaml"},
+        "fastpath check my\\ ru": {"my rules.yaml"},
+        'fastpath check "my ru': {"my rules.yaml"},
+        "fastpath check 'my ru": {"my rules.yaml"},
         "fastpath explain r": set(),
     }
     done = subprocess.run(
