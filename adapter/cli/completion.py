@@ -224,7 +224,8 @@ function __fastpath_prepare
     set -l words (commandline -opc)
     # with escaped blanks, or with a quote that is still open
     set -l current (commandline -ct)
-    set current (string unescape -- "$current"; or string unescape -- "$current\\""; or string unescape -- "$current'")
+    set current (string unescape -- "$current"; or string unescape -- "$current\\""
+        or string unescape -- "$current'")
     set -l prefix (string match -r -- '^-[^=]*=' "$current")
     set -l lines ($words[1] __complete $words[2..-1] "$current" 2>/dev/null)
     set -l directive (string sub --start 2 -- $lines[-1])

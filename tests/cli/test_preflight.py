@@ -116,7 +116,7 @@ async def test_our_own_that_cannot_be_reached(cluster: Cluster, run: Verb) -> No
         message="failing or missing response from https://10.0.0.1:6443: connection refused",
     )
     finished = await run()
-    assert finished.status == 0, "it belongs to nobody else"
+    assert finished.status == 0, "it belongs to no other server"
     assert "not available (FailedDiscoveryCheck)" in finished.out
     assert finished.err == (
         "fastpath preflight: v1beta1.custom.metrics.k8s.io is not available: the API server says: failing or "
