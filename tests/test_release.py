@@ -4,9 +4,11 @@ Programs that need a registry or an account (docker, helm push, cosign) are stoo
 records how it was called.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -341,6 +343,35 @@ def test_the_chart_is_pushed_with_helm(
     _stand_in(recorded, "helm", "echo 'Error: denied' >&2; exit 1")
     assert script.main(["1.2.3", "ghcr.io/me/it", str(dist), "oci://ghcr.io/me/it/charts"]) == 1
     assert capsys.readouterr().err == "scripts/chart: helm push: Error: denied\n"
+
+
+# What is inside an image.
+
+_LIBRARIES = {
+    "OpenSSL": b"OpenSSL ",
+    "llhttp": b"llhttp__",
+    "libuv": b"uv_run",
+    "libyaml": b"yaml_parser",
+    "RE2": b"N3re2",
+    "Abseil": b"absl",
+    "libffi": b"ffi_call",
+}
+
+
+def test_the_page_of_security_names_the_libraries_that_packages_contain() -> None:
+    """No bill of materials lists them."""
+    page = " ".join((ROOT / "docs/reference/security.md").read_text().split())
+    (listed,) = re.findall(r"do not name them: (.*?)\. A fixed library", page)
+    named: dict[str, str] = {}
+    for entry in listed.split(", "):
+        names, package = entry.split(" in ")
+        named |= dict.fromkeys(names.split(" and "), package)
+    assert named.keys() == _LIBRARIES.keys()
+    pinned = (ROOT / "requirements/runtime.txt").read_text().lower()
+    for name, package in named.items():
+        assert f"\n{package.lower()}==" in pinned, package
+        compiled = [path for path in importlib.metadata.files(package) or () if path.suffix == ".so"]
+        assert any(_LIBRARIES[name] in path.read_binary() for path in compiled), name
 
 
 # The workflow.
