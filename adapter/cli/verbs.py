@@ -55,6 +55,7 @@ VERBS = {
     "doctor": Verb(
         "measure how long an autoscaler of a live cluster takes to react, hop by hop, and what helps most",
         "doctor.command",
+        command_line="adapter.cli.doctor.options",
     ),
     "convert": Verb("print the FastPathAutoscaler for a HorizontalPodAutoscaler, or the reverse", "convert"),
     "boost": Verb(

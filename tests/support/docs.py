@@ -7,7 +7,7 @@ from typing import Any
 
 from adapter.cli import boost, certs, completion, convert, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
-from adapter.cli.doctor import command as doctor
+from adapter.cli.doctor import options as doctor
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
