@@ -9,7 +9,6 @@ from adapter.autoscaler.decide.behavior import Policy, Rules
 from adapter.cli import main
 from adapter.cli.doctor import autoscaler_hops, report
 from adapter.cli.doctor.api_objects import HPA
-from adapter.cli.doctor.options import COMMAND
 from adapter.cli.doctor.diagnosis import Examination, examine
 from adapter.cli.doctor.model import (
     AnswerFacts,
@@ -28,6 +27,7 @@ from adapter.cli.doctor.model import (
     Unread,
     seconds,
 )
+from adapter.cli.doctor.options import COMMAND
 from adapter.config.scrape_keys import Access, ScrapeConfig
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
