@@ -4,9 +4,11 @@ Programs that need a registry or an account (docker, helm push, cosign) are stoo
 records how it was called.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -331,6 +333,35 @@ def test_the_chart_is_pushed_with_helm(
     assert capsys.readouterr().err == "scripts/chart: helm push: Error: denied\n"
 
 
+# What is inside an image.
+
+_LIBRARIES = {
+    "OpenSSL": b"OpenSSL ",
+    "llhttp": b"llhttp__",
+    "libuv": b"uv_run",
+    "libyaml": b"yaml_parser",
+    "RE2": b"N3re2",
+    "Abseil": b"absl",
+    "libffi": b"ffi_call",
+}
+
+
+def test_the_page_of_security_names_the_libraries_that_packages_contain() -> None:
+    """No bill of materials lists them."""
+    page = " ".join((ROOT / "docs/reference/security.md").read_text().split())
+    (listed,) = re.findall(r"do not name them: (.*?)\. A fixed library", page)
+    named: dict[str, str] = {}
+    for entry in listed.split(", "):
+        names, package = entry.split(" in ")
+        named |= dict.fromkeys(names.split(" and "), package)
+    assert named.keys() == _LIBRARIES.keys()
+    pinned = (ROOT / "requirements/runtime.txt").read_text().lower()
+    for name, package in named.items():
+        assert f"\n{package.lower()}==" in pinned, package
+        compiled = [path for path in importlib.metadata.files(package) or () if path.suffix == ".so"]
+        assert any(_LIBRARIES[name] in path.read_binary() for path in compiled), name
+
+
 # The workflow.
 
 
@@ -370,6 +401,19 @@ def test_nothing_is_published_before_the_tests_and_the_release_comes_last() -> N
         assert {"version", "test"} <= before(name), name
     assert {"image", "chart"} <= before("index"), "what cannot be replaced comes after what can"
     assert before("release") == set(jobs) - {"release"}
+
+
+def test_missing_notes_are_noticed_before_anything_is_published() -> None:
+    jobs = _workflow()["jobs"]
+    for name in ("version", "release"):
+        assert any("scripts/release-notes" in step.get("run", "") for step in jobs[name]["steps"]), name
+
+
+def test_a_release_candidate_is_not_the_latest_release() -> None:
+    steps = _workflow()["jobs"]["release"]["steps"]
+    (step,) = (step for step in steps if "gh release" in step.get("run", ""))
+    assert '--prerelease="$PRERELEASE"' in step["run"]
+    assert step["env"]["PRERELEASE"] == "${{ contains(needs.version.outputs.version, '-') }}"
 
 
 def test_outputs_that_jobs_read_are_printed_by_the_scripts() -> None:

@@ -106,6 +106,8 @@ def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> bool:
     foreign = False
     for finding in findings:
         print(f"{finding.name:<{width}}  {finding.state}")
+        if finding.owner is Owner.OURS and finding.advice:
+            _complain(f"{finding.name} is not available: {finding.advice}")
         if finding.owner is Owner.FOREIGN and _group_of(finding) in groups:
             foreign = True
             _complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")

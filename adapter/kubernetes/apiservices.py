@@ -40,6 +40,7 @@ class _APIServiceCondition(msgspec.Struct, rename="camel", frozen=True):
     type: str
     status: str
     reason: str = ""
+    message: str = ""
 
 
 class _APIServiceStatus(msgspec.Struct, rename="camel", frozen=True):
@@ -113,6 +114,7 @@ async def fetch_plain_registration(client: KubernetesClient, name: str) -> Regis
         found.metadata.labels or {},
         release,
         found.spec.version_priority,
+        " ".join(condition.message.split()),
     )
 
 

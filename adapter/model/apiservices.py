@@ -67,6 +67,8 @@ class Registration(NamedTuple):
     release: str = ""
     priority: int = 0
     """Its versionPriority."""
+    message: str = ""
+    """That of the condition."""
 
 
 class Owner(enum.Enum):
@@ -76,7 +78,10 @@ class Owner(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """One APIService: its state as a sentence, and for a foreign one the advice what to do."""
+    """One APIService: its state as a sentence.
+
+    `advice` is what to do about a foreign one, and about our own one if the API server cannot reach it.
+    """
 
     name: str
     owner: Owner
@@ -117,7 +122,7 @@ def judge(name: str, registration: Registration | None, ours: ServiceReference) 
     where = f"Service {registration.service}:{registration.service.port}"
     facts = f"{where}, {_availability(registration)}, {registration.trust.value}"
     if (registration.service.namespace, registration.service.name) == (ours.namespace, ours.name):
-        return Finding(name, Owner.OURS, f"ours ({facts})")
+        return Finding(name, Owner.OURS, f"ours ({facts})", _repair(registration))
     release = f", Helm release {registration.release}" if registration.release else ""
     server = _identify(registration)
     return Finding(name, Owner.FOREIGN, f"{server} ({facts}{release})", _advice(name, server, registration))
@@ -201,10 +206,19 @@ def _advice(name: str, server: str, registration: Registration) -> str:
         "custom.metrics.k8s.io": "run both side by side and switch over as "
         "docs/guides/migrate-from-prometheus-adapter.md says",
         "external.metrics.k8s.io": move,
-        "metrics.k8s.io": f"keep {server}, which is all that CPU and memory need, "
-        "unless it is to be replaced",
+        "metrics.k8s.io": f"to replace {server}, register v1 first as docs/guides/deploy.md says",
     }
     return f"{steps[group]}; or leave it out: {_leave_out(name)}"
+
+
+def _repair(registration: Registration) -> str:
+    """Return why the API server cannot reach us and where to look; "" if it can, or has not tried yet."""
+    if registration.available != "False":
+        return ""
+    assert registration.service is not None
+    why = registration.message or registration.reason or "no reason"
+    namespace = registration.service.namespace
+    return f"the API server says: {why}: look at the pods first, with kubectl -n {namespace} get pods"
 
 
 def _leave_out(name: str) -> str:

@@ -28,6 +28,9 @@ _OF_A_RULE = ("render", "query", "value")
 # A problem of one rule or kind ends after this many seconds without a report, because other rules may work
 # meanwhile.
 _EXPIRY = 60.0
+# The problem of Prometheus ends when it answers, and without a report only after this time: a process that
+# gets no more requests, because they go to another replica, sends no query that could succeed.
+_PROMETHEUS_EXPIRY = 300.0
 _EXPIRY_CHECK = 5.0
 
 
@@ -115,12 +118,11 @@ class SourceProblems:
             self._problems.resolve(fault, subject=subject)
 
     async def run(self) -> None:
-        """Expire the problems of rules and kinds until cancelled: their clients may not return."""
+        """Expire problems until cancelled: the clients that met them may not return."""
         while True:
             await asyncio.sleep(_EXPIRY_CHECK)
             for fault, subject in list(self._reported):
-                if fault != "prometheus":  # ends when Prometheus answers
-                    self.expire(fault, subject)
+                self.expire(fault, subject, _PROMETHEUS_EXPIRY if fault == "prometheus" else _EXPIRY)
 
     def answered(self, path: str, asked: float, failure: PrometheusError | None = None) -> None:
         """Note an answer to the query of a rule that was sent at `asked` (monotonic seconds).

@@ -137,6 +137,24 @@ def test_their_image_is_replaced_and_the_notes_say_so(repository: str) -> None:
     assert "- image.tag v0.12.0: " in files[f"templates/{NOTES}"]
 
 
+def test_the_way_back_is_that_of_the_guide() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/migrate-from-prometheus-adapter.md").read_text()
+    _, _, block = guide.partition("```sh in place back\n")
+    lower, sleep, rollback = block.partition("```")[0].splitlines()
+    notes = charts.render_files(MODE, name=RELEASE, namespace=NAMESPACE)[f"templates/{NOTES}"]
+    steps = [line.strip() for line in notes.splitlines()]
+    assert (
+        steps.index(lower)
+        < steps.index(sleep)
+        < steps.index(f"helm -n {NAMESPACE} rollback {RELEASE} REVISION")
+    )
+    assert rollback == f"helm rollback {RELEASE} --namespace {NAMESPACE}"
+    external = charts.render_files({**MODE, "rules": {"default": False}}, name=RELEASE, namespace=NAMESPACE)[
+        f"templates/{NOTES}"
+    ]
+    assert "kubectl patch" not in external
+
+
 def test_the_scaler_is_apart_from_their_selector() -> None:
     objects = render(join(MODE, SCALER))
     scaler = objects.one("Deployment", "prometheus-adapter-scaler")

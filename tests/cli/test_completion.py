@@ -61,6 +61,18 @@ def test_the_first_word_is_a_verb() -> None:
     assert offered() == offered("")
 
 
+def test_completing_imports_no_client() -> None:
+    """Each tab waits for these imports: with the HTTP client they take half a second."""
+    light = set(verbs.VERBS) - {"explain", "preflight"}  # their verbs and flags are in one module
+    code = (
+        "import sys; from adapter.cli import completion\n"
+        f"for verb in {sorted(light)}: completion.complete([verb, '--'])\n"
+        "print('aiohttp' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 @pytest.mark.parametrize("verb", verbs.VERBS)
 def test_every_flag_that_the_help_lists_is_offered(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb, "--help"]) == 0
@@ -112,6 +124,7 @@ def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
     (folder / "rules.d").mkdir(parents=True)
     (folder / "rules.yaml").write_text("")
+    (folder / "my rules.yaml").write_text("")
     return folder
 
 
@@ -174,6 +187,10 @@ def test_fish(home: Path) -> None:
         "fastpath certs --out-dir r": {"rules.d/"},
         "fastpath check rules": {"rules.d/", "rules.yaml"},
         "fastpath explain --kubeconfig=rules.y": {"--kubeconfig=rules.yaml"},
+        "fastpath check ~/rules.y": {"~/rules.yaml"},
+        "fastpath check my\\ ru": {"my rules.yaml"},
+        'fastpath check "my ru': {"my rules.yaml"},
+        "fastpath check 'my ru": {"my rules.yaml"},
         "fastpath explain r": set(),
     }
     done = subprocess.run(

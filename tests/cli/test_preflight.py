@@ -61,6 +61,7 @@ def _register(
     *,
     available: str = "True",
     reason: str = "Passed",
+    message: str = "",
     **spec: Any,
 ) -> None:
     version, _, group = name.partition(".")
@@ -77,7 +78,11 @@ def _register(
                 "service": {"namespace": namespace, "name": service, "port": 443},
                 **spec,
             },
-            "status": {"conditions": [{"type": "Available", "status": available, "reason": reason}]},
+            "status": {
+                "conditions": [
+                    {"type": "Available", "status": available, "reason": reason, "message": message}
+                ]
+            },
         }
     )
 
@@ -97,6 +102,26 @@ async def test_our_own(cluster: Cluster, run: Verb) -> None:
     assert finished.out.splitlines()[0] == (
         "v1beta1.custom.metrics.k8s.io    ours (Service fastpath/fastpath:443, "
         "not available (no condition Available yet), certificate checked with caBundle)"
+    )
+
+
+async def test_our_own_that_cannot_be_reached(cluster: Cluster, run: Verb) -> None:
+    _register(
+        cluster,
+        "v1beta1.custom.metrics.k8s.io",
+        "fastpath",
+        "fastpath",
+        available="False",
+        reason="FailedDiscoveryCheck",
+        message="failing or missing response from https://10.0.0.1:6443: connection refused",
+    )
+    finished = await run()
+    assert finished.status == 0, "it belongs to no other server"
+    assert "not available (FailedDiscoveryCheck)" in finished.out
+    assert finished.err == (
+        "fastpath preflight: v1beta1.custom.metrics.k8s.io is not available: the API server says: failing or "
+        "missing response from https://10.0.0.1:6443: connection refused: look at the pods first, with "
+        "kubectl -n fastpath get pods\n"
     )
 
 

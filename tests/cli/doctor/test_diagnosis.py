@@ -376,7 +376,6 @@ def test_boost_without_knowing_who_serves() -> None:
 
 
 # -- boosting ------------------------------------------------------------------------------------------------
-# -------------
 
 GONE = AnswerFacts(0, 1.0, error="503 ServiceUnavailable", status=503)
 
@@ -397,6 +396,19 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "no booster raises it"
     alone = examine(boosted(load(answer=GONE), floor=floor))
     assert "the HPA does not scale" in alone.diagnosis
+
+
+def test_a_group_without_a_server_is_no_stopped_fastpath() -> None:
+    floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), Serving("external.metrics.k8s.io", ""), GONE)
+    cpu = MetricFacts("cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), GOOD)
+    found = examine(boosted(cpu, floor=floor))
+    assert found.diagnosis == (
+        "no APIService is registered for external.metrics.k8s.io, so fastpath_replicas has no value: "
+        "the HPA scales up but not down"
+    )
+    assert found.change == (
+        "register Fastpath for external.metrics.k8s.io, or remove the handshake with fastpath boost --remove"
+    )
 
 
 def test_the_handshake_stays_when_the_annotation_goes() -> None:
