@@ -37,7 +37,7 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.quantity import Quantity
 
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_METADATA = frozenset(
+METADATA = frozenset(
     {
         "annotations",
         "clusterName",
@@ -116,12 +116,12 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
         given = tree.get("kind") if isinstance(tree, dict) else tree
         raise InputError([Fault("kind", _shown_or_absent(given), f"expected {_EITHER}")])
     faults = [*_version_faults(tree, kind)]
-    known = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
+    known = {name: without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
     shape: type[_Document | _HPAFile] = _Document if kind == KIND else _HPAFile
-    faults += _unknown(tree, _TOP, "")
+    faults += unknown_keys(tree, _TOP, "")
     if isinstance(meta := known.get("metadata"), dict):
-        faults += _unknown(meta, _METADATA, "metadata.")
-    faults += _unknown_fields(
+        faults += unknown_keys(meta, METADATA, "metadata.")
+    faults += unknown_fields(
         known.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind
     )
     try:
@@ -163,39 +163,39 @@ def _shown_or_absent(value: object) -> str:
     return "absent" if value is None else shown(value)
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """Return a value without the keys whose value is null: null is absence."""
     if isinstance(value, dict):
-        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
+        return {name: without_nulls(below) for name, below in value.items() if below is not None}
     if isinstance(value, list):
-        return [_without_nulls(below) for below in value]
+        return [without_nulls(below) for below in value]
     return value
 
 
 # --- unknown fields
 
 
-def _unknown(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
+def unknown_keys(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
     for name, value in tree.items():
         if name not in known:
             yield _unknown_field(f"{prefix}{name}", value, name, known)
 
 
-def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
+def unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
     """Yield the fields of a tree that its shape does not have; a value of another type is skipped."""
     shape = _present(shape)
     if isinstance(shape, inspect.StructType) and isinstance(tree, dict):
         fields = _fields(shape.cls)
         for name, value in tree.items():
             if name in fields:
-                yield from _unknown_fields(value, fields[name], f"{path}.{name}", kind)
+                yield from unknown_fields(value, fields[name], f"{path}.{name}", kind)
             elif kind == HPA_KIND and path == "spec" and name in _fields(FastPathAutoscalerSpec):
                 yield Fault(f"{path}.{name}", shown(value), f"unknown field: only a {KIND} has it")
             else:
                 yield _unknown_field(f"{path}.{name}", value, name, fields)
     elif isinstance(shape, inspect.VarTupleType) and isinstance(tree, list):
         for index, item in enumerate(tree):
-            yield from _unknown_fields(item, shape.item_type, f"{path}[{index}]", kind)
+            yield from unknown_fields(item, shape.item_type, f"{path}[{index}]", kind)
 
 
 def _present(shape: inspect.Type) -> inspect.Type:

@@ -1,0 +1,1 @@
+"""Schedules: floors and ceilings of replicas in windows of local time."""

@@ -1,0 +1,108 @@
+"""From the time that a clock on the wall shows to instants, also where the clock is set.
+
+A local time is a naive `datetime`. Where a clock is set forward, it skips local times; where it is set back,
+it shows some twice. Two questions have one answer in all cases:
+
+- `first_at`: the first instant at which the clock shows a local time or a later one. Of a time that the clock
+  skips that is the first instant after the gap, of one that it shows twice the first.
+- `end_of`: the instant right after the last one at which the clock shows an earlier time. Of a skipped time
+  that is the end of the gap, of one that is shown twice the second.
+
+Instants are whole seconds since 1970 in UTC.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+_EPOCH = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
+_DAY = 86_400
+_STEP = 3 * 3600
+"""How often, in seconds, a day is searched for a change of the offset: no zone changes it and back within."""
+_AROUND = 2
+"""Days on each side of a local time, as if it were UTC, that are searched: no clock is off by that much."""
+
+
+class _Piece(NamedTuple):
+    """From `start` on, until `end`, local time is `offset` seconds ahead of UTC."""
+
+    start: int
+    end: int
+    offset: int
+
+
+def first_at(local: datetime, zone: ZoneInfo) -> int:
+    """Return the first instant at which the clock of a zone shows a local time or a later one."""
+    seconds = _seconds(local)
+    for piece in _pieces(seconds, zone):
+        instant = max(piece.start, seconds - piece.offset)
+        if instant < piece.end:
+            return instant
+    raise AssertionError(local)
+
+
+def end_of(local: datetime, zone: ZoneInfo) -> int:
+    """Return the instant right after the last one at which the clock shows a time before a local time."""
+    seconds = _seconds(local)
+    for piece in reversed(_pieces(seconds, zone)):
+        instant = min(piece.end, seconds - piece.offset)
+        if instant > piece.start:
+            return instant
+    raise AssertionError(local)
+
+
+def offset_at(instant: int, zone: ZoneInfo) -> int:
+    """Return by how many seconds the clock is ahead of UTC at an instant."""
+    offset = datetime.fromtimestamp(instant, UTC).astimezone(zone).utcoffset()
+    assert offset is not None
+    return round(offset.total_seconds())
+
+
+def local_at(instant: int, zone: ZoneInfo) -> datetime:
+    """Return what the clock shows at an instant."""
+    return _EPOCH + timedelta(seconds=instant + offset_at(instant, zone))
+
+
+def transitions(start: int, end: int, zone: ZoneInfo) -> list[int]:
+    """Return the instants from `start` to `end`, exclusive, at which the clock is set."""
+    days = range(start // _DAY, (end - 1) // _DAY + 1) if end > start else ()
+    return [instant for day in days for instant in _transitions(day, zone) if start <= instant < end]
+
+
+def _seconds(local: datetime) -> int:
+    """Return a local time as if it were UTC."""
+    return round((local - _EPOCH).total_seconds())
+
+
+def _pieces(seconds: int, zone: ZoneInfo) -> Sequence[_Piece]:
+    start, end = seconds - _AROUND * _DAY, seconds + _AROUND * _DAY
+    edges = [start, *transitions(start + 1, end, zone), end]
+    return [_Piece(one, other, offset_at(one, zone)) for one, other in itertools.pairwise(edges)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _transitions(day: int, zone: ZoneInfo) -> tuple[int, ...]:
+    """Return the instants of a day, counted from 1970 in UTC, at which the clock is set."""
+    found = []
+    before = offset_at(day * _DAY - 1, zone)
+    for low in range(day * _DAY, (day + 1) * _DAY, _STEP):
+        high = low + _STEP - 1
+        after = offset_at(high, zone)
+        if after != before:
+            found.append(_first_change(low, high, before, zone))
+            before = after
+    return tuple(found)
+
+
+def _first_change(low: int, high: int, before: int, zone: ZoneInfo) -> int:
+    """Return the first instant from `low` to `high` whose offset is not `before`; that of `high` is not."""
+    while low < high:
+        middle = (low + high) // 2
+        if offset_at(middle, zone) == before:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,194 @@
+"""The windows of a schedule as spans of instants, and the floor and the ceiling that follow from them.
+
+Everything here is pure: spans follow from the document and the tz database alone.
+"""
+
+import bisect
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from adapter.model.schedules import local_time
+
+DAY = timedelta(days=1)
+
+
+class Span(NamedTuple):
+    """Instants from `begin` to `end`, the end exclusive, in seconds since 1970."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayWindow:
+    """Each day of `weekdays` (Monday is 0) from one local time to another.
+
+    `end` is less than `begin` for an end on the next day; both are since midnight, `end` may be 24 hours.
+    """
+
+    weekdays: frozenset[int]
+    begin: timedelta
+    end: timedelta
+
+    def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
+        """Yield the spans that may overlap the instants from `start` to `end`, in order of their beginning."""
+        length = self.end - self.begin
+        days_after = DAY if length <= timedelta() else timedelta()
+        day = local_time.local_at(start, zone).date() - 3 * DAY
+        last = local_time.local_at(end, zone).date() + DAY
+        while day <= last:
+            if day.weekday() in self.weekdays and day not in excepted:
+                midnight = datetime.combine(day, time())
+                yield Span(
+                    local_time.first_at(midnight + self.begin, zone),
+                    local_time.end_of(midnight + days_after + self.end, zone),
+                )
+            day += DAY
+
+
+@dataclass(frozen=True, slots=True)
+class CronWindow:
+    """Windows of `seconds` that begin at the local times of a cron expression."""
+
+    expression: str
+    seconds: int
+
+    def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
+        first = local_time.local_at(start - self.seconds, zone) - 2 * DAY
+        for local in CronSim(self.expression, first):
+            if local > local_time.local_at(end, zone) + 2 * DAY:
+                return
+            if local.date() not in excepted:
+                begin = local_time.first_at(local, zone)
+                yield Span(begin, begin + self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleWindow:
+    """One window from one local time to another."""
+
+    begin: datetime
+    end: datetime
+
+    def span(self, zone: ZoneInfo) -> Span:
+        return Span(local_time.first_at(self.begin, zone), local_time.end_of(self.end, zone))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window by its name, and the bounds that hold in it; one of them may be None."""
+
+    name: str
+    times: DayWindow | CronWindow | SingleWindow
+    floor: int | None
+    ceiling: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule. `name` is `namespace/name`; no window of days or cron begins on the days `excepted`."""
+
+    name: str
+    zone: ZoneInfo
+    windows: tuple[Window, ...]
+    excepted: frozenset[date] = frozenset()
+
+
+class Boundary(NamedTuple):
+    """The `begin` or the `end` of a window."""
+
+    at: int
+    schedule: str
+    window: str
+    edge: str
+
+
+class Level(NamedTuple):
+    """The bounds from `begin` to `end`, None where there is none, and the windows that they come from.
+
+    Where the floor is above the ceiling, the floor is the ceiling as well; `conflict` names the two windows.
+    """
+
+    begin: int
+    end: int
+    floor: int | None
+    ceiling: int | None
+    windows: tuple[str, ...]
+    conflict: tuple[str, str] | None = None
+
+
+def spans_of(window: Window, schedule: Schedule, start: int, end: int) -> list[Span]:
+    """Return the spans of a window that overlap or touch `start` to `end`; those that touch are one."""
+    found: list[Span] = []
+    times, zone = window.times, schedule.zone
+    if isinstance(times, SingleWindow):
+        every: Iterable[Span] = (times.span(zone),)
+    else:
+        every = times.spans(start, end, zone, schedule.excepted)
+    for span in sorted(every):
+        if span.end <= span.begin:
+            continue
+        if found and span.begin <= found[-1].end:
+            found[-1] = Span(found[-1].begin, max(found[-1].end, span.end))
+        else:
+            found.append(span)
+    return [span for span in found if span.end >= start and span.begin <= end]
+
+
+def boundaries(schedules: Sequence[Schedule], start: int, end: int) -> list[Boundary]:
+    """Return the boundaries from `start` to `end`, exclusive, by time, schedule and window."""
+    found = []
+    for schedule in schedules:
+        for window in schedule.windows:
+            for span in spans_of(window, schedule, start, end):
+                for at, edge in ((span.begin, "begin"), (span.end, "end")):
+                    if start <= at < end:
+                        found.append(Boundary(at, schedule.name, window.name, edge))
+    return sorted(found)
+
+
+def levels(schedule: Schedule, start: int, end: int) -> list[Level]:
+    """Return the bounds of a schedule from `start` to `end`; time without an active window is left out."""
+    spans = [(window, spans_of(window, schedule, start, end)) for window in schedule.windows]
+    inner = {at for _, found in spans for span in found for at in span if start < at < end}
+    found: list[Level] = []
+    for one, other in itertools.pairwise([start, *sorted(inner), end] if end > start else []):
+        active = [window for window, listed in spans if _covers(listed, one)]
+        if not active:
+            continue
+        level = _level(one, other, active)
+        if found and found[-1].end == one and found[-1][2:] == level[2:]:
+            found[-1] = found[-1]._replace(end=other)
+        else:
+            found.append(level)
+    return found
+
+
+def level_at(schedule: Schedule, instant: int) -> Level | None:
+    """Return the bounds at an instant, None outside all windows; its end is that second's."""
+    found = levels(schedule, instant, instant + 1)
+    return found[0] if found else None
+
+
+def _covers(spans: Sequence[Span], instant: int) -> bool:
+    place = bisect.bisect_right(spans, instant, key=lambda span: span.begin) - 1
+    return place >= 0 and instant < spans[place].end
+
+
+def _level(begin: int, end: int, active: Sequence[Window]) -> Level:
+    floored = [window for window in active if window.floor is not None]
+    ceiled = [window for window in active if window.ceiling is not None]
+    highest = max(floored, key=lambda window: window.floor or 0, default=None)
+    lowest = min(ceiled, key=lambda window: window.ceiling or 0, default=None)
+    floor = None if highest is None else highest.floor
+    ceiling = None if lowest is None else lowest.ceiling
+    conflict = None
+    if highest is not None and lowest is not None and (floor or 0) > (ceiling or 0):
+        conflict, ceiling = (highest.name, lowest.name), floor
+    return Level(begin, end, floor, ceiling, tuple(sorted(window.name for window in active)), conflict)

@@ -1,0 +1,259 @@
+"""Windows against the reading of their definition minute by minute, and against clocks that are set."""
+
+import functools
+import itertools
+import zoneinfo
+from collections.abc import Mapping
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.model.schedules import local_time, windows
+from adapter.model.schedules.windows import DayWindow, Level, Span
+from tests.support import thorough
+from tests.support.schedules import schedule
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+YEAR = 2026
+
+
+def utc(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+def shown(instant: int) -> str:
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@functools.cache
+def clocks() -> Mapping[tuple[int, ...], str]:
+    """Return one zone for each clock that differs from the others in the year."""
+    start, end = utc(f"{YEAR}-01-01"), utc(f"{YEAR + 1}-01-01")
+    found: dict[tuple[int, ...], str] = {}
+    for name in sorted(zoneinfo.available_timezones()):
+        zone = ZoneInfo(name)
+        offsets = [local_time.offset_at(instant, zone) for instant in range(start, end, DAY // 2)]
+        found.setdefault(tuple(offsets), name)
+    return found
+
+
+@functools.cache
+def around(zone: str) -> tuple[int, ...]:
+    """Return the instants of the year at which the clock is set, and one on a day on which it is not."""
+    start, end = utc(f"{YEAR}-01-01"), utc(f"{YEAR + 1}-01-01")
+    return (*local_time.transitions(start, end, ZoneInfo(zone)), utc(f"{YEAR}-05-31T12:00:00"))
+
+
+@functools.lru_cache(maxsize=2)
+def minutes(zone: str, middle: int) -> tuple[tuple[int, datetime], ...]:
+    """Return each minute of four days around an instant, with what the clock shows."""
+    first = (middle // MINUTE - 2 * 1440) * MINUTE
+    tz = ZoneInfo(zone)
+    return tuple(
+        (instant, datetime.fromtimestamp(instant, tz).replace(tzinfo=None))
+        for instant in range(first, first + 4 * DAY, MINUTE)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def first_at(zone: str, middle: int, begin: datetime) -> int:
+    """Return the first instant at which the clock shows a time or a later one, minute by minute."""
+    return next(instant for instant, local in minutes(zone, middle) if local >= begin)
+
+
+@functools.lru_cache(maxsize=64)
+def end_of(zone: str, middle: int, end: datetime) -> int:
+    """Return the instant after the last one at which the clock shows an earlier time, minute by minute."""
+    return next(instant for instant, local in reversed(minutes(zone, middle)) if local < end) + MINUTE
+
+
+TIMES = ("00:00", "00:30", "01:00", "01:59", "02:00", "02:30", "03:00", "12:00", "23:00", "23:30")
+PAIRS = [(begin, end) for begin in TIMES for end in (*TIMES, "24:00") if begin != end]
+
+
+def test_windows_of_days_are_what_their_definition_says_in_every_zone() -> None:
+    """Each pair of times in each zone, around each change of its clock; in a quick run every seventh pair."""
+    for number, zone in enumerate(clocks().values()):
+        tz = ZoneInfo(zone)
+        for middle in around(zone):
+            midnight = datetime.combine(local_time.local_at(middle, tz).date(), time())
+            for begin, end in PAIRS if thorough.is_chosen() else PAIRS[number % 7 :: 7]:
+                start = midnight + _since_midnight(begin)
+                stop = midnight + _since_midnight(end) + timedelta(days=int(end <= begin))
+                expected = Span(first_at(zone, middle, start), end_of(zone, middle, stop))
+                window = DayWindow(frozenset(range(7)), start - midnight, _since_midnight(end))
+                found = window.spans(expected.begin, expected.begin + 1, tz, frozenset())
+                assert expected in [*found], (zone, midnight, begin, end)
+
+
+def _since_midnight(text: str) -> timedelta:
+    hours, minutes = text.split(":")
+    return timedelta(hours=int(hours), minutes=int(minutes))
+
+
+# -- by hand -------------------------------------------------------------------------------------------------
+
+
+def spans(window: dict[str, Any], start: str, end: str, **spec: Any) -> list[tuple[str, str]]:
+    found = schedule(window, **spec).schedule
+    listed = windows.spans_of(found.windows[0], found, utc(start), utc(end))
+    return [(shown(span.begin), shown(span.end)) for span in listed]
+
+
+OFFICE = {"days": ["Mon", "Tue", "Wed", "Thu", "Fri"], "from": "08:00", "to": "18:30"}
+
+
+def test_office_hours() -> None:
+    assert spans(OFFICE, "2026-11-26T12:00", "2026-11-30T12:00") == [
+        ("2026-11-26T07:00:00Z", "2026-11-26T17:30:00Z"),
+        ("2026-11-27T07:00:00Z", "2026-11-27T17:30:00Z"),
+        ("2026-11-30T07:00:00Z", "2026-11-30T17:30:00Z"),
+    ]
+
+
+def test_a_week_of_office_hours_is_52_and_a_half_hours() -> None:
+    """A schedule that misreads its days is active for 126 hours."""
+    found = schedule(OFFICE).schedule
+    listed = windows.levels(found, utc("2026-11-22T23:00"), utc("2026-11-29T23:00"))
+    assert sum(level.end - level.begin for level in listed) == 5 * 10.5 * HOUR
+
+
+def test_over_midnight() -> None:
+    """The window of Friday ends on Saturday, and none begins on Saturday."""
+    night = {"days": ["Fri"], "from": "22:00", "to": "06:00"}
+    assert spans(night, "2026-11-26T00:00", "2026-12-01T00:00") == [
+        ("2026-11-27T21:00:00Z", "2026-11-28T05:00:00Z")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        # the clock skips 02:00 to 03:00 on 29 March
+        ({"from": "02:30", "to": "04:00"}, [("2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z")]),
+        ({"from": "01:00", "to": "02:30"}, [("2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z")]),
+        ({"from": "02:10", "to": "02:50"}, []),
+        ({"cron": "30 2 * * *", "for": "1h"}, [("2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z")]),
+        # it shows 02:00 to 03:00 twice on 25 October
+        ({"from": "02:30", "to": "04:00"}, [("2026-10-25T00:30:00Z", "2026-10-25T03:00:00Z")]),
+        ({"from": "01:00", "to": "02:30"}, [("2026-10-24T23:00:00Z", "2026-10-25T01:30:00Z")]),
+        ({"from": "02:10", "to": "02:50"}, [("2026-10-25T00:10:00Z", "2026-10-25T01:50:00Z")]),
+        ({"cron": "30 2 * * *", "for": "1h"}, [("2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z")]),
+    ],
+)
+def test_on_the_nights_the_clocks_change(window: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    day = expected[0][1][:10] if expected else "2026-03-29"
+    weekday = {"days": ["Sun"]} if "from" in window else {}
+    found = spans(window | weekday, f"{day}T00:00", f"{day}T12:00")
+    assert [each for each in found if each[1] > f"{day}T00:00"] == expected
+
+
+def test_a_gap_at_midnight() -> None:
+    """In Greenland clocks skip the last hour of a Saturday."""
+    late = {"days": ["Sat"], "from": "23:15", "to": "02:00"}
+    assert spans(late, "2026-03-28T00:00", "2026-03-30T00:00", zone="America/Nuuk") == [
+        ("2026-03-29T01:00:00Z", "2026-03-29T03:00:00Z")
+    ]
+
+
+def test_a_day_that_a_zone_skips() -> None:
+    """Samoa had no 30 December 2011."""
+    morning = {"from": "08:00", "to": "12:00"}
+    assert spans(morning, "2011-12-29T12:00", "2011-12-31T12:00", zone="Pacific/Apia") == [
+        ("2011-12-29T18:00:00Z", "2011-12-29T22:00:00Z"),
+        ("2011-12-30T18:00:00Z", "2011-12-30T22:00:00Z"),
+    ]
+
+
+def test_month_ends_and_a_leap_day() -> None:
+    last = {"cron": "0 22 L * *", "for": "6h"}
+    assert spans(last, "2028-02-20T00:00", "2028-04-01T12:00") == [
+        ("2028-02-29T21:00:00Z", "2028-03-01T03:00:00Z"),
+        ("2028-03-31T20:00:00Z", "2028-04-01T02:00:00Z"),
+    ]
+    leap = {"start": "2028-02-29T00:00", "end": "2028-02-29T24:00"}
+    assert spans(leap, "2028-02-01T00:00", "2028-04-01T00:00") == [
+        ("2028-02-28T23:00:00Z", "2028-02-29T23:00:00Z")
+    ]
+
+
+def test_excepted_days_begin_nothing() -> None:
+    """The night that began the day before goes on, and single windows have no excepted days."""
+    night = {"from": "22:00", "to": "06:00"}
+    found = spans(night, "2026-12-24T12:00", "2026-12-27T12:00", **{"except": ["2026-12-25"]})
+    assert found == [
+        ("2026-12-24T21:00:00Z", "2026-12-25T05:00:00Z"),
+        ("2026-12-26T21:00:00Z", "2026-12-27T05:00:00Z"),
+    ]
+    cron = {"cron": "0 22 * * *", "for": "8h"}
+    assert spans(cron, "2026-12-24T12:00", "2026-12-27T12:00", **{"except": ["2026-12-25"]}) == found
+    single = {"start": "2026-12-25T10:00", "end": "2026-12-25T11:00"}
+    assert spans(single, "2026-12-25T00:00", "2026-12-26T00:00", **{"except": ["2026-12-25"]}) == [
+        ("2026-12-25T09:00:00Z", "2026-12-25T10:00:00Z")
+    ]
+
+
+def test_windows_that_touch_or_overlap_are_one() -> None:
+    """Their inner ends and beginnings coincide and are no boundaries."""
+    day = {"from": "00:00", "to": "24:00", "days": ["Mon", "Tue"]}
+    assert spans(day, "2026-11-22T00:00", "2026-11-28T00:00") == [
+        ("2026-11-22T23:00:00Z", "2026-11-24T23:00:00Z")
+    ]
+    hourly = {"cron": "0 * * * *", "for": "2h"}
+    found = schedule(hourly).schedule
+    assert windows.boundaries([found], utc("2026-11-22T00:00"), utc("2026-11-23T00:00")) == []
+
+
+def test_levels_have_the_highest_floor_and_the_lowest_ceiling() -> None:
+    found = schedule(
+        {"name": "b", "from": "08:00", "to": "12:00", "minReplicas": 5, "maxReplicas": 20},
+        {"name": "a", "from": "10:00", "to": "14:00", "minReplicas": 8},
+        {"name": "c", "from": "11:00", "to": "12:00", "maxReplicas": 6},
+        zone="UTC",
+    ).schedule
+    start = utc("2026-11-24T00:00")
+    assert windows.levels(found, start, start + DAY) == [
+        Level(start + 8 * HOUR, start + 10 * HOUR, 5, 20, ("b",)),
+        Level(start + 10 * HOUR, start + 11 * HOUR, 8, 20, ("a", "b")),
+        Level(start + 11 * HOUR, start + 12 * HOUR, 8, 8, ("a", "b", "c"), ("a", "c")),
+        Level(start + 12 * HOUR, start + 14 * HOUR, 8, None, ("a",)),
+    ]
+    assert windows.level_at(found, start + 9 * HOUR) == Level(
+        start + 9 * HOUR, start + 9 * HOUR + 1, 5, 20, ("b",)
+    )
+    assert windows.level_at(found, start) is None
+    assert windows.levels(found, start, start) == []
+
+
+@given(st.integers(utc("2026-01-01"), utc("2027-01-01")), st.integers(1, 10 * DAY))
+def test_levels_agree_with_the_moment(start: int, length: int) -> None:
+    found = schedule(
+        {"name": "a", "days": ["Sat", "Sun"], "from": "01:30", "to": "02:30", "minReplicas": 2},
+        {"name": "b", "from": "22:00", "to": "02:15", "minReplicas": 3, "maxReplicas": 9},
+        {"name": "c", "cron": "*/45 1-3 * * *", "for": "20m", "maxReplicas": 4},
+    ).schedule
+    listed = windows.levels(found, start, start + length)
+    for at in (start, start + length // 2, start + length - 1):
+        now = windows.level_at(found, at)
+        within = next((each for each in listed if each.begin <= at < each.end), None)
+        assert (now and now[2:]) == (within and within[2:])
+    for one, other in itertools.pairwise(listed):
+        assert one.end <= other.begin
+        assert one.end < other.begin or one[2:] != other[2:]
+
+
+def test_boundaries_are_sorted_and_within() -> None:
+    one = schedule(
+        {"name": "b", "from": "08:00", "to": "09:00"}, {"name": "a", "from": "09:00", "to": "10:00"}
+    ).schedule
+    start = utc("2026-11-24T07:00")
+    found = windows.boundaries([one], start, start + 2 * HOUR)
+    assert [(shown(each.at), each.window, each.edge) for each in found] == [
+        ("2026-11-24T07:00:00Z", "b", "begin"),
+        ("2026-11-24T08:00:00Z", "a", "begin"),
+        ("2026-11-24T08:00:00Z", "b", "end"),
+    ]

@@ -1,0 +1,30 @@
+"""Schedules for tests."""
+
+from typing import Any
+
+from adapter.model.schedules import documents
+from adapter.model.schedules.documents import FastPathSchedule
+
+
+def document(*windows: dict[str, Any], zone: str = "Europe/Berlin", **spec: Any) -> dict[str, Any]:
+    """Return the document of a schedule with these windows; a window without bounds has a floor of 1."""
+    return {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathSchedule",
+        "metadata": {"name": "office", "namespace": "shop"},
+        "spec": {
+            "targets": [{"kind": "HorizontalPodAutoscaler", "name": "web"}],
+            "timeZone": zone,
+            "windows": [
+                {"name": f"window-{number}"}
+                | ({} if {"minReplicas", "maxReplicas"} & each.keys() else {"minReplicas": 1})
+                | each
+                for number, each in enumerate(windows)
+            ],
+        }
+        | spec,
+    }
+
+
+def schedule(*windows: dict[str, Any], zone: str = "Europe/Berlin", **spec: Any) -> FastPathSchedule:
+    return documents.read_document(document(*windows, zone=zone, **spec))
