@@ -1,0 +1,197 @@
+"""Documents of schedules: what they may say, and one sentence for each mistake."""
+
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from adapter.config.yaml import documents as yaml_documents
+from adapter.errors import InputError
+from adapter.model.schedules import documents
+from adapter.model.schedules.windows import CronWindow, DayWindow, SingleWindow, Window
+from tests.support.schedules import document, schedule
+
+EXAMPLE = """
+apiVersion: fastpath.io/v1alpha1
+kind: FastPathSchedule
+metadata: {name: office, namespace: shop}
+spec:
+  targets: [{kind: HorizontalPodAutoscaler, name: web}, {kind: FastPathAutoscaler, name: api}]
+  timeZone: Europe/Berlin
+  ready: ByStart
+  windows:
+    - name: business
+      days: [Mon, Tue, Wed, Thu, Fri]
+      from: 08:00
+      to: "18:30"
+      minReplicas: 20
+      maxReplicas: 80
+    - name: month-end
+      cron: "0 22 28-31 * *"
+      for: 6h
+      minReplicas: 40
+    - name: sale
+      start: 2026-11-27T00:00
+      end: 2026-11-30T24:00
+      minReplicas: 60
+  except: [2026-12-25, 2026-12-26]
+"""
+
+
+def test_the_example() -> None:
+    (tree,) = yaml_documents.read_documents(EXAMPLE, "office.yaml")
+    assert isinstance(tree, yaml_documents.YAMLDocument)
+    read = documents.read_document(tree.value)
+    hours = timedelta(hours=1)
+    assert read.schedule.windows == (
+        Window("business", DayWindow(frozenset(range(5)), 8 * hours, 18.5 * hours), 20, 80),
+        Window("month-end", CronWindow("0 22 28-31 * *", 6 * 3600), 40, None),
+        Window("sale", SingleWindow(datetime(2026, 11, 27), datetime(2026, 12, 1)), 60, None),  # noqa: DTZ001 - local
+    )
+    assert (read.schedule.name, read.schedule.zone.key) == ("shop/office", "Europe/Berlin")
+    assert read.schedule.excepted == {date(2026, 12, 25), date(2026, 12, 26)}
+    assert [(each.kind, each.name) for each in read.targets] == [
+        ("HorizontalPodAutoscaler", "web"),
+        ("FastPathAutoscaler", "api"),
+    ]
+    assert read.ready == "ByStart"
+
+
+def test_defaults() -> None:
+    read = schedule({"from": "00:00", "to": "24:00"})
+    assert read.ready == "AtStart"
+    assert read.schedule.windows[0].times == DayWindow(frozenset(range(7)), timedelta(), timedelta(days=1))
+    assert documents.read_document({**document({"from": "01:00:30", "to": "02:00"}), "status": {}})
+
+
+DAILY = {"from": "08:00", "to": "18:00"}
+CRON = {"cron": "0 22 * * *", "for": "6h"}
+SINGLE = {"start": "2026-11-27T00:00", "end": "2026-11-30T24:00"}
+TIME = "expected HH:MM or HH:MM:SS from 00:00 to 23:59:59"
+LOCAL = "expected a local time without offset such as 2026-11-27T00:00"
+FIVE = "expected a cron expression of five fields such as 0 22 28-31 * *"
+
+
+@pytest.mark.parametrize(
+    ("window", "fault"),
+    [
+        ({}, "spec.windows[0]: window-0: expected from and to, cron and for, or start and end"),
+        (DAILY | {"to": "08:00"}, "spec.windows[0].to: 08:00: expected another time than from, 08:00"),
+        (DAILY | {"from": "24:00"}, f"spec.windows[0].from: 24:00: {TIME}"),
+        (DAILY | {"from": "8:00"}, f"spec.windows[0].from: 8:00: {TIME}"),
+        (
+            DAILY | {"to": "24:30"},
+            "spec.windows[0].to: 24:30: expected HH:MM or HH:MM:SS from 00:00 to 24:00",
+        ),
+        ({"from": "08:00"}, "spec.windows[0].to: absent: it is required beside from"),
+        ({"to": "08:00"}, "spec.windows[0].from: absent: it is required beside to"),
+        (DAILY | {"for": "1h"}, 'spec.windows[0].for: "1h0m0s": has no place beside from'),
+        (DAILY | {"days": []}, "spec.windows[0].days: []: expected days: Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
+        (
+            DAILY | {"days": ["Mon", "Friday"]},
+            "spec.windows[0].days[1]: Friday: expected one of Mon, Tue, Wed, Thu, Fri, Sat, Sun",
+        ),
+        (CRON | {"days": ["Mon"]}, 'spec.windows[0].days: ["Mon"]: has no place beside cron'),
+        (CRON | {"cron": "0 22 * *"}, f'spec.windows[0].cron: "0 22 * *": {FIVE}'),
+        (CRON | {"cron": "0 0 22 * * *"}, f'spec.windows[0].cron: "0 0 22 * * *": {FIVE}'),
+        (CRON | {"cron": "0 25 * * *"}, f'spec.windows[0].cron: "0 25 * * *": {FIVE}: bad hour'),
+        (CRON | {"for": "0s"}, "spec.windows[0].for: 0s: expected whole seconds from 1s to 744h0m0s"),
+        (CRON | {"for": "1.5s"}, "spec.windows[0].for: 1.5s: expected whole seconds from 1s to 744h0m0s"),
+        (SINGLE | {"start": "2026-11-27T00:00Z"}, f"spec.windows[0].start: 2026-11-27T00:00Z: {LOCAL}"),
+        (SINGLE | {"start": "2026-11-27T24:00"}, f"spec.windows[0].start: 2026-11-27T24:00: {LOCAL}"),
+        (SINGLE | {"start": "2026-02-30T00:00"}, f"spec.windows[0].start: 2026-02-30T00:00: {LOCAL}"),
+        ({"start": "2026-11-27T00:00"}, "spec.windows[0].end: absent: it is required beside start"),
+        (
+            SINGLE | {"end": "2026-11-26T00:00"},
+            "spec.windows[0].end: 2026-11-26T00:00: expected a time after start, 2026-11-27T00:00",
+        ),
+        (DAILY | {"minReplicas": -1}, "spec.windows[0].minReplicas: -1: expected 0 or more"),
+        (DAILY | {"maxReplicas": -1}, "spec.windows[0].maxReplicas: -1: expected 0 or more"),
+        (
+            DAILY | {"minReplicas": 9, "maxReplicas": 8},
+            "spec.windows[0].minReplicas: 9: expected at most maxReplicas, 8",
+        ),
+        (
+            DAILY | {"minReplicas": None},
+            "spec.windows[0]: window-0: expected minReplicas, maxReplicas, or both",
+        ),
+        (DAILY | {"name": ""}, "spec.windows[0].name: absent: it is required"),
+        (
+            DAILY | {"minReplica": 1},
+            "spec.windows[0].minReplica: 1: unknown field, did you mean minReplicas?",
+        ),
+    ],
+)
+def test_faults_of_windows(window: dict[str, Any], fault: str) -> None:
+    with pytest.raises(InputError) as caught:
+        schedule(window)
+    assert str(caught.value) == fault
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        (
+            {"timeZone": "Europe/Bonn"},
+            "spec.timeZone: Europe/Bonn: expected a time zone of the tz database such as Europe/Berlin",
+        ),
+        (
+            {"timeZone": ""},
+            "spec.timeZone: absent: expected a time zone of the tz database such as Europe/Berlin",
+        ),
+        (
+            {"timeZone": "../etc/passwd"},
+            "spec.timeZone: ../etc/passwd: expected a time zone of the tz database such as Europe/Berlin",
+        ),
+        (
+            {"timeZone": "America"},
+            "spec.timeZone: America: expected a time zone of the tz database such as Europe/Berlin",
+        ),
+        ({"ready": "Soon"}, "spec.ready: Soon: expected AtStart or ByStart"),
+        ({"except": ["25.12.2026"]}, "spec.except[0]: 25.12.2026: expected a date such as 2026-12-25"),
+        ({"except": ["2026-13-25"]}, "spec.except[0]: 2026-13-25: expected a date such as 2026-12-25"),
+        ({"targets": []}, "spec.targets: absent: expected at least one target with kind and name"),
+        (
+            {"targets": [{"kind": "Deployment", "name": "web"}]},
+            "spec.targets[0].kind: Deployment: expected HorizontalPodAutoscaler or FastPathAutoscaler",
+        ),
+        ({"targets": [{"kind": "FastPathAutoscaler"}]}, "spec.targets[0].name: absent: it is required"),
+        (
+            {"targets": [{"kind": "FastPathAutoscaler", "name": "web"}] * 2},
+            "spec.targets[1]: FastPathAutoscaler web: expected each target once",
+        ),
+        ({"windows": []}, "spec.windows: absent: expected at least one window"),
+        ({"windows": "all"}, 'spec.windows: "all": expected a list or null, got text'),
+        ({"zone": "UTC"}, 'spec.zone: "UTC": unknown field'),
+    ],
+)
+def test_faults_of_specs(spec: dict[str, Any], fault: str) -> None:
+    tree = document(DAILY)
+    tree["spec"] |= spec
+    with pytest.raises(InputError) as caught:
+        documents.read_document(tree)
+    assert fault in str(caught.value).split("\n")
+
+
+def test_too_many_windows_and_names_twice() -> None:
+    with pytest.raises(InputError) as caught:
+        schedule(*[DAILY] * 101)
+    assert str(caught.value) == "spec.windows: 101: expected at most 100"
+    with pytest.raises(InputError) as caught:
+        schedule(DAILY | {"name": "a"}, DAILY | {"name": "a"})
+    assert str(caught.value) == "spec.windows[1].name: a: expected another name: a window has it already"
+
+
+@pytest.mark.parametrize(
+    ("tree", "fault"),
+    [
+        ([], "kind: []: expected fastpath.io/v1alpha1 FastPathSchedule"),
+        ({"kind": "Pod"}, 'kind: "Pod": expected fastpath.io/v1alpha1 FastPathSchedule'),
+        (document(DAILY) | {"metadata": {"label": {}}}, "metadata.name: absent: it is required"),
+        (document(DAILY) | {"extra": 1}, "extra: 1: unknown field"),
+    ],
+)
+def test_faults_of_documents(tree: object, fault: str) -> None:
+    with pytest.raises(InputError) as caught:
+        documents.read_document(tree)
+    assert fault in str(caught.value).split("\n")
