@@ -61,6 +61,10 @@ VERBS = {
     "boost": Verb(
         "make the HorizontalPodAutoscalers of a manifest boosted, advised, or plain again", "boost"
     ),
+    "schedule": Verb(
+        "show when the windows of FastPathSchedules begin and end, and which bounds they give",
+        "schedule.command",
+    ),
     "certs": Verb("make the serving Secret and the caBundle of the APIServices", "certs"),
     "preflight": Verb(
         "show which server has the metrics APIs of a cluster, before the manifests are applied", "preflight"

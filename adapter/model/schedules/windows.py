@@ -37,7 +37,7 @@ class DayWindow:
     end: timedelta
 
     def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
-        """Yield the spans that may overlap the instants from `start` to `end`, in order of their beginning."""
+        """Yield the spans that may overlap the instants from `start` to `end`, and some around them."""
         length = self.end - self.begin
         days_after = DAY if length <= timedelta() else timedelta()
         day = local_time.local_at(start, zone).date() - 3 * DAY

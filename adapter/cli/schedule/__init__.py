@@ -1,0 +1,1 @@
+"""The verb `schedule`: the windows of a schedule as instants."""

@@ -1,0 +1,161 @@
+"""`fastpath schedule`: when the windows of schedules begin and end, and which bounds follow."""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from adapter.cli import command_line
+from adapter.cli.schedule import calendar, ics
+from adapter.compose.clock import SystemClock
+from adapter.config.option_fields import Command, CommandOptions, arguments, option
+from adapter.config.pflag import FlagType
+from adapter.config.yaml import documents as yaml_documents
+from adapter.errors import Fault, InputError
+from adapter.model import timestamps
+from adapter.model.autoscaling import documents as autoscaler_documents
+from adapter.model.schedules import documents, local_time, windows
+from adapter.model.schedules.documents import FastPathSchedule
+from adapter.model.timestamps import SECOND
+
+DEFAULT_DAYS = 30
+MOST_DAYS = 3660
+_DAY = 86_400
+_INSTANT = "expected an instant such as 2026-11-27T07:00:00Z"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOptions(CommandOptions):
+    files: tuple[str, ...] = arguments(are_files=True)
+    from_: str = option(
+        FlagType.TEXT, "", "Begin at this instant (RFC 3339) instead of now.", metavar="instant", name="from"
+    )
+    until: str = option(
+        FlagType.TEXT, "", f"End at this instant instead of {DEFAULT_DAYS} days later.", metavar="instant"
+    )
+    output: str = command_line.output(
+        "text", "json", "ics", help_="Format of the output: text, json, or ics (a calendar file)."
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        for flag, text in (("--from", self.from_), ("--until", self.until)):
+            if text and _instant(text) is None:
+                yield Fault(flag, text, _INSTANT)
+
+
+COMMAND = Command(
+    verb="schedule",
+    options=ScheduleOptions,
+    usage="[FILE...] [flags]",
+    about="""\
+Shows when the windows of FastPathSchedules begin and end, and which floors and ceilings they give, from the
+documents alone. It contacts no cluster. FILE is YAML or JSON; - or no FILE: standard input.
+""",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Show the windows; exit status 2 if a document is refused."""
+    options = command_line.read(COMMAND, argv)
+    if options is None:
+        return 0
+    start = _instant(options.from_) if options.from_ else int(SystemClock().wall())
+    assert start is not None
+    end = _instant(options.until) if options.until else start + DEFAULT_DAYS * _DAY
+    assert end is not None
+    if not 0 < end - start <= MOST_DAYS * _DAY:
+        expected = f"expected an instant after --from, at most {MOST_DAYS} days later"
+        raise InputError([Fault("--until", options.until, expected)])
+    files = command_line.given_files("schedule", options.files)
+    schedules = read_schedules(files)
+    if options.output == "json":
+        print(command_line.to_json(show(schedules, start, end)), end="")
+    elif options.output == "ics":
+        print(ics.render(schedules, start, end), end="")
+    else:
+        print(calendar.render(schedules, start, end), end="")
+    return 0
+
+
+def read_schedules(files: Sequence[str]) -> list[FastPathSchedule]:
+    """Return the schedules of files. InputError with the faults of all documents."""
+    faults: list[Fault] = []
+    found: list[FastPathSchedule] = []
+    for file in files:
+        text, source = command_line.read_source(file)
+        count = 0
+        for document in yaml_documents.read_documents(text, source):
+            count += 1
+            if isinstance(document, InputError):
+                faults += document.faults
+                continue
+            for place, tree in autoscaler_documents.documents_in(document.value):
+                try:
+                    found.append(documents.read_document(tree, "default"))
+                except InputError as error:
+                    faults += (
+                        yaml_documents.located(fault, place, document, source) for fault in error.faults
+                    )
+        if not count:
+            faults.append(Fault("", "", "expected a FastPathSchedule; the file is empty", source))
+    names: set[str] = set()
+    for each in found:
+        name = each.schedule.name
+        if name in names:
+            faults.append(Fault("metadata.name", name, "expected each schedule once"))
+        names.add(name)
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[str, Any]:
+    """Return the boundaries and levels from `start` to `end`, in seconds since 1970."""
+    zones = {each.schedule.name: each.schedule.zone for each in schedules}
+    plain = [each.schedule for each in schedules]
+    return {
+        "boundaries": [
+            {
+                "at": write_instant(each.at),
+                "local": write_local(each.at, zones[each.schedule]),
+                "schedule": each.schedule,
+                "window": each.window,
+                "edge": each.edge,
+            }
+            for each in windows.boundaries(plain, start, end)
+        ],
+        "levels": [
+            {
+                "from": write_instant(level.begin),
+                "until": write_instant(level.end),
+                "schedule": name,
+                "minReplicas": level.floor,
+                "maxReplicas": level.ceiling,
+                "windows": list(level.windows),
+            }
+            for level, name in sorted(
+                ((level, each.name) for each in plain for level in windows.levels(each, start, end)),
+                key=lambda found: (found[0].begin, found[1]),
+            )
+        ],
+    }
+
+
+def write_instant(instant: int) -> str:
+    return timestamps.write_instant(instant * SECOND)
+
+
+def write_local(instant: int, zone: ZoneInfo) -> str:
+    """Return an instant with the offset of a zone."""
+    offset = timezone(timedelta(seconds=local_time.offset_at(instant, zone)))
+    return datetime.fromtimestamp(instant, UTC).astimezone(offset).isoformat()
+
+
+def _instant(text: str) -> int | None:
+    try:
+        return timestamps.read_instant(text) // SECOND
+    except ValueError:
+        return None
