@@ -86,7 +86,7 @@ def _compare(made: RecordedDecision) -> Difference | None:
     again = made.made_again
     if (made.replicas, made.rescale) == (again.replicas, again.rescale):
         return None
-    steps = [step.text() for step in again.trace]
+    steps = tuple(step.text() for step in again.trace)
     place = next(
         (
             place
