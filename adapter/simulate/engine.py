@@ -32,7 +32,7 @@ class Demand:
     """The loads of all metrics and what waits of them."""
 
     def __init__(self, loads: Sequence[Load], capacities: Sequence[float], *, carries: bool) -> None:
-        """`capacities` are what one pod serves of each load in a second; with `carries` what is not served waits."""
+        """One pod serves `capacities` of the loads in a second; with `carries` what is not served waits."""
         self._steps = [list(load.segments()) for load in loads]
         self._places = [0] * len(loads)
         self._capacities = capacities
@@ -46,7 +46,7 @@ class Demand:
         """The pods that serve the load of the second, NaN in a gap of any load."""
         return max(
             (load / capacity for load, capacity in zip(self.loads, self._capacities, strict=True)),
-            key=lambda need: (need != need, need),
+            key=lambda need: (math.isnan(need), need),
         )
 
     @property
@@ -77,7 +77,7 @@ class Demand:
 
 
 class Run:
-    """One run of a policy. `boost` is the place of the boosting chain, after that of the HPA; None without."""
+    """One run of a policy. `most` is maxReplicas."""
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ phases, drawn with the seed, and its figures are means. All policies run at the 
 start-up times in the same order.
 """
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -147,13 +148,13 @@ def _prepare(
         hpa = NativeDecider(native, _with_floor(autoscaler))
         asked = boost.read_annotations(autoscaler.metadata.annotations)
         spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
-        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans)
+        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans, first)
         chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None and policy.name == FAST:
         constraints = Constraints(fallback=autoscaler.spec.fallback)
-        chains = [chain(ScalerDecider(fast, constraints), policy.fast)]
+        chains = [chain(ScalerDecider(fast, constraints, first), policy.fast)]
     return Run(demand, workload, chains, most)
 
 
@@ -162,7 +163,7 @@ def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], leas
     needs = [
         -(-quantity.milli_from_float(load) // quantity.milli_from_float(metric.capacity))
         for load, metric in zip(loads, metrics, strict=True)
-        if load == load
+        if not math.isnan(load)
     ]
     return min(max(least, *needs), most) if needs else least
 
