@@ -51,7 +51,7 @@ def steps(seconds: int, *points: tuple[float, float]) -> Load:
 def run(policy: str, loads: Load | Mapping[str, Load], start_up: int = 20, **scenario: Any) -> PolicyResult:
     """Simulate a policy once, with one start-up time for all pods."""
     named = loads if isinstance(loads, Mapping) else {"load": loads}
-    given = {"autoscaler": autoscaler(), "start_ups": (start_up,), "phases": 1} | scenario
+    given: dict[str, Any] = {"autoscaler": autoscaler(), "start_ups": (start_up,), "phases": 1} | scenario
     return simulate(Scenario(loads=named, **given), read_policy(policy))
 
 
