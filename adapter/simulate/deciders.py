@@ -15,6 +15,7 @@ from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
+from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import History, RecommendationQueues
 from adapter.autoscaler.decide.observation import (
@@ -79,12 +80,17 @@ class NativeDecider:
     knows_pods = False
     """Whether readings tell how many pods were ready when the values were measured."""
 
+    holds_floor = False
+    """Whether it holds a raised count by a floor."""
+
     def __init__(self, spec: PreparedSpec, with_floor: PreparedSpec | None = None) -> None:
         """`with_floor` is the spec with the metric of the floor as its last, for a boosted HPA."""
         self.spec = spec
         self._whole = with_floor or spec
         self._history = History(RecommendationQueues())
         self.status = NO_STATUS
+        self.made: Decision | None = None
+        """The last decision that was computed."""
         self.read_floor: Callable[[int], int] = lambda _: 0
 
     def beacon(self, now: int) -> int:
@@ -95,7 +101,7 @@ class NativeDecider:
             readings = (*readings, ExternalReading((beacon * 1000,)))
         observation = _observe(workload, readings, self.status)
         made = decision.decide(self._whole, observation, self._history, now)
-        self._history, self.status = made.history, made.status
+        self._history, self.status, self.made = made.history, made.status, made
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
@@ -109,9 +115,11 @@ class ScalerDecider:
     """The scaler of Fastpath for a FastPathAutoscaler."""
 
     knows_pods = True
+    holds_floor = False
 
     def __init__(self, spec: PreparedSpec, constraints: Constraints, replicas: int) -> None:
         self.spec = spec
+        self.made: Decision | None = None
         self._memory = _remember(replicas)
         self._constraints = constraints
 
@@ -131,6 +139,7 @@ class ScalerDecider:
         observation = _observe(workload, readings, self._memory.status)
         made = guarded.decide(self.spec, observation, self._memory, now, constraints)
         self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
+        self.made = made
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
@@ -159,6 +168,7 @@ class BoostDecider:
     ) -> None:
         """`hold` and `period` are those of `Boost`; a sample of each metric covers `spans` nanoseconds."""
         self.spec = spec
+        self.made: Decision | None = None
         self._native = native
         native.read_floor = self._read_floor
         self._memory = _remember(replicas)
@@ -185,6 +195,7 @@ class BoostDecider:
             raised = msgspec.structs.replace(raised, floor=msgspec.structs.replace(raised.floor, stands=True))
             self._memory = msgspec.structs.replace(self._memory, boost=raised)
         self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
+        self.made = made
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
@@ -192,6 +203,10 @@ class BoostDecider:
         scale = ScaleObservation(replicas, NATIVE_MANAGER)
         boost = self._boost(self.beacon(now))
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, boost)
+
+    @property
+    def holds_floor(self) -> bool:
+        return self._memory.boost.floor is not None
 
     def _boost(self, shown: int) -> Boost:
         return Boost(BOOST, hold=self._hold, shown=shown, period=self._period)
@@ -201,7 +216,7 @@ class BoostDecider:
 
     def boundary(self, now: int) -> int:
         """While a floor is held every decision counts: the floor ends by time."""
-        if self._memory.boost.floor is not None:
+        if self.holds_floor:
             return now + 1
         return next_boundary(self.spec, self._memory.history, now)
 

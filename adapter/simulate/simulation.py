@@ -31,7 +31,7 @@ from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
-from adapter.simulate.engine import EPOCH, Change, Demand, Run
+from adapter.simulate.engine import EPOCH, Change, Demand, Observer, Run
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, requests_of, simulated_metrics
@@ -76,10 +76,12 @@ def simulate(
     behavior: HorizontalPodAutoscalerBehavior | None = None,
     *,
     skips: bool = True,
+    observer: Observer | None = None,
 ) -> PolicyResult:
     """Run one policy at all phases. `behavior` is the one that it overrides that of the autoscaler with.
 
-    Raises InputError for an autoscaler that cannot be simulated. Without `skips` every decision is computed.
+    The `observer` sees the first phase. Raises InputError for an autoscaler that cannot be simulated. Without
+    `skips` every decision is computed.
     """
     generator = random.Random(scenario.seed)  # noqa: S311 - phases, not secrets
     phases = [(generator.random(), generator.random()) for _ in range(scenario.phases)]
@@ -89,7 +91,8 @@ def simulate(
     for place, phase in enumerate(phases):
         key = (_starts(policy, phase), place if is_drawn else 0)
         if key not in known:
-            known[key] = _prepare(scenario, policy, phase, place, behavior, skips=skips)
+            watching = None if known else observer
+            known[key] = _prepare(scenario, policy, phase, place, behavior, watching, skips=skips)
             known[key].run()
         runs.append(known[key].figures)
     first = known[_starts(policy, phases[0]), 0]
@@ -112,6 +115,7 @@ def _prepare(
     phase: tuple[float, float],
     place: int,
     behavior: HorizontalPodAutoscalerBehavior | None,
+    observer: Observer | None,
     *,
     skips: bool,
 ) -> Run:
@@ -155,7 +159,7 @@ def _prepare(
     elif policy.fast is not None and policy.name == FAST:
         constraints = Constraints(fallback=autoscaler.spec.fallback)
         chains = [chain(ScalerDecider(fast, constraints, first), policy.fast)]
-    return Run(demand, workload, chains, most)
+    return Run(demand, workload, chains, most, observer=observer)
 
 
 def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], least: int, most: int) -> int:
