@@ -24,7 +24,7 @@ _MOST_SITUATIONS = 4096
 
 
 class Sight(NamedTuple):
-    """What a decision sees: values in thousandths, when each was taken, and the pods in the values' window."""
+    """What a decision sees: values in thousandths, when each was taken, and how many pods were ready then."""
 
     millis: tuple[int | None, ...]
     taken: tuple[int, ...]
@@ -177,7 +177,7 @@ class Chain:
     # -- skipping time ---------------------------------------------------------------------------------------
 
     def idle_until(self, second: int, workload: Workload) -> float:
-        """Return the first second at which something happens although nothing changes, `second` + 1 if soon."""
+        """Return the next second at which a decision must be computed although nothing changes."""
         ready = workload.ready
         if not self._skips or self._last is None or not all(each.is_settled(ready) for each in self.signals):
             return second + 1

@@ -14,7 +14,8 @@ from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Situation
-from adapter.autoscaler.decide.conflicts import ScaleObservation
+from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
+from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import History, RecommendationQueues
 from adapter.autoscaler.decide.observation import (
@@ -27,10 +28,11 @@ from adapter.autoscaler.decide.observation import (
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.simulate.workload import SELECTOR, Workload
 
 NATIVE_MANAGER = "kube-controller-manager"
-_KEY = ("simulated/autoscaler",)
+_AUTOSCALER = ("simulated/autoscaler",)
 
 
 def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
@@ -54,7 +56,7 @@ def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
 
 
 def _observe(
-    spec: PreparedSpec, workload: Workload, readings: Sequence[Reading], **more: object
+    workload: Workload, readings: Sequence[Reading], status: HorizontalPodAutoscalerStatus
 ) -> Observation:
     return Observation(
         workload.replicas,
@@ -62,9 +64,14 @@ def _observe(
         SELECTOR,
         workload.pods,
         readings,
-        selected_by=_KEY,
-        **more,  # type: ignore[arg-type]
+        status=status,
+        selected_by=_AUTOSCALER,
     )
+
+
+def _remember(replicas: int) -> Memory:
+    """Return the memory of a scaler that has known the count for long."""
+    return Memory(conflicts=ConflictState(known=replicas))
 
 
 class NativeDecider:
@@ -73,12 +80,17 @@ class NativeDecider:
     knows_pods = False
     """Whether readings tell how many pods were ready when the values were measured."""
 
+    holds_floor = False
+    """Whether it holds a raised count by a floor."""
+
     def __init__(self, spec: PreparedSpec, with_floor: PreparedSpec | None = None) -> None:
         """`with_floor` is the spec with the metric of the floor as its last, for a boosted HPA."""
         self.spec = spec
         self._whole = with_floor or spec
         self._history = History(RecommendationQueues())
         self.status = NO_STATUS
+        self.made: Decision | None = None
+        """The last decision that was computed."""
         self.read_floor: Callable[[int], int] = lambda _: 0
 
     def beacon(self, now: int) -> int:
@@ -87,9 +99,9 @@ class NativeDecider:
     def decide(self, workload: Workload, readings: Sequence[Reading], beacon: int, now: int) -> int | None:
         if self._whole is not self.spec:
             readings = (*readings, ExternalReading((beacon * 1000,)))
-        observation = _observe(self._whole, workload, readings, status=self.status)
+        observation = _observe(workload, readings, self.status)
         made = decision.decide(self._whole, observation, self._history, now)
-        self._history, self.status = made.history, made.status
+        self._history, self.status, self.made = made.history, made.status, made
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
@@ -103,10 +115,12 @@ class ScalerDecider:
     """The scaler of Fastpath for a FastPathAutoscaler."""
 
     knows_pods = True
+    holds_floor = False
 
-    def __init__(self, spec: PreparedSpec, constraints: Constraints) -> None:
+    def __init__(self, spec: PreparedSpec, constraints: Constraints, replicas: int) -> None:
         self.spec = spec
-        self._memory = Memory()
+        self.made: Decision | None = None
+        self._memory = _remember(replicas)
         self._constraints = constraints
 
     def beacon(self, now: int) -> int:  # noqa: ARG002 - there is nothing beside it
@@ -122,9 +136,10 @@ class ScalerDecider:
         constraints = self._constraints
         scale = ScaleObservation(workload.replicas, conflicts.OWN)
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, constraints.boost)
-        observation = _observe(self.spec, workload, readings, status=self._memory.status)
+        observation = _observe(workload, readings, self._memory.status)
         made = guarded.decide(self.spec, observation, self._memory, now, constraints)
         self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
+        self.made = made
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
@@ -143,13 +158,20 @@ class BoostDecider:
     knows_pods = True
 
     def __init__(
-        self, spec: PreparedSpec, native: NativeDecider, hold: int | None, period: int, spans: Sequence[int]
+        self,
+        spec: PreparedSpec,
+        native: NativeDecider,
+        hold: int | None,
+        period: int,
+        spans: Sequence[int],
+        replicas: int,
     ) -> None:
-        """`hold` and `period` are those of `Boost`; `spans` the nanoseconds that a sample of a metric covers."""
+        """`hold` and `period` are those of `Boost`; a sample of each metric covers `spans` nanoseconds."""
         self.spec = spec
+        self.made: Decision | None = None
         self._native = native
         native.read_floor = self._read_floor
-        self._memory = Memory()
+        self._memory = _remember(replicas)
         self._hold, self._period, self._spans = hold, period, spans
 
     def beacon(self, now: int) -> int:  # noqa: ARG002 - the status changes with the decisions of the HPA
@@ -163,7 +185,7 @@ class BoostDecider:
             self._memory.boost, boost, now, most=self.spec.limits.highest, band=self.spec.band
         )
         self._memory = msgspec.structs.replace(self._memory, boost=boosted)
-        observation = _observe(self.spec, workload, readings, status=self._memory.status)
+        observation = _observe(workload, readings, self._memory.status)
         made = guarded.decide(self.spec, observation, self._memory, now, constraints)
         if made.rescale:
             raised = boosting.begin(
@@ -173,6 +195,7 @@ class BoostDecider:
             raised = msgspec.structs.replace(raised, floor=msgspec.structs.replace(raised.floor, stands=True))
             self._memory = msgspec.structs.replace(self._memory, boost=raised)
         self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
+        self.made = made
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
@@ -180,6 +203,10 @@ class BoostDecider:
         scale = ScaleObservation(replicas, NATIVE_MANAGER)
         boost = self._boost(self.beacon(now))
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, boost)
+
+    @property
+    def holds_floor(self) -> bool:
+        return self._memory.boost.floor is not None
 
     def _boost(self, shown: int) -> Boost:
         return Boost(BOOST, hold=self._hold, shown=shown, period=self._period)
@@ -189,7 +216,7 @@ class BoostDecider:
 
     def boundary(self, now: int) -> int:
         """While a floor is held every decision counts: the floor ends by time."""
-        if self._memory.boost.floor is not None:
+        if self.holds_floor:
             return now + 1
         return next_boundary(self.spec, self._memory.history, now)
 

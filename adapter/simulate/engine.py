@@ -6,11 +6,12 @@ effect in the next second. Seconds in which nothing of that changes are counted 
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
+from adapter.simulate.deciders import Decider
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.workload import Workload
@@ -20,19 +21,32 @@ EPOCH = 1_700_000_000 * SECOND
 
 
 class Change(NamedTuple):
-    """A count that was written: at which second, from which count to which, and by which chain."""
+    """A count that was written: at which second, from which count to which, by which chain, and why."""
 
     second: int
     before: int
     after: int
     by: int
+    reason: str = ""
+
+
+class Observer(Protocol):
+    """What is shown each second of a run."""
+
+    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
+        """See the next seconds, in which nothing changes; the need is NaN in a gap."""
+        ...
+
+    def decided(self, place: int, decider: Decider) -> None:
+        """See a decider after its decision; a decision that was not computed says the same as the last."""
+        ...
 
 
 class Demand:
     """The loads of all metrics and what waits of them."""
 
     def __init__(self, loads: Sequence[Load], capacities: Sequence[float], *, carries: bool) -> None:
-        """`capacities` are what one pod serves of each load in a second; with `carries` what is not served waits."""
+        """One pod serves `capacities` of the loads in a second; with `carries` what is not served waits."""
         self._steps = [list(load.segments()) for load in loads]
         self._places = [0] * len(loads)
         self._capacities = capacities
@@ -46,7 +60,7 @@ class Demand:
         """The pods that serve the load of the second, NaN in a gap of any load."""
         return max(
             (load / capacity for load, capacity in zip(self.loads, self._capacities, strict=True)),
-            key=lambda need: (need != need, need),
+            key=lambda need: (math.isnan(need), need),
         )
 
     @property
@@ -77,7 +91,7 @@ class Demand:
 
 
 class Run:
-    """One run of a policy. `boost` is the place of the boosting chain, after that of the HPA; None without."""
+    """One run of a policy. `most` is maxReplicas."""
 
     def __init__(
         self,
@@ -86,16 +100,15 @@ class Run:
         chains: Sequence[Chain],
         most: int,
         *,
-        on_second: Callable[[int, int, float, int, int], None] | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """`on_second` gets start, seconds, need, ready pods and replicas of each stretch."""
         self.figures = Figures()
         self.changes: list[Change] = []
         self._demand = demand
         self._workload = workload
         self._chains = chains
         self._most = most
-        self._on_second = on_second
+        self._observer = observer
 
     @property
     def decisions(self) -> int:
@@ -129,8 +142,8 @@ class Run:
         need, ready, replicas = self._demand.need, self._workload.ready, self._workload.replicas
         self.figures.add(seconds, need, ready, replicas, self._most)
         self.figures.backlog_max = max(self.figures.backlog_max, self._demand.serve(ready, seconds))
-        if self._on_second is not None:
-            self._on_second(second, seconds, need, ready, replicas)
+        if self._observer is not None:
+            self._observer.stretch(second, seconds, need, ready, replicas)
 
     def _next(self, second: int, end: int) -> int:
         """Return the next second at which anything may change."""
@@ -144,11 +157,15 @@ class Run:
     def _decide(self, second: int, place: int, chain: Chain) -> None:
         before = self._workload.replicas
         count = chain.decide(second, self._workload)
+        if self._observer is not None:
+            self._observer.decided(place, chain.decider)
         if count is None or count == before:
             return
         self._catch_up()
         self._workload.scale(count, second)
-        self.changes.append(Change(second, before, count, place))
+        made = chain.decider.made
+        assert made is not None
+        self.changes.append(Change(second, before, count, place, made.reason))
         self.figures.changes += 1
         for other in self._chains:
             if other is not chain:

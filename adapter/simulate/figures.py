@@ -1,5 +1,6 @@
 """The figures of one run: how far the ready pods were from what the load needed, and what they cost."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -29,7 +30,7 @@ class Figures:
         self.max_replicas = max(self.max_replicas, replicas)
         if replicas >= most:
             self.seconds_at_max += seconds
-        if need != need:  # NaN: a gap
+        if math.isnan(need):
             self.gap_seconds += seconds
             return
         self.need += seconds * need

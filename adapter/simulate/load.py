@@ -50,7 +50,9 @@ class Load(NamedTuple):
     @property
     def mean(self) -> float:
         """The mean outside gaps."""
-        total = math.fsum((end - start) * value for start, end, value in self.segments() if value == value)
+        total = math.fsum(
+            (end - start) * value for start, end, value in self.segments() if not math.isnan(value)
+        )
         return total / self.known_seconds if self.known_seconds else math.nan
 
     @property

@@ -18,7 +18,7 @@ NATIVE, FAST, BOOST, FIXED = "native", "fast", "boost", "fixed"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often values are scraped, the window that they are the mean of, and how often is decided; seconds."""
+    """The seconds between two scrapes, of the window of a value, and between two decisions."""
 
     scrape: int
     window: int

@@ -63,18 +63,18 @@ class Signal:
         return load / self._ready if self._ready else math.nan
 
     def _mean(self, second: int) -> float:
-        """Return the mean of the load over the window that ends with a second, NaN if it is not known at all."""
+        """Return the mean of the load over the window that ends with a second; NaN if all of it is a gap."""
         begin, end = second - self.window + 1, second + 1
         start, load = self._steps[-1]
         if start <= begin:
             return load
         total, known = 0.0, 0
         for start, load in reversed(self._steps):
-            start = max(start, begin)
+            since = max(start, begin)
             if not math.isnan(load):
-                total += (end - start) * load
-                known += end - start
-            end = start
-            if start == begin:
+                total += (end - since) * load
+                known += end - since
+            end = since
+            if since == begin:
                 break
         return total / known if known else math.nan

@@ -5,6 +5,7 @@ phases, drawn with the seed, and its figures are means. All policies run at the 
 start-up times in the same order.
 """
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
-from adapter.simulate.engine import EPOCH, Change, Demand, Run
+from adapter.simulate.engine import EPOCH, Change, Demand, Observer, Run
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, requests_of, simulated_metrics
@@ -75,10 +76,12 @@ def simulate(
     behavior: HorizontalPodAutoscalerBehavior | None = None,
     *,
     skips: bool = True,
+    observer: Observer | None = None,
 ) -> PolicyResult:
     """Run one policy at all phases. `behavior` is the one that it overrides that of the autoscaler with.
 
-    Raises InputError for an autoscaler that cannot be simulated. Without `skips` every decision is computed.
+    The `observer` sees the first phase. Raises InputError for an autoscaler that cannot be simulated. Without
+    `skips` every decision is computed.
     """
     generator = random.Random(scenario.seed)  # noqa: S311 - phases, not secrets
     phases = [(generator.random(), generator.random()) for _ in range(scenario.phases)]
@@ -88,7 +91,8 @@ def simulate(
     for place, phase in enumerate(phases):
         key = (_starts(policy, phase), place if is_drawn else 0)
         if key not in known:
-            known[key] = _prepare(scenario, policy, phase, place, behavior, skips=skips)
+            watching = None if known else observer
+            known[key] = _prepare(scenario, policy, phase, place, behavior, watching, skips=skips)
             known[key].run()
         runs.append(known[key].figures)
     first = known[_starts(policy, phases[0]), 0]
@@ -111,6 +115,7 @@ def _prepare(
     phase: tuple[float, float],
     place: int,
     behavior: HorizontalPodAutoscalerBehavior | None,
+    observer: Observer | None,
     *,
     skips: bool,
 ) -> Run:
@@ -147,14 +152,14 @@ def _prepare(
         hpa = NativeDecider(native, _with_floor(autoscaler))
         asked = boost.read_annotations(autoscaler.metadata.annotations)
         spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
-        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans)
+        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans, first)
         chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None and policy.name == FAST:
         constraints = Constraints(fallback=autoscaler.spec.fallback)
-        chains = [chain(ScalerDecider(fast, constraints), policy.fast)]
-    return Run(demand, workload, chains, most)
+        chains = [chain(ScalerDecider(fast, constraints, first), policy.fast)]
+    return Run(demand, workload, chains, most, observer=observer)
 
 
 def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], least: int, most: int) -> int:
@@ -162,7 +167,7 @@ def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], leas
     needs = [
         -(-quantity.milli_from_float(load) // quantity.milli_from_float(metric.capacity))
         for load, metric in zip(loads, metrics, strict=True)
-        if load == load
+        if not math.isnan(load)
     ]
     return min(max(least, *needs), most) if needs else least
 

@@ -12,8 +12,9 @@ SELECTOR = "app=simulated"
 
 
 class Workload:
-    """The pods at one second. Pods that are no longer wanted go at once: starting ones first, then the newest.
+    """The pods at one second.
 
+    Pods that are no longer wanted go at once: starting ones first, then the newest.
     `start_up` draws the seconds from a written count to a Ready pod. `epoch` is second 0 in nanoseconds.
     """
 

@@ -1,0 +1,123 @@
+"""What one run looked like, reduced to the columns of a picture: a run of any length takes the same memory.
+
+A column is a range of seconds. Of need, ready pods and replicas it keeps the first, the last, the least and
+the greatest value, which is all that a line of that width can show.
+"""
+
+import enum
+import math
+from collections.abc import Sequence
+
+from adapter.autoscaler.decide.decision import Decision
+from adapter.simulate.deciders import Decider
+
+
+class State(enum.Enum):
+    """What kept the count where it was; the value is the text for it."""
+
+    FOLLOWS = "follows the metrics"
+    HELD = "held by stabilization"
+    FLOOR = "held by a floor"
+    LIMITED = "limited by a policy"
+    LOWEST = "held by minReplicas"
+    HIGHEST = "limited by maxReplicas"
+    ABSENT = "a metric has no value"
+
+
+_BOUNDS = {"the maximum": State.HIGHEST, "the minimum": State.LOWEST}
+
+
+def state_of(made: Decision) -> State:
+    """Return what kept the count of a decision where it is."""
+    facts = {step.name: step.facts for step in made.trace}
+    if "limited" in facts:
+        return _BOUNDS.get(facts["limited"]["by"], State.LIMITED)
+    if "bounds" in facts:
+        return _BOUNDS[f"the {facts['bounds']['what']}"]
+    if made.absent:
+        return State.ABSENT
+    stabilized = facts.get("stabilized")
+    if stabilized is not None and stabilized["replicas"] != stabilized["desired"]:
+        return State.HELD
+    return State.FOLLOWS
+
+
+class Track:
+    """One line within a column."""
+
+    __slots__ = ("first", "high", "last", "low")
+
+    def __init__(self, value: float) -> None:
+        self.first = self.last = self.low = self.high = value
+
+    def add(self, value: float) -> None:
+        self.last = value
+        if value < self.low:
+            self.low = value
+        elif value > self.high:
+            self.high = value
+
+
+class Column:
+    """Some seconds of a run. `need` is None in a gap; `worst` are need and ready pods of the worst shortage."""
+
+    __slots__ = ("need", "ready", "replicas", "seconds", "states", "worst")
+
+    def __init__(self) -> None:
+        self.need: Track | None = None
+        self.ready: Track | None = None
+        self.replicas: Track | None = None
+        self.seconds = 0
+        self.states: dict[State, int] = {}
+        self.worst: tuple[float, int] | None = None
+
+    def add(self, seconds: int, need: float, ready: int, replicas: int, state: State) -> None:
+        """Count seconds in which nothing changes."""
+        self.seconds += seconds
+        self.states[state] = self.states.get(state, 0) + seconds
+        self.ready = _added(self.ready, ready)
+        self.replicas = _added(self.replicas, replicas)
+        if math.isnan(need):
+            return
+        self.need = _added(self.need, need)
+        if need > ready and (self.worst is None or need - ready > self.worst[0] - self.worst[1]):
+            self.worst = (need, ready)
+
+    @property
+    def state(self) -> State:
+        """The state of most of its seconds."""
+        return max(self.states, key=lambda state: (self.states[state], state.value))
+
+
+def _added(track: Track | None, value: float) -> Track:
+    if track is None:
+        return Track(value)
+    track.add(value)
+    return track
+
+
+class Recording:
+    """The columns of a run of `seconds`, at most `most`: the observer of a run."""
+
+    def __init__(self, seconds: int, most: int) -> None:
+        self.seconds = seconds
+        self.columns: Sequence[Column] = [Column() for _ in range(min(seconds, most))]
+        self._state = State.FOLLOWS
+        self._holds_floor = False
+
+    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
+        """Record seconds in which nothing changes."""
+        state = State.FLOOR if self._holds_floor else self._state
+        count, end = len(self.columns), second + seconds
+        while second < end:
+            place = second * count // self.seconds
+            after = min(end, -(-(place + 1) * self.seconds // count))
+            self.columns[place].add(after - second, need, ready, replicas, state)
+            second = after
+
+    def decided(self, place: int, decider: Decider) -> None:
+        """Note the state of the first chain, and whether the second holds a floor."""
+        if place == 0 and decider.made is not None:
+            self._state = state_of(decider.made)
+        elif place:
+            self._holds_floor = decider.holds_floor
