@@ -1,7 +1,7 @@
 """The session that prometheus-api-client sends with: our TLS, headers, proxy, and errors.
 
-The library decides what is requested, and this session how. It is given a session in place of its own, because
-its own reads certificates and proxies from the environment and repeats what fails.
+The library decides what is requested, and this session how. It is given a session in place of its own,
+because its own reads certificates and proxies from the environment and repeats what fails.
 """
 
 import ssl

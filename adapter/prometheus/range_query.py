@@ -64,7 +64,7 @@ class _RangeSession(EndpointSession):
         self._limit = origin.settings.max_answer_bytes
 
     def request(  # type: ignore[override] # answers what custom_query_range uses of a response
-        self, method: str, url: str, *, params: Mapping[str, object], timeout: float, **_: object
+        self, *, params: Mapping[str, object], timeout: float, **_: object
     ) -> _RangeResponse:
         given = [(name, str(value)) for name, value in params.items()]
         with self.answer(ENDPOINT, given, timeout) as answer:
@@ -114,7 +114,8 @@ class RangeReader:
         self, headers: Mapping[str, str], promql: str, start: int, end: int, step: int
     ) -> dict[int, float]:
         session = _RangeSession(self._origin, headers)
-        base, connect = self._origin.endpoint.base, PrometheusConnect
+        connect: Any = PrometheusConnect  # its types ask for more than it uses
+        base = self._origin.endpoint.base
         client = connect(base, session=session, retry=NO_RETRY, timeout=self._timeout)
         first, last = (datetime.fromtimestamp(at, UTC) for at in (start, end))
         more = {"timeout": endpoint.format_time(self._timeout)}
@@ -142,4 +143,5 @@ def _number(text: str) -> float:
     try:
         return go_text.parse_float(text)
     except ValueError as error:
-        raise PrometheusError("decode", f"a sample's value is {error}: {response.shorten(repr(text))}") from error
+        shown = response.shorten(repr(text))
+        raise PrometheusError("decode", f"a sample's value is {error}: {shown}") from error

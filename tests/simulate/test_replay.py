@@ -35,7 +35,14 @@ class Recording:
         self.bench = Bench()
         self.bench.journal = Journal(20_000, keeps_inputs=True)
         self.bench.start()
-        self.bench.put(fpa([LOAD, external_metric("queue", type="AverageValue", averageValue="30")], maxReplicas=40, **spec), 3)
+        self.bench.put(
+            fpa(
+                [LOAD, external_metric("queue", type="AverageValue", averageValue="30")],
+                maxReplicas=40,
+                **spec,
+            ),
+            3,
+        )
 
     @property
     def replicas(self) -> int:

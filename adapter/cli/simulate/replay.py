@@ -22,9 +22,10 @@ def render(done: Replayed) -> list[str]:
     lines = [f"{decisions} made again: {done.differences or 'none'} different"]
     if done.without_inputs:
         what = counted(done.without_inputs, "entry has", "entries have")
-        lines.append(f"{what} no record: decisions that looked at nothing, or were made before --journal-records")
+        lines.append(f"{what} no record: the decision looked at nothing")
     if (first := done.first) is not None:
         lines += ["", f"first difference, {first}"]
         if first.recorded or first.now:
-            lines += [f"  recorded: {first.recorded or 'no such step'}", f"  now:      {first.now or 'no such step'}"]
+            lines.append(f"  recorded: {first.recorded or 'no such step'}")
+            lines.append(f"  now:      {first.now or 'no such step'}")
     return lines

@@ -127,13 +127,11 @@ def _entry(entry: object, place: str, source: str) -> RecordedDecision | None:
         made = record.convert(entry["record"])
         again = record.decide_again(made.inputs)
     except (ValueError, ArithmeticError, LookupError, AssertionError) as error:
-        expected = f"expected the record of a decision of this version: {error or type(error).__name__}"
+        expected = f"expected the record of a decision of this version: {str(error) or type(error).__name__}"
         raise InputError([Fault(f"{place}.record", "", expected, source)]) from error
     trace = tuple(map(str, entry.get("trace") or ()))
     seen = made.inputs.observation.replicas
-    return RecordedDecision(
-        str(entry.get("time") or place), seen, made.replicas, made.rescale, trace, again
-    )
+    return RecordedDecision(str(entry.get("time") or place), seen, made.replicas, made.rescale, trace, again)
 
 
 def _evaluated(line: str, source: str, number: int) -> RecordedDecision:
@@ -142,15 +140,13 @@ def _evaluated(line: str, source: str, number: int) -> RecordedDecision:
         case, expected = tree["case"], tree["expected"]
         replicas, rescale = int(expected["desiredReplicas"]), bool(expected["rescaled"])
     except (msgspec.DecodeError, RecursionError, LookupError, TypeError, ValueError) as error:
-        wanted = "expected a JSON object with case and expected, a document and the result of fastpath evaluate"
+        wanted = "expected a JSON object with case and expected, input and result of fastpath evaluate"
         raise InputError([Fault("", "", wanted, source, number)]) from error
     document = evaluate_document.read_plain(case, f"{source}:{number}")
     spec = prepared_spec.prepare(document.hpa, (document.options or _DEFAULTS).settings())
     seen = evaluate_document.observe(document)
     made = decision.decide(spec, seen, document.remembered(), document.now)
-    return RecordedDecision(
-        document.name or f"line {number}", seen.replicas, replicas, rescale, (), made
-    )
+    return RecordedDecision(document.name or f"line {number}", seen.replicas, replicas, rescale, (), made)
 
 
 _DEFAULTS = evaluate_document.ControllerOptions()
