@@ -12,7 +12,7 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.simulate.deciders import Decider
 
 
-class State(enum.Enum):
+class Restraint(enum.Enum):
     """What kept the count where it was; the value is the text for it."""
 
     FOLLOWS = "follows the metrics"
@@ -24,25 +24,25 @@ class State(enum.Enum):
     ABSENT = "a metric has no value"
 
 
-_BOUNDS = {"the maximum": State.HIGHEST, "the minimum": State.LOWEST}
+_BOUNDS = {"the maximum": Restraint.HIGHEST, "the minimum": Restraint.LOWEST}
 
 
-def state_of(made: Decision) -> State:
+def state_of(made: Decision) -> Restraint:
     """Return what kept the count of a decision where it is."""
     facts = {step.name: step.facts for step in made.trace}
     if "limited" in facts:
-        return _BOUNDS.get(facts["limited"]["by"], State.LIMITED)
+        return _BOUNDS.get(facts["limited"]["by"], Restraint.LIMITED)
     if "bounds" in facts:
         return _BOUNDS[f"the {facts['bounds']['what']}"]
     if made.absent:
-        return State.ABSENT
+        return Restraint.ABSENT
     stabilized = facts.get("stabilized")
     if stabilized is not None and stabilized["replicas"] != stabilized["desired"]:
-        return State.HELD
-    return State.FOLLOWS
+        return Restraint.HELD
+    return Restraint.FOLLOWS
 
 
-class Track:
+class Extent:
     """One line within a column."""
 
     __slots__ = ("first", "high", "last", "low")
@@ -59,19 +59,22 @@ class Track:
 
 
 class Column:
-    """Some seconds of a run. `need` is None in a gap; `worst` are need and ready pods of the worst shortage."""
+    """Some seconds of a run.
+
+    `need` is None in a gap. `worst` are need and ready pods at the largest shortage.
+    """
 
     __slots__ = ("need", "ready", "replicas", "seconds", "states", "worst")
 
     def __init__(self) -> None:
-        self.need: Track | None = None
-        self.ready: Track | None = None
-        self.replicas: Track | None = None
+        self.need: Extent | None = None
+        self.ready: Extent | None = None
+        self.replicas: Extent | None = None
         self.seconds = 0
-        self.states: dict[State, int] = {}
+        self.states: dict[Restraint, int] = {}
         self.worst: tuple[float, int] | None = None
 
-    def add(self, seconds: int, need: float, ready: int, replicas: int, state: State) -> None:
+    def add(self, seconds: int, need: float, ready: int, replicas: int, state: Restraint) -> None:
         """Count seconds in which nothing changes."""
         self.seconds += seconds
         self.states[state] = self.states.get(state, 0) + seconds
@@ -84,14 +87,14 @@ class Column:
             self.worst = (need, ready)
 
     @property
-    def state(self) -> State:
+    def state(self) -> Restraint:
         """The state of most of its seconds."""
         return max(self.states, key=lambda state: (self.states[state], state.value))
 
 
-def _added(track: Track | None, value: float) -> Track:
+def _added(track: Extent | None, value: float) -> Extent:
     if track is None:
-        return Track(value)
+        return Extent(value)
     track.add(value)
     return track
 
@@ -102,12 +105,12 @@ class Recording:
     def __init__(self, seconds: int, most: int) -> None:
         self.seconds = seconds
         self.columns: Sequence[Column] = [Column() for _ in range(min(seconds, most))]
-        self._state = State.FOLLOWS
+        self._state = Restraint.FOLLOWS
         self._holds_floor = False
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         """Record seconds in which nothing changes."""
-        state = State.FLOOR if self._holds_floor else self._state
+        state = Restraint.FLOOR if self._holds_floor else self._state
         count, end = len(self.columns), second + seconds
         while second < end:
             place = second * count // self.seconds

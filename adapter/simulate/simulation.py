@@ -200,7 +200,7 @@ def overridden(
     spec = autoscaler.spec
     metrics = tuple(metric for metric in spec.metrics or () if not boost.is_handshake(metric))
     if (target := policy.target) is not None:
-        metrics = tuple(_targeted(metric, target) for metric in metrics)
+        metrics = tuple(retargeted(metric, target) for metric in metrics)
     spec = replace(
         spec,
         metrics=metrics,
@@ -211,7 +211,7 @@ def overridden(
     return replace(autoscaler, spec=spec)
 
 
-def _targeted(metric: MetricSpec, target: Quantity) -> MetricSpec:
+def retargeted(metric: MetricSpec, target: Quantity) -> MetricSpec:
     """Return a metric with another target of the same type; that of a utilization is in per cent."""
     name = {"Pods": "pods", "Object": "object", "External": "external", "Resource": "resource"}[metric.type]
     source = getattr(metric, name)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.cli.simulate.results import Outcome
+from adapter.cli.simulate.results import PolicyFigures
 from adapter.config.yaml import reader
 
 FLAG = "--budget"
@@ -58,12 +58,12 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-def judge(limits: Sequence[Limit], first: Outcome, last: Outcome) -> tuple[Verdict, ...]:
+def judge(limits: Sequence[Limit], first: PolicyFigures, last: PolicyFigures) -> tuple[Verdict, ...]:
     """Compare the last policy with the first, limit by limit."""
     return tuple(_judge(limit, first, last) for limit in limits)
 
 
-def _judge(limit: Limit, first: Outcome, last: Outcome) -> Verdict:
+def _judge(limit: Limit, first: PolicyFigures, last: PolicyFigures) -> Verdict:
     before, after = first.mean(KEYS[limit.key]), last.mean(KEYS[limit.key])
     # A figure of 0 stays within any limit only as 0.
     is_kept = after <= before * limit.percent / 100

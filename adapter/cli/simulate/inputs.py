@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
     notes: Sequence[str] = ()
 
 
-class Candidate(NamedTuple):
+class Variant(NamedTuple):
     """A policy, and the behavior that it overrides that of the autoscaler with."""
 
     policy: Policy
@@ -52,7 +52,7 @@ class Inputs(NamedTuple):
     """What a simulation runs with."""
 
     scenario: Scenario
-    candidates: Sequence[Candidate]
+    variants: Sequence[Variant]
     notes: Sequence[str] = ()
 
 
@@ -70,7 +70,7 @@ def read_inputs(options: SimulateOptions) -> Inputs:
         options.seed,
     )
     written = options.policy or DEFAULT_POLICIES
-    return Inputs(scenario, [_candidate(text, scenario) for text in written], recorded.notes)
+    return Inputs(scenario, [_variant(text, scenario) for text in written], recorded.notes)
 
 
 def read_recorded(options: SimulateOptions) -> Recorded:
@@ -160,7 +160,9 @@ def _unnamed(text: str, names: Sequence[str], faults: list[Fault]) -> tuple[str,
     name, equals, _ = text.partition("=")
     if equals and "/" not in name and "." not in name:
         shown = ", ".join(names)
-        faults.append(Fault("--load", reader.shown_text(name), f"expected a metric of the autoscaler: {shown}"))
+        faults.append(
+            Fault("--load", reader.shown_text(name), f"expected a metric of the autoscaler: {shown}")
+        )
     elif len(names) > 1:
         expected = f"expected NAME=FILE: the autoscaler has the metrics {', '.join(names)}"
         faults.append(Fault("--load", reader.shown_text(text), expected))
@@ -208,13 +210,13 @@ def _start_up(seconds: float | None, fault: Fault) -> int:
 # -- policies ------------------------------------------------------------------------------------------------
 
 
-def _candidate(text: str, scenario: Scenario) -> Candidate:
+def _variant(text: str, scenario: Scenario) -> Variant:
     """Return the policy of a text, checked with the autoscaler that it changes. InputError."""
     policy = read_policy(text)
     behavior = read_behavior(policy.behavior, scenario.autoscaler) if policy.behavior else None
     if policy.name != FIXED:
         _check(policy, behavior, scenario.autoscaler)
-    return Candidate(policy, behavior)
+    return Variant(policy, behavior)
 
 
 def _check(

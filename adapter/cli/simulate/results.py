@@ -25,7 +25,7 @@ _DIGITS = 6  # sums of binary fractions differ from those on paper far behind th
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PolicyFigures:
     """What a policy came to: `policy` as it was written, and the figures of each phase."""
 
     policy: str
