@@ -95,8 +95,8 @@ def render(given: Inputs, output: str) -> str:
 
 def _heading(front: Front) -> str:
     return (
-        f"{front.tried} autoscalers were tried; no other has both less shortage and fewer pod seconds than one "
-        f"of these {len(front.points)}"
+        f"{front.tried} autoscalers were tried; no other has both less shortage and fewer pod seconds than "
+        f"one of these {len(front.points)}"
     )
 
 
