@@ -25,6 +25,8 @@ _PLOT = 150
 _CAPTION, _CHANGES, _RIBBON, _GAP = 30, 12, 9, 16
 _PANEL = _CAPTION + _PLOT + _CHANGES + _RIBBON + _GAP
 
+_LONGEST_NAME = 48  # the figures stand to the right of it
+
 _DESCRIBED = 200
 """Up to so many changes each has its reason as a tooltip."""
 
@@ -150,7 +152,7 @@ def _panel(panel: Panel, top: float, pods: float, saturated: Sequence[Span]) -> 
     columns = recording.columns
     scale = _Scale(top + _CAPTION, recording.seconds, len(columns), pods)
     yield f'<g class="panel"><title>{_escaped(panel.policy)}</title>'
-    yield _text(16, top + 18, panel.policy, "policy")
+    yield _text(16, top + 18, _short(panel.policy), "policy")
     yield _text(_RIGHT, top + 18, panel.caption, anchor="end")
     for at in _ticks(recording.seconds)[1:]:
         x = _number(scale.x(at))
@@ -374,6 +376,10 @@ def _marks(pods: float) -> Sequence[float]:
     """Return the numbers of the axis: none is a fraction of a pod."""
     count = next((count for count in (4, 3, 5, 2) if pods % count == 0), 1)
     return [pods * place / count for place in range(count + 1)]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
 
 
 def _number(value: float) -> str:
