@@ -9,6 +9,7 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.history import Recommendation, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
+from adapter.autoscaler.decide.record import encode as encode_record
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.reporter import JournalEntry
@@ -154,6 +155,8 @@ def show_entry(entry: JournalEntry) -> dict[str, Any]:
     if entry.change is not None:
         by, count = entry.change.by, entry.change.replicas
         shown["changeSeen"] = {"replicas": count, "manager": by, "reversal": entry.change.reverses}
+    if entry.record is not None:
+        shown["record"] = msgspec.Raw(encode_record(entry.record))
     return shown
 
 

@@ -77,7 +77,7 @@ class Scaler:
         self._random = random
         self._shard = shards.parse_shard(options.shard)
         self._settings = settings_of(options)
-        self.journal = Journal()
+        self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
         self._namespace = credentials.find_namespace() or "default"
         self._files: AutoscalerFiles | None = None
         namespaces: Sequence[str] = ("",)

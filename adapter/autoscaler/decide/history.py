@@ -39,7 +39,7 @@ class Recommendation(NamedTuple):
     at: int
 
 
-class RecommendationList(msgspec.Struct, frozen=True):
+class RecommendationList(msgspec.Struct, frozen=True, tag=True):
     """A list in upstream's order, which is not that of time.
 
     In both forms `after` is exclusive: an entry at that nanosecond does not count. Entries before
@@ -82,7 +82,7 @@ class RecommendationList(msgspec.Struct, frozen=True):
         return RecommendationList(_shifted(self.entries, by))
 
 
-class RecommendationQueues(msgspec.Struct, frozen=True):
+class RecommendationQueues(msgspec.Struct, frozen=True, tag=True):
     """Two queues in the order of time: counts fall in `high` and rise in `low`. `now` must not go back."""
 
     high: tuple[Recommendation, ...] = ()

@@ -25,14 +25,14 @@ NOT_YET = "NotYet"
 """The reason before the first answer: it is unknown whether there is a value."""
 
 
-class Unavailable(msgspec.Struct, frozen=True):
+class Unavailable(msgspec.Struct, frozen=True, tag=True):
     """Why there is no value: a reason for programs, and a message, upstream's for upstream's errors."""
 
     reason: str
     message: str
 
 
-class PodsReading(msgspec.Struct, frozen=True):
+class PodsReading(msgspec.Struct, frozen=True, tag=True):
     """The values of pods in thousandths by name; there may be values of unknown pods.
 
     `samples` are the times and windows of the samples in nanoseconds, which matter for cpu; a pod without an
@@ -48,7 +48,7 @@ class PodsReading(msgspec.Struct, frozen=True):
     most_then: int = 0
 
 
-class ObjectReading(msgspec.Struct, frozen=True):
+class ObjectReading(msgspec.Struct, frozen=True, tag=True):
     """The value of one object in thousandths.
 
     `ready_then` is the number of ready pods at the time of the sample, None if unknown. A value that lags
@@ -63,7 +63,7 @@ class ObjectReading(msgspec.Struct, frozen=True):
     most_then: int = 0
 
 
-class ExternalReading(msgspec.Struct, frozen=True):
+class ExternalReading(msgspec.Struct, frozen=True, tag=True):
     """The series of an external metric in thousandths; `ready_then` is as above."""
 
     values: Sequence[int]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from adapter.cli import command_line
-from adapter.cli.simulate import budget, inputs, report, running, suggestions
+from adapter.cli.simulate import budget, inputs, replay, report, running, suggestions
 from adapter.cli.simulate.inputs import Variant
 from adapter.cli.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
 from adapter.cli.simulate.report import SimulationReport
@@ -24,10 +24,15 @@ OVER_BUDGET = 3
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Simulate and print; 0 if it is done, OVER_BUDGET if a limit is not kept. InputError for bad input."""
+    """Simulate and print; 0 if it is done, OVER_BUDGET if a limit is not kept. InputError for bad input.
+
+    With --replay 1 if a decision comes out differently.
+    """
     options = command_line.read(COMMAND, arguments)
     if options is None:
         return 0
+    if options.replay:
+        return replay.run(options.replay, options.output)
     given = inputs.read_inputs(options)
     if options.suggest:
         print(suggestions.render(given, options.output), end="")

@@ -75,6 +75,10 @@ def read_inputs(options: SimulateOptions) -> Inputs:
 
 def read_recorded(options: SimulateOptions) -> Recorded:
     """Return the autoscaler and its loads from the sources that the options name."""
+    if options.prometheus_url:
+        from adapter.cli.simulate import recorded  # noqa: PLC0415 - importing it takes most of a second
+
+        return recorded.read(options)
     autoscaler, place = read_autoscaler(options.autoscaler)
     request = quantity.read(options.request) if options.request else None
     try:

@@ -8,8 +8,9 @@ from functools import partial
 
 from adapter.cli import command_line
 from adapter.cli.simulate import budget as budgets
+from adapter.cli.simulate.recorded_options import RecordedOptions
 from adapter.config import checks
-from adapter.config.option_fields import Command, CommandOptions, option
+from adapter.config.option_fields import Command, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model.quantity import read as read_quantity
@@ -44,7 +45,7 @@ def _request(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulateOptions(CommandOptions):
+class SimulateOptions(RecordedOptions):
     autoscaler: str = _load(
         FlagType.TEXT,
         "",
@@ -137,10 +138,18 @@ class SimulateOptions(CommandOptions):
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
-        if "autoscaler" not in given:
-            yield Fault("--autoscaler", "", "expected a file with the autoscaler; it is required")
-        if "load" not in given:
-            yield Fault("--load", "", "expected a CSV file with the header seconds,load; it is required")
+        if self.replay:
+            return
+        if "autoscaler" not in given and not self.name:
+            expected = "expected a file with the autoscaler, or --namespace and --name for one of a cluster"
+            yield Fault("--autoscaler", "", expected)
+        elif "autoscaler" in given and self.name:
+            yield Fault("--autoscaler", self.autoscaler, "cannot be combined with --name")
+        if "load" not in given and not self.prometheus_url:
+            expected = "expected a CSV file with the header seconds,load, or --prometheus-url"
+            yield Fault("--load", "", expected)
+        elif "load" in given and self.prometheus_url:
+            yield Fault("--load", self.load[0], "cannot be combined with --prometheus-url")
         if "pod_start" not in given:
             expected = "expected the time until a pod is ready such as 20s; it is required"
             yield Fault("--pod-start", "", expected)
@@ -159,7 +168,10 @@ Shows what an autoscaler would have done with a load, and what another would hav
 missing pods, pods too many, and pod seconds of each policy. The decisions are those of the real
 autoscalers, with their windows and policies, second by second. It contacts no cluster.
 
-Exit status: 0 when it is done, 2 when the command line or a file is wrong, 3 when the limits of
---budget are not kept.
+The load is a CSV file, or the history of the metric in Prometheus. With --replay the decisions of a
+live scaler are made again.
+
+Exit status: 0 when it is done; 1 when a server cannot be asked, or a replayed decision differs; 2
+when the command line or a file is wrong; 3 when the limits of --budget are not kept.
 """,
 )
