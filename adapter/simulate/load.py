@@ -16,6 +16,9 @@ HEADER = ("seconds", "load")
 LONGEST = 366 * 24 * 3600
 """The longest load, in seconds."""
 
+GREATEST = 1e15
+"""The greatest load: the metrics APIs hold values in thousandths in 64 bits."""
+
 
 class Span(NamedTuple):
     """The seconds from `start` to `end`, the end exclusive."""
@@ -115,8 +118,8 @@ def _point(
             source, line, "seconds", row[0], f"expected seconds since the start, from 0 to {LONGEST}"
         )
     value = _number(row[1])
-    if value is None or value < 0:
-        raise _error(source, line, "load", row[1], "expected a number of at least 0")
+    if value is None or not 0 <= value <= GREATEST:
+        raise _error(source, line, "load", row[1], f"expected a number from 0 to {GREATEST:g}")
     if not points and at != 0:
         raise _error(source, line, "seconds", row[0], "expected 0, the start")
     if points and at <= points[-1][0]:

@@ -12,6 +12,7 @@ from xml.sax import saxutils
 
 from adapter.model import timestamps
 from adapter.simulate.engine import Change
+from adapter.simulate.load import Span
 from adapter.simulate.recording import Column, Extent, Recording, Restraint
 
 COLUMNS = 720
@@ -19,15 +20,17 @@ COLUMNS = 720
 
 _WIDTH = 800
 _LEFT, _RIGHT = 56, 776
-_HEAD, _FOOT = 100, 42
+_HEAD, _FOOT = 100, 60
 _PLOT = 150
 _CAPTION, _CHANGES, _RIBBON, _GAP = 30, 12, 9, 16
 _PANEL = _CAPTION + _PLOT + _CHANGES + _RIBBON + _GAP
 
+_LONGEST_NAME = 48  # the figures stand to the right of it
+
 _DESCRIBED = 200
 """Up to so many changes each has its reason as a tooltip."""
 
-_STATES = (
+_RESTRAINTS = (
     Restraint.HELD,
     Restraint.FLOOR,
     Restraint.LIMITED,
@@ -35,7 +38,7 @@ _STATES = (
     Restraint.LOWEST,
     Restraint.ABSENT,
 )
-"""The states that the ribbon shows; where the count follows the metrics it is empty."""
+"""The restraints that the ribbon shows; where the count follows the metrics it is empty."""
 
 _STYLE = """
 svg { --ink: #1f2328; --soft: #59636e; --rule: #d8dee4; --paper: #ffffff; }
@@ -57,11 +60,23 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 .ready { fill: none; stroke: var(--ready); stroke-width: 1.8; stroke-linejoin: round; }
 .asked { fill: none; stroke: var(--asked); stroke-width: 1.1; stroke-linejoin: round; }
 .shortage { fill: var(--short); fill-opacity: 0.55; }
+.gap { fill: url(#gap); }
+.gap-line { stroke: var(--demand); stroke-width: 1.5; }
+.saturated { fill: url(#saturated); }
+.saturated-line { stroke: var(--limited); stroke-width: 1.5; }
 .raised { fill: var(--ready); }
 .boosted { fill: var(--floor); }
 .lowered { fill: var(--lowered); }
 .empty { fill: none; stroke: var(--rule); }
 """
+
+
+_PATTERNS = "".join(
+    f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    f'<line class="{name}-line" x1="0" x2="0" y1="0" y2="6"/></pattern>'
+    for name in ("gap", "saturated")
+)
+_PATTERNS = f"<defs>{_PATTERNS}</defs>"
 
 
 class Panel(NamedTuple):
@@ -100,8 +115,13 @@ class _Scale(NamedTuple):
         return _number(self.bottom - _PLOT * pods / self.pods)
 
 
-def draw(title: str, subtitles: tuple[str, str], panels: Sequence[Panel]) -> str:
-    """Return the picture of policies over the same seconds; the title and two lines stand above them."""
+def draw(
+    title: str, subtitles: tuple[str, str], panels: Sequence[Panel], saturated: Sequence[Span] = ()
+) -> str:
+    """Return the picture of policies over the same seconds; the title and two lines stand above them.
+
+    In the spans `saturated` the demand may have been higher.
+    """
     height = _HEAD + len(panels) * _PANEL + _FOOT
     shown = max((_highest(panel.recording) for panel in panels), default=1.0)
     pods = _ceiling(shown)
@@ -110,40 +130,61 @@ def draw(title: str, subtitles: tuple[str, str], panels: Sequence[Panel]) -> str
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>{_escaped(title)}</title>",
         f"<style>{_STYLE}</style>",
+        _PATTERNS,
         f'<rect class="paper" width="{_WIDTH}" height="{height}"/>',
         _text(16, 26, title, "title"),
         *(_text(16, 46 + 17 * place, subtitle) for place, subtitle in enumerate(subtitles)),
-        *_legend(16, 88),
+        *_legend(16, 88, is_boosted=any(panel.is_boosted for panel in panels)),
     ]
     for place, panel in enumerate(panels):
-        parts += _panel(panel, _HEAD + place * _PANEL, pods)
+        parts += _panel(panel, _HEAD + place * _PANEL, pods, saturated)
     if panels:
         parts += _times(panels[0].recording.seconds, _HEAD + len(panels) * _PANEL - _GAP + 14)
-    parts += _ribbon_legend(panels, height - 14)
+    parts += _ribbon_legend(panels, saturated, height - 32)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 # -- a panel -------------------------------------------------------------------------------------------------
 
 
-def _panel(panel: Panel, top: float, pods: float) -> Iterator[str]:
+def _panel(panel: Panel, top: float, pods: float, saturated: Sequence[Span]) -> Iterator[str]:
     recording = panel.recording
     columns = recording.columns
     scale = _Scale(top + _CAPTION, recording.seconds, len(columns), pods)
     yield f'<g class="panel"><title>{_escaped(panel.policy)}</title>'
-    yield _text(16, top + 18, panel.policy, "policy")
+    yield _text(16, top + 18, _short(panel.policy), "policy")
     yield _text(_RIGHT, top + 18, panel.caption, anchor="end")
+    for at in _ticks(recording.seconds)[1:]:
+        x = _number(scale.x(at))
+        yield f'<line class="rule" x1="{x}" x2="{x}" y1="{_number(scale.top)}" y2="{_number(scale.bottom)}"/>'
     for count in _marks(pods):
         y = scale.y(count)
         yield f'<line class="rule" x1="{_LEFT}" x2="{_RIGHT}" y1="{y}" y2="{y}"/>'
         yield _text(_LEFT - 8, float(y) + 4, f"{count:g}", anchor="end")
+    if gaps := _gaps(columns, scale):
+        yield f'<path class="gap" d="{gaps}"/>'
     yield f'<path class="demand" d="{_area(columns, scale)}"/>'
+    for span in saturated:
+        left, width = scale.x(span.start), scale.x(min(span.end, scale.seconds)) - scale.x(span.start)
+        yield (
+            f'<rect class="saturated" x="{_number(left)}" y="{_number(scale.top)}" '
+            f'width="{_number(max(1.0, width))}" height="{_PLOT}"/>'
+        )
     yield f'<path class="shortage" d="{_shortage(columns, scale)}"/>'
     yield f'<path class="asked" d="{_line([each.replicas for each in columns], scale)}"/>'
     yield f'<path class="ready" d="{_line([each.ready for each in columns], scale)}"/>'
     yield from _changes(panel, scale)
     yield from _ribbon(columns, scale)
     yield "</g>"
+
+
+def _gaps(columns: Sequence[Column], scale: _Scale) -> str:
+    """Return boxes over the whole height where no demand is known."""
+    known = [column.need is not None for column in columns]
+    return "".join(
+        f"M{scale.edge(start)} {_number(scale.top)}H{scale.edge(end)}v{_PLOT}H{scale.edge(start)}Z"
+        for start, end in _ranges(known, wanted=False)
+    )
 
 
 def _area(columns: Sequence[Column], scale: _Scale) -> str:
@@ -225,71 +266,83 @@ def _ribbon(columns: Sequence[Column], scale: _Scale) -> Iterator[str]:
     yield (
         f'<rect class="empty" x="{_LEFT}" y="{_number(top)}" width="{_RIGHT - _LEFT}" height="{_RIBBON}"/>'
     )
-    states = [column.state for column in columns]
-    for state in _STATES:
+    restraints = [column.restraint for column in columns]
+    for restraint in _RESTRAINTS:
         boxes = "".join(
             f"M{scale.edge(start)} {_number(top)}H{scale.edge(end)}v{_RIBBON}H{scale.edge(start)}Z"
-            for start, end in _ranges(states, state)
+            for start, end in _ranges(restraints, restraint)
         )
         if boxes:
-            yield f'<path class="state" style="fill: var(--{_color(state)})" d="{boxes}"/>'
+            yield f'<path class="restraint" style="fill: var(--{_color(restraint)})" d="{boxes}"/>'
 
 
-def _ranges(states: Sequence[Restraint], wanted: Restraint) -> Iterator[tuple[int, int]]:
+def _ranges(values: Sequence[object], wanted: object) -> Iterator[tuple[int, int]]:
     start = None
-    for place, state in enumerate([*states, None]):
-        if state is wanted and start is None:
+    for place, value in enumerate([*values, None]):
+        if value is wanted and start is None:
             start = place
-        elif state is not wanted and start is not None:
+        elif value is not wanted and start is not None:
             yield start, place
             start = None
 
 
-def _color(state: Restraint) -> str:
-    return state.name.lower()
+def _color(restraint: Restraint) -> str:
+    return restraint.name.lower()
 
 
 # -- around the panels ---------------------------------------------------------------------------------------
 
 
-def _legend(x: float, y: float) -> Iterator[str]:
+def _legend(x: float, y: float, *, is_boosted: bool) -> Iterator[str]:
     yield f'<rect class="demand" x="{x}" y="{y - 9}" width="16" height="10"/>'
     yield _text(x + 22, y, "demand, in pods")
-    yield f'<line class="ready" x1="{x + 130}" x2="{x + 146}" y1="{y - 4}" y2="{y - 4}"/>'
-    yield _text(x + 152, y, "ready pods")
-    yield f'<line class="asked" x1="{x + 234}" x2="{x + 250}" y1="{y - 4}" y2="{y - 4}"/>'
-    yield _text(x + 256, y, "pods asked for")
-    yield f'<rect class="shortage" x="{x + 358}" y="{y - 9}" width="16" height="10"/>'
-    yield _text(x + 380, y, "shortage")
-    for place, (kind, words) in enumerate((("raised", "raised"), ("boosted", "by boost"))):
-        at = x + 456 + 72 * place
+    yield f'<line class="ready" x1="{x + 136}" x2="{x + 152}" y1="{y - 4}" y2="{y - 4}"/>'
+    yield _text(x + 158, y, "ready pods")
+    yield f'<line class="asked" x1="{x + 244}" x2="{x + 260}" y1="{y - 4}" y2="{y - 4}"/>'
+    yield _text(x + 266, y, "pods asked for")
+    yield f'<rect class="shortage" x="{x + 372}" y="{y - 9}" width="16" height="10"/>'
+    yield _text(x + 394, y, "shortage")
+    kinds = ["raised", "lowered", *(["boosted"] if is_boosted else [])]
+    for place, kind in enumerate(kinds):
+        at = x + 472 + 72 * place
         yield f'<rect class="{kind}" x="{at}" y="{y - 9}" width="3" height="9"/>'
-        yield _text(at + 9, y, words)
-    yield f'<rect class="lowered" x="{x + 614}" y="{y - 9}" width="3" height="9"/>'
-    yield _text(x + 623, y, "lowered")
+        yield _text(at + 9, y, "raised by boost" if kind == "boosted" else kind)
 
 
-def _ribbon_legend(panels: Sequence[Panel], y: float) -> Iterator[str]:
-    present = {column.state for panel in panels for column in panel.recording.columns}
+def _ribbon_legend(panels: Sequence[Panel], saturated: Sequence[Span], y: float) -> Iterator[str]:
+    columns = [column for panel in panels for column in panel.recording.columns]
+    present = {column.restraint for column in columns}
+    entries = [
+        (f'style="fill: var(--{_color(restraint)})"', restraint.value)
+        for restraint in _RESTRAINTS
+        if restraint in present
+    ]
+    if any(column.need is None for column in columns):
+        entries.append(('class="gap"', "no sample"))
+    if saturated:
+        entries.append(('class="saturated"', "saturated when recorded"))
     x = 16.0
-    for state in _STATES:
-        if state in present:
-            yield (
-                f'<rect x="{_number(x)}" y="{_number(y - 9)}" width="16" height="{_RIBBON}" '
-                f'style="fill: var(--{_color(state)})"/>'
-            )
-            yield _text(x + 22, y, state.value)
-            x += 40 + 6.1 * len(state.value)
+    for how, words in entries:
+        width = 40 + 6.1 * len(words)
+        if x + width > _WIDTH:
+            x, y = 16.0, y + 18
+        yield f'<rect x="{_number(x)}" y="{_number(y - 9)}" width="16" height="{_RIBBON}" {how}/>'
+        yield _text(x + 22, y, words)
+        x += width
 
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
 def _times(seconds: int, y: float) -> Iterator[str]:
-    step = next((step for step in _STEPS if seconds / step <= 8), 0) or 86400 * math.ceil(seconds / 8 / 86400)
-    for at in range(0, seconds + 1, step):
+    for at in _ticks(seconds):
         x = _LEFT + (_RIGHT - _LEFT) * at / seconds
-        yield _text(x, y, _duration(at), anchor="start" if not at else "end" if x > _RIGHT - 20 else "middle")
+        yield _text(x, y, _duration(at), anchor="end" if x > _RIGHT - 20 else "middle")
+
+
+def _ticks(seconds: int) -> range:
+    step = next((step for step in _STEPS if seconds / step <= 8), 0) or 86400 * math.ceil(seconds / 8 / 86400)
+    return range(0, seconds + 1, step)
 
 
 def _duration(seconds: int) -> str:
@@ -299,10 +352,10 @@ def _duration(seconds: int) -> str:
     days, rest = divmod(seconds, 86400)
     if not rest:
         return f"{days}d"
+    # Go writes every smaller unit too: 6h0m0s.
     text = timestamps.format_go_duration(rest)
-    for tail in ("m0s", "h0m"):
-        text = text.removesuffix("0s") if tail == "m0s" and text.endswith(tail) else text
-        text = text.removesuffix("0m") if tail == "h0m" and text.endswith(tail) else text
+    text = text.removesuffix("0s") if text.endswith("m0s") else text
+    text = text.removesuffix("0m") if text.endswith("h0m") else text
     return f"{days}d{text}" if days else text
 
 
@@ -323,6 +376,10 @@ def _marks(pods: float) -> Sequence[float]:
     """Return the numbers of the axis: none is a fraction of a pod."""
     count = next((count for count in (4, 3, 5, 2) if pods % count == 0), 1)
     return [pods * place / count for place in range(count + 1)]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
 
 
 def _number(value: float) -> str:

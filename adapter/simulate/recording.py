@@ -27,19 +27,21 @@ class Restraint(enum.Enum):
 _BOUNDS = {"the maximum": Restraint.HIGHEST, "the minimum": Restraint.LOWEST}
 
 
-def state_of(made: Decision) -> Restraint:
+def restraint_of(made: Decision) -> Restraint:
     """Return what kept the count of a decision where it is."""
     facts = {step.name: step.facts for step in made.trace}
-    if "limited" in facts:
-        return _BOUNDS.get(facts["limited"]["by"], Restraint.LIMITED)
     if "bounds" in facts:
         return _BOUNDS[f"the {facts['bounds']['what']}"]
+    stabilized, limited = facts.get("stabilized"), facts.get("limited")
+    is_held = stabilized is not None and stabilized["replicas"] != stabilized["desired"]
+    if limited is not None:
+        # Past recommendations may ask for more than is allowed, when the metrics no longer do.
+        if is_held and stabilized is not None and stabilized["desired"] <= made.replicas < limited["from"]:
+            return Restraint.HELD
+        return _BOUNDS.get(limited["by"], Restraint.LIMITED)
     if made.absent:
         return Restraint.ABSENT
-    stabilized = facts.get("stabilized")
-    if stabilized is not None and stabilized["replicas"] != stabilized["desired"]:
-        return Restraint.HELD
-    return Restraint.FOLLOWS
+    return Restraint.HELD if is_held else Restraint.FOLLOWS
 
 
 class Extent:
@@ -64,20 +66,20 @@ class Column:
     `need` is None in a gap. `worst` are need and ready pods at the largest shortage.
     """
 
-    __slots__ = ("need", "ready", "replicas", "seconds", "states", "worst")
+    __slots__ = ("need", "ready", "replicas", "restraints", "seconds", "worst")
 
     def __init__(self) -> None:
         self.need: Extent | None = None
         self.ready: Extent | None = None
         self.replicas: Extent | None = None
         self.seconds = 0
-        self.states: dict[Restraint, int] = {}
+        self.restraints: dict[Restraint, int] = {}
         self.worst: tuple[float, int] | None = None
 
-    def add(self, seconds: int, need: float, ready: int, replicas: int, state: Restraint) -> None:
+    def add(self, seconds: int, need: float, ready: int, replicas: int, restraint: Restraint) -> None:
         """Count seconds in which nothing changes."""
         self.seconds += seconds
-        self.states[state] = self.states.get(state, 0) + seconds
+        self.restraints[restraint] = self.restraints.get(restraint, 0) + seconds
         self.ready = _added(self.ready, ready)
         self.replicas = _added(self.replicas, replicas)
         if math.isnan(need):
@@ -87,9 +89,9 @@ class Column:
             self.worst = (need, ready)
 
     @property
-    def state(self) -> Restraint:
-        """The state of most of its seconds."""
-        return max(self.states, key=lambda state: (self.states[state], state.value))
+    def restraint(self) -> Restraint:
+        """The restraint of most of its seconds."""
+        return max(self.restraints, key=lambda restraint: (self.restraints[restraint], restraint.value))
 
 
 def _added(track: Extent | None, value: float) -> Extent:
@@ -105,22 +107,22 @@ class Recording:
     def __init__(self, seconds: int, most: int) -> None:
         self.seconds = seconds
         self.columns: Sequence[Column] = [Column() for _ in range(min(seconds, most))]
-        self._state = Restraint.FOLLOWS
+        self._restraint = Restraint.FOLLOWS
         self._holds_floor = False
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         """Record seconds in which nothing changes."""
-        state = Restraint.FLOOR if self._holds_floor else self._state
+        restraint = Restraint.FLOOR if self._holds_floor else self._restraint
         count, end = len(self.columns), second + seconds
         while second < end:
             place = second * count // self.seconds
             after = min(end, -(-(place + 1) * self.seconds // count))
-            self.columns[place].add(after - second, need, ready, replicas, state)
+            self.columns[place].add(after - second, need, ready, replicas, restraint)
             second = after
 
     def decided(self, place: int, decider: Decider) -> None:
-        """Note the state of the first chain, and whether the second holds a floor."""
+        """Note the restraint of the first chain, and whether the second holds a floor."""
         if place == 0 and decider.made is not None:
-            self._state = state_of(decider.made)
+            self._restraint = restraint_of(decider.made)
         elif place:
             self._holds_floor = decider.holds_floor

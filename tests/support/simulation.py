@@ -1,7 +1,7 @@
 """Autoscalers and loads for tests of simulations."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
@@ -57,3 +57,28 @@ def run(policy: str, loads: Load | Mapping[str, Load], start_up: int = 20, **sce
 
 def figures(policy: str, loads: Load | Mapping[str, Load], start_up: int = 20, **scenario: Any) -> Figures:
     return run(policy, loads, start_up, **scenario).runs[0]
+
+
+# -- the verb
+
+HPA = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  minReplicas: 2
+  maxReplicas: 40
+  metrics:
+  - type: Pods
+    pods: {metric: {name: requests}, target: {type: AverageValue, averageValue: "10"}}
+"""
+STEP = "seconds,load\n0,20\n60,120\n600,40\n1199,40\n"
+
+
+class Printed(NamedTuple):
+    """What the verb came to."""
+
+    status: int
+    out: str
+    err: str

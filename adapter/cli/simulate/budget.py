@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.cli.simulate.results import PolicyFigures
-from adapter.config.yaml import reader
 
 FLAG = "--budget"
 
@@ -31,12 +30,12 @@ def read_budget(text: str) -> tuple[Limit, ...]:
     for part in text.split(","):
         match = _LIMIT.fullmatch(part)
         if match is None:
-            raise ValueError(f"{reader.shown_text(part)}: expected KEY<=PERCENT%, {_EXAMPLE}")
+            raise ValueError(f"expected KEY<=PERCENT%, {_EXAMPLE}")
         key, percent = match.groups()
         if key not in KEYS:
-            raise ValueError(f"{reader.shown_text(key)}: expected {' or '.join(KEYS)}, {_EXAMPLE}")
+            raise ValueError(f"expected {' or '.join(KEYS)} before <=, {_EXAMPLE}")
         if key in limits:
-            raise ValueError(f"{key}: expected once")
+            raise ValueError(f"expected {key} once")
         limits[key] = Limit(key, float(percent))
     return tuple(limits.values())
 
@@ -68,9 +67,9 @@ def _judge(limit: Limit, first: PolicyFigures, last: PolicyFigures) -> Verdict:
     # A figure of 0 stays within any limit only as 0.
     is_kept = after <= before * limit.percent / 100
     share = 100 * after / before if before else math.inf if after else 0.0
-    what = f"{_WORDS[limit.key]} of {last.policy}"
+    words = _WORDS[limit.key]
     if math.isinf(share):
-        found = f"is {after:g} pod seconds, that of {first.policy} is 0"
+        found = f"{after:g} pod seconds, and 0 of {first.policy}"
     else:
-        found = f"is {share:.1f} % of that of {first.policy}"
-    return Verdict(is_kept, f"{what} {found}, the budget is {limit.percent:g} %")
+        found = f"{share:.1f} % of the {words} of {first.policy}"
+    return Verdict(is_kept, f"{words} of {last.policy}: {found}; the budget is {limit.percent:g} %")

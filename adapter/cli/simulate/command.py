@@ -64,14 +64,15 @@ def _draw(made: SimulationReport, variants: Sequence[Variant], played: Sequence[
         caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
         panels.append(Panel(each.figures.policy, caption, each.recording, each.changes, is_boosted))
     subtitles = (report.describe_loads(made.loads), made.setting)
-    return picture.draw(f"What {made.name} would have done", subtitles, panels)
+    saturated = [span for load in made.loads.values() for span in load.saturated]
+    return picture.draw(f"What {made.name} would have done", subtitles, panels, saturated)
 
 
 def _caption(outcome: PolicyFigures) -> str:
     need = outcome.mean("needPodSeconds")
     shortage, pods = outcome.mean("shortagePodSeconds"), outcome.mean("podSeconds")
     return (
-        f"shortage {report.share(shortage, need)} of need, pods {report.share(pods, need)}, "
+        f"shortage {report.share(shortage, need)} of need, pods {report.share(pods, need)} of need, "
         f"{outcome.mean('changes'):,.0f} changes"
     )
 
@@ -79,9 +80,10 @@ def _caption(outcome: PolicyFigures) -> str:
 def _setting(options: SimulateOptions, scenario: Scenario) -> str:
     """Return what all policies have in common as a sentence."""
     starts = sorted(scenario.start_ups)
-    if starts[0] == starts[-1]:
-        ready = f"{report.duration(starts[0])}"
+    ready = " to ".join(map(report.duration, dict.fromkeys((starts[0], starts[-1]))))
+    if options.phases == 1:
+        phases = "the figures are those of one phase"
     else:
-        ready = f"{report.duration(starts[0])} to {report.duration(starts[-1])}"
-    phases = "one phase" if options.phases == 1 else f"means of {options.phases} phases"
-    return f"Pods are ready {ready} after a written count; figures are {phases}."
+        drawn = ", the lines are the first" if options.output == SVG else ""
+        phases = f"the figures are means of {options.phases} phases{drawn}"
+    return f"Pods are ready {ready} after a written count; {phases}."

@@ -92,7 +92,7 @@ def read_recorded(options: SimulateOptions) -> Recorded:
 
 
 def read_autoscaler(file: str) -> tuple[FastPathAutoscaler, str]:
-    """Return the one autoscaler of a file and the file's name. InputError if there is none, or several."""
+    """Return the one autoscaler of a file and the file's name. InputError if it has no or several."""
     source = command_line.read_source(file)
     found: list[tuple[FastPathAutoscaler, int]] = []
     faults: list[Fault] = []

@@ -103,8 +103,7 @@ def describe_loads(loads: Mapping[str, Load]) -> str:
 
 def _rows(report: SimulationReport) -> list[list[str]]:
     first = report.outcomes[0]
-    compared = f"vs {first.policy}"
-    head = ["policy", "shortage", "of need", compared, "pod seconds", "of need", compared]
+    head = ["policy", "shortage", "of need", "vs first", "pod seconds", "of need", "vs first"]
     rows = [[*head, "short for", "changes", "most pods", "at max"]]
     for outcome in report.outcomes:
         need = outcome.mean("needPodSeconds")

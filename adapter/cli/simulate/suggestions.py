@@ -95,24 +95,30 @@ def render(given: Inputs, output: str) -> str:
 
 def _heading(front: Front) -> str:
     return (
-        f"{front.tried} autoscalers were tried; no other has both less shortage and fewer pod seconds than one "
-        f"of these {len(front.points)}"
+        f"{front.tried} autoscalers were tried; none of them has both less shortage and fewer pod seconds "
+        "than one of these"
     )
 
 
 def _rows(given: Inputs, front: Front) -> list[list[str]]:
     compared = f"vs {front.first.policy}"
     head = ["mode", "target", "scale-down window", "raises", "shortage", compared, "pod seconds", compared]
-    rows = [[*head, "changes", "at max"]]
+    rows = [[*head, "changes", "at max"], _row(front, front.first, f"{front.first.policy}, given")]
     for suggestion, figures in front.points:
-        row = [suggestion.policy.name, _target(given, suggestion)]
-        row += ["as given" if suggestion.window is None else f"{suggestion.window}s"]
-        row += ["unbounded" if suggestion.is_unbounded else "as given"]
-        for name in ("shortagePodSeconds", "podSeconds"):
-            value = figures.mean(name)
-            row += [f"{value:,.0f}", report.share(value, front.first.mean(name))]
-        rows.append([*row, f"{figures.mean('changes'):,.0f}", report.duration(figures.mean("secondsAtMax"))])
+        window = "as given" if suggestion.window is None else f"{suggestion.window}s"
+        raises = "unbounded" if suggestion.is_unbounded else "as given"
+        rows.append(_row(front, figures, suggestion.policy.name, _target(given, suggestion), window, raises))
     return rows
+
+
+def _row(
+    front: Front, figures: PolicyFigures, mode: str, target: str = "", window: str = "", raises: str = ""
+) -> list[str]:
+    row = [mode, target, window, raises]
+    for name in ("shortagePodSeconds", "podSeconds"):
+        value = figures.mean(name)
+        row += [f"{value:,.0f}", report.share(value, front.first.mean(name))]
+    return [*row, f"{figures.mean('changes'):,.0f}", report.duration(figures.mean("secondsAtMax"))]
 
 
 def _target(given: Inputs, suggestion: Suggestion) -> str:
