@@ -1,7 +1,8 @@
-"""What the autoscalers would have done with public traces: `python -m benchmarks.simulated --folder DIR --write`.
+"""What the autoscalers would have done with public traces: `python -m benchmarks.simulated --folder DIR`.
 
-Makes the table of docs/simulated-traces.md. Each trace has the target at which its mean load is ten pods, so
-no target was chosen by its result. Counts have no limit: maxReplicas is twice what the highest load needs.
+With --write it makes the table of docs/simulated-traces.md. Each trace has the target at which its mean load
+is ten pods, so no target was chosen by its result. Counts have no limit: maxReplicas is twice what the
+highest load needs.
 """
 
 import argparse
@@ -105,6 +106,14 @@ def _percent(share: float) -> str:
     return f"{share:.2f} %" if share < 9.995 else f"{share:.1f} %"
 
 
+def _processor() -> str:
+    """Return the name of the processor."""
+    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="where the traces are kept")
@@ -122,7 +131,8 @@ def main() -> None:
     table = render(rows)
     cpu = sum(row.seconds for row in rows)
     day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
-    made = f"Made on {day} on {platform.machine()} with Python {platform.python_version()}, {cpu:.0f} s of CPU time."
+    machine = f"{_processor()}, Python {platform.python_version()}"
+    made = f"Made on {day} on {machine}, in {cpu:.0f} s of CPU time."
     print(table, made, sep="\n\n")
     if given.write:
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)

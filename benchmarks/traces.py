@@ -1,8 +1,8 @@
 """Public traces of real load: `python -m benchmarks.traces --folder DIR` fetches them and writes CSV files.
 
 The files are other people's, under the licences named here, and are not part of this repository. Each is
-fetched at a fixed commit and checked against its digest. A file `fastpath simulate --load` can read is written
-beside it; the load is the count in the interval of the trace, so that nothing between two points is invented.
+fetched at a fixed commit and checked against its digest. Beside it a file is written that `fastpath simulate
+--load` reads. The load is the count in an interval of the trace, so nothing between two points is invented.
 """
 
 import argparse

@@ -61,7 +61,7 @@ async def test_a_long_query_is_posted(scripted: Scripted) -> None:
         (302, "", "status", "HTTP status 302"),
         (
             422,
-            '{"status":"error","errorType":"execution","error":"query processing would load too many samples"}',
+            '{"status":"error","errorType":"execution","error":"it would load too many samples"}',
             "query",
             "too many samples",
         ),

@@ -1,4 +1,4 @@
-"""The scaler on the sandbox for half an hour of a clock that runs fast: its journal replays without a difference.
+"""The scaler on the sandbox for half an hour of a clock that runs fast: its journal is replayed.
 
 The journal is read as `fastpath explain -o json` reads it, and replayed as `fastpath simulate --replay` does.
 """
@@ -107,7 +107,7 @@ async def test_half_an_hour_on_the_sandbox(tmp_path: Path, capsys: pytest.Captur
             app.run_scaler(options, "test", stop, started=listening.set_result, clock=clock)
         )
         begin, counts = clock.monotonic(), set()
-        while clock.monotonic() < begin + SECONDS:  # noqa: ASYNC110 - time is what it waits for
+        while clock.monotonic() < begin + SECONDS:
             counts.add(world.replicas())
             await asyncio.sleep(0.1)
         server = f"http://127.0.0.1:{(await listening).port}"

@@ -1,4 +1,4 @@
-"""`fastpath simulate --namespace --name`: autoscaler and rules of the sandbox cluster, load of a Prometheus."""
+"""`fastpath simulate --name`: autoscaler and rules of the sandbox cluster, load of a real Prometheus."""
 
 import asyncio
 import json

@@ -280,5 +280,7 @@ def test_a_query_over_too_many_samples_is_split(prometheus_server: PrometheusFac
 
 async def test_wrong_credentials_name_the_flags(run: Run, scripted: Scripted) -> None:
     scripted.answer(401, "Unauthorized")
-    with pytest.raises(RunError, match=r"HTTP status 401.*--prometheus-token-file or --prometheus-basic-auth"):
+    with pytest.raises(
+        RunError, match=r"HTTP status 401.*--prometheus-token-file or --prometheus-basic-auth"
+    ):
         await asyncio.to_thread(run, f"prometheus-url={scripted.url}")
