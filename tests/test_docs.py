@@ -99,6 +99,8 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 # Flags of other programs (kubectl above all) and of the scripts that pages name.
 OTHER_FLAGS = frozenset(
     {
+        "folder",
+        "write",
         "create-namespace",
         "values",
         "set",
