@@ -100,6 +100,7 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 OTHER_FLAGS = frozenset(
     {
         "create-namespace",
+        "data-urlencode",
         "values",
         "set",
         "reuse-values",
