@@ -34,4 +34,5 @@ def test_commands_print_what_the_guide_shows(block: Block) -> None:
     if block.picture is None:
         assert block.output == printed, UPDATE
     else:
+        assert block.output == ""
         assert block.picture.read_text() == printed, UPDATE
