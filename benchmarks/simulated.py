@@ -30,7 +30,7 @@ BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
 POLICIES = ("native", "boost", "fast")
 START_UPS = (20, 60, 180)
 PODS_AT_MEAN = 10
-PHASES = 4
+PHASES = 2
 
 
 class Cell(NamedTuple):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from adapter.simulate.load import Load, of_points
 
-LONGEST = 14 * 24 * 3600
+LONGEST = 7 * 24 * 3600
 """The longest part of a trace that is simulated, in seconds: the part around its highest value."""
 
 BIN = 10

@@ -1,5 +1,6 @@
 """Loads from a real Prometheus: demand rebuilt with the rule's own query, gaps, saturation, and bad input."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from adapter.cli.simulate.options import COMMAND
 from adapter.errors import InputError, RunError
 from adapter.simulate.load import Load
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.scripted import Scripted
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -268,3 +270,15 @@ def test_a_gap_at_the_beginning_is_a_gap_where_the_server_has_other_samples(
     server = prometheus_server(samples=text)
     load = run(f"prometheus-url={server.url}", metrics=[pods("rare")]).loads["rare"]
     assert steps(load) == [(0, 1500, None), (1500, 3000, 1.0)]
+
+
+def test_a_query_over_too_many_samples_is_split(prometheus_server: PrometheusFactory, run: Run) -> None:
+    server = prometheus_server(samples=samples(), flags=["--query.max-samples=2000"])
+    load = run(f"prometheus-url={server.url}", "step=1s").loads["in_flight"]
+    assert steps(load) == steps(run("step=1s").loads["in_flight"])
+
+
+async def test_wrong_credentials_name_the_flags(run: Run, scripted: Scripted) -> None:
+    scripted.answer(401, "Unauthorized")
+    with pytest.raises(RunError, match=r"HTTP status 401.*--prometheus-token-file or --prometheus-basic-auth"):
+        await asyncio.to_thread(run, f"prometheus-url={scripted.url}")
