@@ -59,7 +59,7 @@ class SimulateOptions(RecordedOptions):
         "",
         "CSV file with the header seconds,load: the total demand on all pods, in the unit of the metric. A "
         "value holds until the next row. With several metrics NAME=FILE, once for each.",
-        metavar="[name=]file",
+        metavar="file",
         check=lambda files: "" if all(files) else "expected a file, or NAME=FILE",
     )
     request: str = _load(
