@@ -102,6 +102,7 @@ OTHER_FLAGS = frozenset(
         "folder",
         "write",
         "create-namespace",
+        "data-urlencode",
         "values",
         "set",
         "reuse-values",

@@ -125,6 +125,7 @@ def test_the_text_is_a_table_with_notes(simulated: Run) -> None:
 def test_the_markdown_is_a_section_with_a_table(simulated: Run) -> None:
     lines = simulated("-o", "markdown", "--policy", "fixed:replicas=4", "--phases", "1").out.splitlines()
     assert lines[0] == "### Simulation of `web`"
+    assert lines[2] == "20m0s of requests with a mean of 75 and at most 120."
     assert lines[3].endswith("; the figures are those of one phase.")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     assert cells[0][:3] == ["policy", "shortage", "of need"]

@@ -32,7 +32,7 @@ class LiveReader:
         self._cluster = LiveCluster(client, clock, ServiceReference(NAMESPACE, SERVICE), "")
 
     async def autoscaler(self, namespace: str, name: str) -> LiveAutoscaler:
-        """Return an autoscaler by its name. RunError if there is none, KubernetesError if it is not read."""
+        """Return an autoscaler by its name. RunError if it does not exist."""
         hpas, fpas = await asyncio.gather(self._cluster.hpas(namespace), self._cluster.fpas(namespace))
         for hpa in hpas:
             if hpa.metadata.name == name:

@@ -59,7 +59,7 @@ class SimulateOptions(RecordedOptions):
         "",
         "CSV file with the header seconds,load: the total demand on all pods, in the unit of the metric. A "
         "value holds until the next row. With several metrics NAME=FILE, once for each.",
-        metavar="[name=]file",
+        metavar="file",
         check=lambda files: "" if all(files) else "expected a file, or NAME=FILE",
     )
     request: str = _load(
@@ -166,10 +166,11 @@ COMMAND = Command(
     about="""\
 Shows what an autoscaler would have done with a load, and what another would have done better:
 missing pods, pods too many, and pod seconds of each policy. The decisions are those of the real
-autoscalers, with their windows and policies, second by second. It contacts no cluster.
+autoscalers, with their windows and policies, second by second. docs/guides/simulate.md has an
+example.
 
-The load is a CSV file, or the history of the metric in Prometheus. With --replay the decisions of a
-live scaler are made again.
+The load is a CSV file, or the history of the metric in Prometheus. A cluster is only asked with
+--name, and nothing is changed in it. With --replay the decisions of a live scaler are made again.
 
 Exit status: 0 when it is done; 1 when a server cannot be asked, or a replayed decision differs; 2
 when the command line or a file is wrong; 3 when the limits of --budget are not kept.

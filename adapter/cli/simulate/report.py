@@ -83,8 +83,8 @@ def to_text(report: SimulationReport) -> str:
 
 def to_markdown(report: SimulationReport) -> str:
     """Return the figures as a section for a pull request."""
-    lines = [f"### Simulation of `{report.name}`", "", f"{describe_loads(report.loads).capitalize()}."]
-    lines += [f"{report.setting}", "", *markdown_table(_rows(report))]
+    lines = [f"### Simulation of `{report.name}`", "", f"{describe_loads(report.loads)}."]
+    lines += [report.setting, "", *markdown_table(_rows(report))]
     if notes := _notes(report):
         lines += ["", *(f"- {note}." for note in notes)]
     if report.verdicts:

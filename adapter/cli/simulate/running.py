@@ -2,10 +2,14 @@
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import track
 
 from adapter.cli.simulate.inputs import Variant
 from adapter.cli.simulate.results import PolicyFigures
@@ -36,8 +40,21 @@ def run_all(scenario: Scenario, variants: Sequence[Variant], columns: int = 0) -
     if processes < 2 or seconds * scenario.phases * len(variants) < _WORTH:
         return [run(variant) for variant in variants]
     # A new interpreter for each process: a copy of this one would share its locks.
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(run, variants))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_on_interrupt) as pool:
+        done = pool.map(run, variants)
+        return list(_shown(done, len(variants)))
+
+
+def _end_on_interrupt() -> None:
+    """Let Ctrl-C end this process without a traceback; the first process says what happened."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _shown(done: Iterator[Played], count: int) -> Iterable[Played]:
+    """Show on a terminal how many of the policies are done."""
+    console = Console(stderr=True)
+    return track(done, "simulating", count, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _run(scenario: Scenario, columns: int, seconds: int, variant: Variant) -> Played:

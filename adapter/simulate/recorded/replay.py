@@ -65,7 +65,7 @@ class Replayed(NamedTuple):
 
 
 def replay(text: str, source: str) -> Replayed:
-    """Make the decisions of an export again. Raises InputError for a text that is none."""
+    """Make the decisions of an export again. Raises InputError for another text."""
     decisions = without = differences = 0
     first: Difference | None = None
     for made in _decisions(text, source):
