@@ -3,6 +3,8 @@
 import asyncio
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from adapter.cli.cluster_options import NAMESPACE, SERVICE
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster
 from adapter.cli.doctor.model import Unread
@@ -36,8 +38,10 @@ class LiveReader:
         hpas, fpas = await asyncio.gather(self._cluster.hpas(namespace), self._cluster.fpas(namespace))
         for hpa in hpas:
             if hpa.metadata.name == name:
-                spec = fastpath_autoscaler.from_hpa(hpa)
-                return LiveAutoscaler(spec, f"{HPA_KIND} {namespace}/{name}")
+                found = fastpath_autoscaler.from_hpa(hpa)
+                # the conversion drops those of boost, which say how long a raise is held
+                meta = replace(found.metadata, annotations=hpa.metadata.annotations)
+                return LiveAutoscaler(replace(found, metadata=meta), f"{HPA_KIND} {namespace}/{name}")
         for fpa in () if isinstance(fpas, Unread) else fpas:
             if fpa.metadata.name == name:
                 return LiveAutoscaler(fpa, f"{KIND} {namespace}/{name}")
