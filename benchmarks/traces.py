@@ -75,7 +75,7 @@ def _counts(file: Path, interval: int) -> Points:
 
 
 def _binned(times: Iterable[float], interval: int) -> Points:
-    """Count requests in bins; an empty bin is 0, because each request has a line."""
+    """Count requests in bins, an empty one as 0. The last bin may be cut off, and is left out."""
     bins = Counter(int(at // interval) for at in times)
     first, last = min(bins), max(bins)
     return [((place - first) * float(interval), float(bins[place])) for place in range(first, last)]
