@@ -17,6 +17,9 @@ from adapter.model.label_selectors import LabelSelector, Operator
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 
+RECENT_SECONDS = 360.0
+"""For how long it is known when a pod became ready, in seconds: longer than any sample may be old."""
+
 KEPT_SECONDS = 900.0
 """How far back the number of ready pods is known, in seconds: longer than any useful stabilization window."""
 
@@ -81,6 +84,31 @@ def _end_of(past: tuple[float, int]) -> float:
     return past[0]
 
 
+class RecentlyReady:
+    """When pods became ready, by name, for those that did so lately; times in seconds of the monotonic clock.
+
+    The times are those at which the watch showed it, on the same clock as our scrapes. The condition's own
+    time is the kubelet's, in whole seconds.
+    """
+
+    __slots__ = ("times",)
+
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+
+    def note(self, name: str, now: float) -> None:
+        """Record that a pod has just become ready, and forget what is no longer recent."""
+        times = self.times
+        times.pop(name, None)
+        times[name] = now
+        oldest = now - RECENT_SECONDS
+        while times[first := next(iter(times))] < oldest:
+            del times[first]
+
+    def forget(self, name: str) -> None:
+        self.times.pop(name, None)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Follower:
     """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed."""
@@ -100,6 +128,11 @@ class Selection:
         self._pods: tuple[WatchedPod, ...] | None = None
         self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
         self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
+
+    @property
+    def became_ready(self) -> Mapping[str, float]:
+        """When pods of the namespace became ready lately, by name, in seconds of the monotonic clock."""
+        return self._space.became_ready.times
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
@@ -135,6 +168,7 @@ class PodNamespace:
         self.pods: dict[str, WatchedPod] = {}
         self.selections: dict[LabelSelector, Selection] = {}
         self.generation = 0
+        self.became_ready = RecentlyReady()
         self._index = index
         self._by_label: dict[tuple[str, str] | None, list[Selection]] = {}
 

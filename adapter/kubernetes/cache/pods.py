@@ -10,7 +10,7 @@ object that exists once per pod is tracked by the garbage collector.
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from adapter import errors
 from adapter.kubernetes.cache import pod_codec
@@ -29,6 +29,9 @@ assert _found is not None
 PODS: APIResource = _found
 
 _STEP = 1_000
+_JUST_READY = 10 * SECOND
+"""A pod that is ready when it is first seen counts as just become ready if its condition is not older."""
+
 RUNNING = "Running"
 
 
@@ -54,6 +57,11 @@ class PodSubscription:
         """The number of running and ready pods, terminating ones included."""
         self._cache.check_synced()
         return self._selection.history.count
+
+    @property
+    def became_ready(self) -> Mapping[str, float]:
+        """When pods became ready lately, by name, in seconds of the monotonic clock; other pods may be in it."""
+        return self._selection.became_ready
 
     @property
     def selected_by(self) -> tuple[str, ...]:
@@ -220,6 +228,10 @@ class PodCache(ReflectedCache):
             space.generation += 1
         was_ready = old is not None and old.running_and_ready
         is_ready = new is not None and new.running_and_ready
+        if new is None:
+            space.became_ready.forget(old.name if old is not None else "")
+        elif is_ready and not was_ready and (old is not None or self._is_just_ready(new)):
+            space.became_ready.note(new.name, now)
         for selection in before:
             stays = selection in after
             selection.touch((is_ready if stays else 0) - was_ready, now)
@@ -228,6 +240,10 @@ class PodCache(ReflectedCache):
             if selection not in before:
                 selection.touch(int(is_ready), now)
                 self._touched[id(selection)] = selection
+
+    def _is_just_ready(self, pod: WatchedPod) -> bool:
+        """Tell whether a pod became ready a moment before it was first seen, as far as clocks agree."""
+        return abs(self.clock.wall() * SECOND - pod.ready_since) < _JUST_READY
 
     def settle(self) -> None:
         """Notify the subscribers of what changed, once all first lists are in."""
