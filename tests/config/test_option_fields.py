@@ -162,3 +162,15 @@ def test_the_documentation_has_a_table_for_each_group() -> None:
     page = option_fields.render_markdown(option_fields.flags_of(TripOptions), level=3)
     assert "### Time\n\n| flag | default | meaning |\n| --- | --- | --- |\n| `-d, --days int` | `7` |" in page
     assert "| `--stop strings` | `a,b` | Stops \\| ports. |" in page
+
+
+def test_what_arguments_can_be() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class ShellOptions(CommandOptions):
+        shell: tuple[str, ...] = arguments("bash", "zsh")
+
+    shell = Command(verb="shell", options=ShellOptions, about="", usage="")
+    assert shell.arguments == option_fields.Arguments(("bash", "zsh"))
+    assert COMMAND.arguments == option_fields.Arguments()
+    place = Command(verb="place", options=PlaceOptions, about="", usage="")
+    assert place.arguments == option_fields.Arguments()

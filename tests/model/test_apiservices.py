@@ -28,6 +28,11 @@ def test_absent_is_free() -> None:
     assert (finding.owner, finding.state, finding.advice) == (Owner.FREE, "free", "")
 
 
+def test_ours_that_works_needs_nothing() -> None:
+    finding = apiservices.judge("v1beta1.custom.metrics.k8s.io", _found(OURS), OURS)
+    assert (finding.owner, finding.advice) == (Owner.OURS, "")
+
+
 def test_ours_is_ours_whatever_its_state() -> None:
     found = _found(OURS, available="False", reason="FailedDiscoveryCheck", trust=Trust.SYSTEM)
     finding = apiservices.judge("v1beta1.custom.metrics.k8s.io", found, OURS)
