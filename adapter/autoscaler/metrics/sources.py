@@ -36,7 +36,6 @@ from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.targets import ScrapedAnswer
 
 _NOT_YET = "no answer yet"
-_NONE_SAMPLED = Unavailable("NoSamples", "no pod has been sampled since it became ready")
 _FETCHING = "unable to fetch metrics from custom metrics API"
 _TOO_LARGE = "beyond 9.2e15, the limit of a quantity"
 
@@ -67,23 +66,26 @@ class ReadContext(NamedTuple):
     monotonic: float
     became_ready: Mapping[str, float] = {}
 
-    def cut(self, reading: PodsReading, sampled: Mapping[str, float]) -> PodsReading | Unavailable:
+    def cut(self, reading: PodsReading, sampled: Mapping[str, float]) -> PodsReading:
         """Return a reading without the values that are not of one cut; `sampled` is in monotonic seconds.
 
-        A pod without a time is left as it is, and so is one that terminates: its load has moved.
+        A pod whose sample has no known time is left as it is. One that terminates or has ended delays no
+        other: it does not count, and it is not sampled again.
         """
+        values, became_ready = reading.values, self.became_ready
         present = {
             pod.name: sampled[pod.name]
             for pod in self.pods
-            if pod.name in sampled and pod.name in reading.values and not pod.deleting
+            if pod.name in values and pod.name in sampled and pod.phase == "Running" and not pod.deleting
         }
-        left_out = incoherent_pods(present, self.became_ready)
-        if not left_out:
+        names = incoherent_pods(present, became_ready)
+        if not names:
             return reading
-        values = {name: value for name, value in reading.values.items() if name not in left_out}
-        if not values:
-            return _NONE_SAMPLED
-        return msgspec.structs.replace(reading, values=values, left_out=len(left_out))
+        return msgspec.structs.replace(
+            reading,
+            values={name: value for name, value in values.items() if name not in names},
+            left_out={name: values[name] for name in names},
+        )
 
 
 @dataclass(slots=True, eq=False)

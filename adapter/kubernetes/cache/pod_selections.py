@@ -85,28 +85,41 @@ def _end_of(past: tuple[float, int]) -> float:
 
 
 class RecentlyReady:
-    """When pods became ready, by name, for those that did so lately; times in seconds of the monotonic clock.
+    """When pods became ready for the first time, by name, for those that did so lately.
 
-    The times are those at which the watch showed it, on the same clock as our scrapes. The condition's own
-    time is the kubelet's, in whole seconds.
+    The times are seconds of the monotonic clock, at which the watch showed it: the clock of our scrapes. The
+    condition's own time is the kubelet's, in whole seconds.
+
+    A pod that becomes ready again is not new. Under overload pods lose and regain readiness, and the values
+    of those that do must count at once.
     """
 
-    __slots__ = ("times",)
+    __slots__ = ("_lapsed", "times")
 
     def __init__(self) -> None:
         self.times: dict[str, float] = {}
+        self._lapsed: set[str] = set()  # were ready and are not now
 
-    def note(self, name: str, now: float) -> None:
-        """Record that a pod has just become ready, and forget what is no longer recent."""
+    def note(self, name: str, time: float, now: float) -> None:
+        """Record that a pod is ready since `time`, and forget what is no longer recent."""
+        if name in self._lapsed:
+            self._lapsed.discard(name)
+            return
         times = self.times
         times.pop(name, None)
-        times[name] = now
+        times[name] = time
         oldest = now - RECENT_SECONDS
-        while times[first := next(iter(times))] < oldest:
+        while times and times[first := next(iter(times))] < oldest:
             del times[first]
 
+    def lapse(self, name: str) -> None:
+        """Record that a pod is not ready any more."""
+        self._lapsed.add(name)
+
     def forget(self, name: str) -> None:
+        """Forget a pod that is gone; another one of its name is new."""
         self.times.pop(name, None)
+        self._lapsed.discard(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from adapter import errors
 from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
-from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
+from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, PodNamespace, Selection
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
@@ -29,9 +29,6 @@ assert _found is not None
 PODS: APIResource = _found
 
 _STEP = 1_000
-_JUST_READY = 10 * SECOND
-"""A pod that is ready when it is first seen counts as just become ready if its condition is not older."""
-
 RUNNING = "Running"
 
 
@@ -60,7 +57,10 @@ class PodSubscription:
 
     @property
     def became_ready(self) -> Mapping[str, float]:
-        """When pods became ready lately, by name, in seconds of the monotonic clock; other pods may be in it."""
+        """When pods became ready lately, by name, in monotonic seconds.
+
+        It has the pods of the whole namespace.
+        """
         return self._selection.became_ready
 
     @property
@@ -203,6 +203,7 @@ class PodCache(ReflectedCache):
         if old is not None:
             self._release(old.spec)
         space.pods[meta.name] = new
+        self._note_ready(space, old, new)
         if space.selections:
             self._tell(space, old, new)
 
@@ -213,10 +214,28 @@ class PodCache(ReflectedCache):
         if space is None or old is None:
             return
         self.index.remove(namespace, name)
+        space.became_ready.forget(name)
         self.running -= old.phase == RUNNING
         self._release(old.spec)
         self._tell(space, old, None)
         self._forget_if_empty(space)
+
+    def _note_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
+        """Note when a pod became ready, or that it is not any more."""
+        if old is not None and old.started is not None and old.started != new.started:
+            space.became_ready.forget(new.name)  # another pod of the same name, as in a StatefulSet
+            old = None
+        is_ready, was_ready = new.running_and_ready, old is not None and old.running_and_ready
+        if is_ready == was_ready:
+            return
+        if not is_ready:
+            space.became_ready.lapse(new.name)
+            return
+        now = self.clock.monotonic()
+        # The watch has just shown it, unless the pod is seen for the first time. Conditions have whole seconds.
+        age = 0.0 if old is not None else self.clock.wall() - 1 - new.ready_since / SECOND
+        if age < RECENT_SECONDS:
+            space.became_ready.note(new.name, now - max(0.0, age), now)
 
     def _tell(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod | None) -> None:
         """Update the selections that had the pod or have it now."""
@@ -228,10 +247,6 @@ class PodCache(ReflectedCache):
             space.generation += 1
         was_ready = old is not None and old.running_and_ready
         is_ready = new is not None and new.running_and_ready
-        if new is None:
-            space.became_ready.forget(old.name if old is not None else "")
-        elif is_ready and not was_ready and (old is not None or self._is_just_ready(new)):
-            space.became_ready.note(new.name, now)
         for selection in before:
             stays = selection in after
             selection.touch((is_ready if stays else 0) - was_ready, now)
@@ -240,10 +255,6 @@ class PodCache(ReflectedCache):
             if selection not in before:
                 selection.touch(int(is_ready), now)
                 self._touched[id(selection)] = selection
-
-    def _is_just_ready(self, pod: WatchedPod) -> bool:
-        """Tell whether a pod became ready a moment before it was first seen, as far as clocks agree."""
-        return abs(self.clock.wall() * SECOND - pod.ready_since) < _JUST_READY
 
     def settle(self) -> None:
         """Notify the subscribers of what changed, once all first lists are in."""
