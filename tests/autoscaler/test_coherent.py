@@ -137,8 +137,8 @@ class Story:
 
     def share(self) -> float:
         """Return the load on each ready pod."""
-        ready = sum(pod["status"]["conditions"][0]["status"] == "True" for pod in self._pods.values())
-        return self.load / max(1, ready)
+        statuses = [pod["status"]["conditions"][0]["status"] for pod in self._pods.values()]
+        return self.load / max(1, statuses.count("True"))
 
     # -- the pods --------------------------------------------------------------------------------------------
 
