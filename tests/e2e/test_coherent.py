@@ -20,6 +20,7 @@ from tests.e2e import aggregation, test_boost
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
+from tests.e2e.test_aggregation import WELL
 from tests.support import crd, sharing
 from tests.support.boosting import CLOCK
 from tests.support.sharing import NEEDED
@@ -63,7 +64,7 @@ class World(test_boost.World):
         await asyncio.sleep(self._startup())
         address = self.free.popleft()
         self.pod_runs(name, app, address, self.cluster.namespace)
-        status: Document = test_boost.WELL | {"podIP": address, "podIPs": [{"ip": address}]}
+        status: Document = WELL | {"podIP": address, "podIPs": [{"ip": address}]}
         path = f"/api/v1/namespaces/{self.cluster.namespace}/pods/{name}/status"
         await self.patch(path, {"status": status})
 

@@ -61,7 +61,7 @@ class PodSubscription:
 
         It has the pods of the whole namespace.
         """
-        return self._selection.became_ready
+        return self._selection.became_ready(self._cache.clock.monotonic())
 
     @property
     def selected_by(self) -> tuple[str, ...]:

@@ -589,15 +589,15 @@ def test_pods_that_are_listed_ready_have_the_time_of_their_condition(wall: float
     assert became_ready(watch) == ({} if ago is None else {"a": ago})
 
 
-def test_what_is_not_recent_is_forgotten_with_the_next() -> None:
+def test_what_is_not_recent_is_forgotten() -> None:
     clock = FakeClock(JANUARY + 5000)
     watch = alone(clock)
     for name in "abc":
         put(watch, started(name, ready=False), started(name))
         clock.advance(pod_selections.RECENT_SECONDS / 2)
-    assert len(became_ready(watch)) == 3
-    put(watch, started("d", ready=False), started("d"))
-    assert became_ready(watch).keys() == set("bcd")
+    assert became_ready(watch).keys() == set("bc")
+    clock.advance(pod_selections.RECENT_SECONDS)
+    assert became_ready(watch) == {}
 
 
 async def test_after_a_new_list_the_past_is_unknown() -> None:
