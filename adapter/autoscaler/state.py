@@ -150,7 +150,8 @@ class AutoscalerState:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
             hpa = msgspec.structs.replace(hpa, spec=_NO_SPEC)
         self._subscriptions.adopt(hpa.spec.metrics or (), self.period)
-        return prepared_spec.prepare(hpa, self._context.settings)
+        pending = () if self.violations else self.object.spec.pending_capacity or ()
+        return prepared_spec.prepare(hpa, self._context.settings, pending)
 
     # -- the target ------------------------------------------------------------------------------------------
 
