@@ -30,6 +30,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
+from adapter.model.ready_times import ReadyTimes
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 _FEWER_PODS = "fewer pods are cached than the target has"
@@ -64,6 +65,8 @@ class Snapshot(NamedTuple):
     constraints: Constraints
     target: ScaleTarget
     inputs: tuple[MetricInput, ...]
+    ready_times: ReadyTimes | None = None
+    """How long the last pods of the target took to be Ready; None before the first."""
 
     @property
     def is_waiting(self) -> bool:

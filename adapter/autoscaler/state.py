@@ -37,6 +37,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.validation import Violation
+from adapter.model.ready_times import ReadyLedger, ReadyTimes
 from adapter.model.timestamps import SECOND
 
 _NO_SPEC = HorizontalPodAutoscalerSpec(metrics=())
@@ -96,8 +97,11 @@ class AutoscalerState:
         self.is_writing = False
         """Whether a write is in progress; until it ends the autoscaler is not decided."""
         self.is_closed = False
+        self.ledger = ReadyLedger()
+        """The last starts of pods of the target."""
         self._context = context
         self._subscriptions = Subscriptions(context, self.key, changed)
+        self._inherited: ReadyLedger | None = None
         self._newer: NewerTarget | None = None
         self._attempted: int | None = None
         self._uid = ""
@@ -108,6 +112,11 @@ class AutoscalerState:
         """The longest time between two decisions, in seconds."""
         least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
         return min(max(self.object.spec.sync_period, least), most) / SECOND
+
+    @property
+    def ready_times(self) -> ReadyTimes | None:
+        """How long the last pods of the target took to be Ready; None before the first."""
+        return self.ledger.times()
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
@@ -175,6 +184,15 @@ class AutoscalerState:
         if uid and known and uid != known:
             self._forget_target()
         self._uid = uid or self._uid
+        self.ledger.target = self._uid
+        if self._inherited is not None and self._uid:
+            if self._inherited.target == self._uid:
+                self.ledger.inherit(self._inherited)
+            self._inherited = None
+
+    def inherit(self, ledger: ReadyLedger) -> None:
+        """Take the ledger of the previous leader, once it is known that the target is the same object."""
+        self._inherited = ledger
 
     def _forget_target(self) -> None:
         """Forget what was done to the former target. A demotion belongs to the autoscaler, and stays."""
@@ -182,6 +200,7 @@ class AutoscalerState:
         self.memory = guarded.remember(NO_STATUS)
         self.set_boosting(Boosting(demotion=boosted.demotion, told=boosted.told))
         self._newer = self._attempted = None
+        self.ledger = ReadyLedger()
         self._uid = ""
         self.epoch += 1
 
@@ -242,7 +261,8 @@ class AutoscalerState:
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet."""
         status = self.memory.status
-        return self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
+        seen = self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
+        return seen if isinstance(seen, Unfound) else seen._replace(ready_times=self.ready_times)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""
