@@ -137,7 +137,14 @@ class Subscriptions:
             inputs = self._read(prepared, self._pods, pods, target, now, monotonic)
         readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
-            replicas, target.status_replicas, target.selector, pods, readings, status, selected_by
+            replicas,
+            target.status_replicas,
+            target.selector,
+            pods,
+            readings,
+            status,
+            selected_by,
+            unsure_of_pods=self._context.pods.stale() if prepared.throughputs else "",
         )
         return Snapshot(observation, constraints, target, inputs)
 

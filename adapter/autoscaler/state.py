@@ -17,6 +17,7 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
@@ -36,6 +37,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.ready_times import ReadyLedger, ReadyTimes
 from adapter.model.timestamps import SECOND
@@ -124,6 +126,11 @@ class AutoscalerState:
         if not (history.ups or history.downs):
             return ()
         return histories.changes_of(history.ups, history.downs, now, max(self.prepared.longest_periods))
+
+    @property
+    def backlog_credits(self) -> tuple[BacklogCredit, ...]:
+        """What the metrics with pending capacity count less."""
+        return pending_capacity.credits_of(self.memory.history.pending)
 
     # -- the spec --------------------------------------------------------------------------------------------
 
@@ -262,7 +269,14 @@ class AutoscalerState:
         """Return what a decision sees at `now`, or why it cannot see yet."""
         status = self.memory.status
         seen = self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
-        return seen if isinstance(seen, Unfound) else seen._replace(ready_times=self.ready_times)
+        if isinstance(seen, Unfound):
+            return seen
+        times = self.ready_times
+        if self.prepared.throughputs and times is not None:
+            # The API writes whole seconds.
+            within = max(SECOND, round(times.total.p95 * SECOND))
+            seen = seen._replace(observation=msgspec.structs.replace(seen.observation, ready_within=within))
+        return seen._replace(ready_times=times)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""
@@ -333,7 +347,8 @@ def _remember(
         return guarded.remember(NO_STATUS, *(events or ((), ())))
     if events is None:
         events = histories.events_of(status.recent_changes, now)
-    return guarded.remember(fastpath_autoscaler.plain_status(status), *events)
+    pending = pending_capacity.state_of(status.pending_capacity, now)
+    return guarded.remember(fastpath_autoscaler.plain_status(status), *events, pending)
 
 
 def _is_older(version: str, newer: NewerTarget) -> bool:

@@ -58,16 +58,14 @@ def fault_of(name: str, metrics: Sequence[MetricSpec]) -> str:
     named = [metric for metric in metrics if name_of(metric) == name]
     if not named:
         return "spec.metrics has no metric of this name"
-    if len(named) > 1:
-        return f"spec.metrics has {len(named)} metrics of this name; pending capacity needs exactly one"
-    metric = named[0]
-    outer = metric.object or metric.external
-    if outer is None:
-        kind = metric.type
-    elif target_of(metric) is not None:
+    count = sum(target_of(metric) is not None for metric in named)
+    if count == 1:
         return ""
-    else:
-        kind = f"{metric.type} with a target of type Value"
+    if count:
+        return f"spec.metrics has {count} such metrics of this name; pending capacity needs exactly one"
+    kind = named[0].type
+    if kind in {"Object", "External"}:
+        kind += " with a target of type Value"
     return f"pending capacity needs an Object or External metric with averageValue; this one is {kind}"
 
 
