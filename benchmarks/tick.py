@@ -36,6 +36,7 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     decode_scalar,
 )
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
 from adapter.model.quantity import read
@@ -110,6 +111,7 @@ class _World:
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
         self.statuses += 1
 

@@ -77,14 +77,14 @@ class ClusterActuator(_ScaleActuator):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
-        credits: tuple[BacklogCredit, ...] = (),
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
         """Queue a status; that of a HorizontalPodAutoscaler belongs to its controller."""
         if autoscaler.kind != KIND:
             return
         meta = autoscaler.metadata
         path = f"/apis/{API_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
-        document = functools.partial(_render_status, autoscaler, status, changes, credits)
+        document = functools.partial(_render_status, autoscaler, status, changes, credited)
         update = StatusUpdate(
             meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document
         )
@@ -106,11 +106,11 @@ def _render_status(
     autoscaler: FastPathAutoscaler,
     status: HorizontalPodAutoscalerStatus,
     changes: tuple[PastChange, ...],
-    credits: tuple[BacklogCredit, ...],
+    credited: tuple[BacklogCredit, ...],
 ) -> Mapping[str, object]:
     metrics = fastpath_autoscaler.as_hpa(autoscaler).spec.metrics or ()
     targets = target_column.describe_targets(metrics, status.current_metrics or ())
-    full = fastpath_autoscaler.full_status(status, changes, targets, credits)
+    full = fastpath_autoscaler.full_status(status, changes, targets, credited)
     return fastpath_autoscaler.status_to_plain(full)
 
 
@@ -122,7 +122,7 @@ class FileActuator(_ScaleActuator):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
-        credits: tuple[BacklogCredit, ...] = (),
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
         """Do nothing: a file has no status."""
 

@@ -70,7 +70,7 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
         "writing": state.is_writing,
         "target": _target(state),
         "status": status_to_plain(
-            full_status(memory.status, state.recent_changes(now), credits=state.backlog_credits)
+            full_status(memory.status, state.recent_changes(now), credited=state.backlog_credits)
         ),
         "recommendations": {
             "highest": _recommendations(recommendations.high),

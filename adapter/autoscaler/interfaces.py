@@ -67,7 +67,7 @@ class Actuator(Protocol):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
-        credits: tuple[BacklogCredit, ...] = (),
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
         """Queue a status with what the next leader needs: the changes that policies count, and credits."""
         ...

@@ -130,9 +130,9 @@ class Server:
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
-        credits: tuple[BacklogCredit, ...] = (),
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
-        self.credits = credits
+        self.credited = credited
         self.statuses.append((autoscaler.metadata.name, status, changes))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:

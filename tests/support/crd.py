@@ -319,18 +319,17 @@ def _pending_capacity() -> JSON:
             "AverageValue, and the only metric of this name."
         ),
         "podThroughput": _positive(
-            "How many units of the metric one Ready pod works off in a second, such as 2 or 500m. Half of "
-            "the true value halves the effect; twice the value asks for too few pods until those that start "
-            "are Ready."
+            "How many units of the metric one Ready pod works off in a second, such as 2 or 500m. A smaller "
+            "value than the true one withholds less; a greater one asks for too few pods until those that "
+            "are starting are Ready."
         ),
     }
     items = _object("A queue and what a pod works off.", properties, "metric podThroughput")
     about = (
-        "Queues that count less, for scale-up, what pods that are starting will work off. While pods that "
-        "were asked for are not Ready, for their learned start-up time at most, a queue grows by what they "
-        "would have worked off; that growth is no new demand, and does not ask for more pods. It only "
-        "withholds raises: never a count above that of exact arithmetic, never a scale-down. It has no effect "
-        "before a pod of the target was seen to start."
+        "Queues that count less what pods that are starting would have worked off. Pods that were asked for "
+        "and are not Ready let a queue grow; for their learned start-up time that growth asks for no more "
+        "pods. This only withholds raises: it never asks for more pods than exact arithmetic, and never "
+        "scales down. It has no effect before a pod of the target was seen to start."
     )
     return _list(about, items, maxItems=fastpath_autoscaler.MOST_METRICS) | {
         "x-kubernetes-list-type": "map",

@@ -369,7 +369,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
             outcome, credit = pending_capacity.withhold(
                 metric.queue, outcome, reading, metric.compute, pending, observation, situation
             )
-            pending = pending._replace(credits={**pending.credits, metric.queue.name: credit})
+            pending = pending._replace(credited={**pending.credited, metric.queue.name: credit})
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)

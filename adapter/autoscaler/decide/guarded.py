@@ -17,6 +17,7 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, fallback
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
@@ -215,6 +216,10 @@ def commit(
     state, boost = memory.conflicts, constraints.boost
     if made.rescale:
         state = conflicts.commit(state, observation.replicas, made.replicas)
+        if made.history.pending is not None:
+            asked = pending_capacity.asked(made.history.pending, made.replicas)
+            history = msgspec.structs.replace(made.history, pending=asked)
+            made = msgspec.structs.replace(made, history=history)
     if boost is not None:
         state = msgspec.structs.replace(state, ours=None)
         return _commit_boosted(memory, made, state, observation, now, boost)

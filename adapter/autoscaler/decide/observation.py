@@ -85,8 +85,8 @@ class Observation(msgspec.Struct, frozen=True):
     could not be written, in a second decision on the same observation. `fallback` is the least count while a
     metric has no value, 0 without one.
 
-    `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds; None if
-    none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
+    `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds and
+    above 0; None if none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
     """
 
     replicas: int

@@ -12,14 +12,15 @@ queue less the credit: the queue as it would be had the pods been Ready at once.
 - The credit stays once the pods are Ready, because the backlog that they found is no new demand. It leaks
   with a time constant of `LEAK` start-up times, so working off the backlog costs about a tenth of the pods
   that were pending.
-- The credit never exceeds the queue, so an empty queue ends it. Nor does it outlast zero replicas.
+- The credit never exceeds what the queue has beyond the target of the replicas that are asked for, so a queue
+  that asks for no raise ends it. Nor does it outlast zero replicas.
 
 The option only withholds raises. A count that the metric would keep or lower stays as it is, and a raise
 becomes at most what exact arithmetic asks for.
 
-It needs a value of the whole target and a target for each pod: an Object or External metric with averageValue.
-A target of type Value multiplies the ready pods by a ratio, so a queue winds it up even if pods start at once,
-and the values of Pods and resource metrics are no queue that other pods work off.
+It needs a value of the whole target and a target for each pod: an Object or External metric with
+averageValue. A target of type Value multiplies the ready pods by a ratio, so a queue winds it up even if pods
+start at once. The values of Pods and resource metrics are no queue that other pods work off.
 """
 
 import math
@@ -43,7 +44,8 @@ Upstream's tolerance lets a queue exceed its target by a tenth before it raises,
 tenth of the pending pods: together they stay below 1.2 times the pods that are needed.
 """
 
-UNLEARNED = "no start-up time of its pods is known yet"
+_UNLEARNED = "pending capacity has no effect, because no start-up time of the pods is known yet"
+_UNSURE = "pending pods are not counted, because the pods may be out of date: "
 
 Credits = Mapping[str, float]
 """What each metric counts less, in thousandths, by the name of the metric."""
@@ -52,12 +54,12 @@ Credits = Mapping[str, float]
 class PendingState(NamedTuple):
     """What is remembered between two decisions; `at` is the time of the last one.
 
-    `replicas` was the count then, and `raised_at` when a higher count was last seen. `pods` were pending, None
-    if that is unknown: the state is that of a former leader, or the pods were not known for certain.
+    `replicas` was the count then, and `raised_at` when it was last raised. `pods` were pending, None if that
+    is unknown: the state is that of a former leader, or the pods were not known for certain.
     """
 
     at: int
-    credits: Credits
+    credited: Credits
     pods: int | None = None
     replicas: int = 0
     raised_at: int = 0
@@ -78,20 +80,27 @@ def follow(
     if within is None or not replicas:
         return PendingState(now, {}, None if within is None else 0, replicas, raised_at)
     elapsed = max(0, now - before.at)
-    left = math.exp(-elapsed / (LEAK * within)) if within else 0.0
-    credits = {name: before.credits.get(name, 0.0) * left for name in throughputs}
+    left = math.exp(-elapsed / (LEAK * within))
+    credited = {name: before.credited.get(name, 0.0) * left for name in throughputs}
     if observation.unsure_of_pods:
-        return PendingState(now, credits, None, replicas, raised_at)
+        return PendingState(now, credited, None, replicas, raised_at)
     ages = _pending_ages(observation, within, raised_at, now)
     if before.pods is None:
         # What pods pend for now is a lower bound of the credit, whatever is known of the time before.
         pod_seconds = sum(ages) / SECOND
-        credits = {name: max(credits[name], each * pod_seconds) for name, each in throughputs.items()}
+        credited = {name: max(credited[name], each * pod_seconds) for name, each in throughputs.items()}
     else:
         # The pods that were pending then, not those of now: a change is decided at once.
         pod_seconds = before.pods * min(elapsed, within) / SECOND
-        credits = {name: credits[name] + each * pod_seconds for name, each in throughputs.items()}
-    return PendingState(now, credits, len(ages), replicas, raised_at)
+        credited = {name: credited[name] + each * pod_seconds for name, each in throughputs.items()}
+    return PendingState(now, credited, len(ages), replicas, raised_at)
+
+
+def asked(state: PendingState, replicas: int) -> PendingState:
+    """Return the state after the decision at `state.at` was written: from then on the count is asked for."""
+    pods = None if state.pods is None else max(0, state.pods + replicas - state.replicas)
+    raised_at = state.at if replicas > state.replicas else state.raised_at
+    return state._replace(pods=pods, replicas=replicas, raised_at=raised_at)
 
 
 def _pending_ages(observation: Observation, within: int, raised_at: int, now: int) -> list[int]:
@@ -158,13 +167,14 @@ def withhold(
     name = queue.name
     value = reading.value if isinstance(reading, ObjectReading) else min(sum(reading.values), INT64_MAX)
     beyond = value - queue.kept(situation.replicas, situation.band.low)
-    credit = max(0.0, min(state.credits.get(name, 0.0), beyond))
+    credit = max(0.0, min(state.credited.get(name, 0.0), beyond))
     if proposal.replicas <= situation.replicas or not situation.replicas:
         return Outcome(proposal, credit)
-    why = UNLEARNED if observation.ready_within is None else observation.unsure_of_pods
     steps = proposal.steps
-    if why:
-        steps = (*steps, Step("pendingUnknown", {"metric": name, "message": why}))
+    if observation.ready_within is None:
+        steps = (*steps, Step("pendingUnknown", {"metric": name, "message": _UNLEARNED}))
+    elif why := observation.unsure_of_pods:
+        steps = (*steps, Step("pendingUnknown", {"metric": name, "message": f"{_UNSURE}{why}"}))
     if not (whole := int(credit)):
         return Outcome(proposal._replace(steps=steps), credit)
     rest = value - whole
@@ -194,14 +204,14 @@ def credits_of(state: PendingState | None) -> tuple[BacklogCredit, ...]:
         return ()
     return tuple(
         BacklogCredit(name, from_milli(int(credit)), FineInstant(state.at))
-        for name, credit in state.credits.items()
+        for name, credit in state.credited.items()
         if credit >= 1
     )
 
 
-def state_of(credits: Iterable[BacklogCredit] | None, now: int) -> PendingState | None:
+def state_of(credited: Iterable[BacklogCredit] | None, now: int) -> PendingState | None:
     """Return the state that a status tells at `now`; a time in the future counts as now."""
-    listed = {each.metric: each for each in credits or () if each.credit.sign == 1}
+    listed = {each.metric: each for each in credited or () if each.credit.sign == 1}
     if not listed:
         return None
     at = min(now, max(each.time for each in listed.values()))

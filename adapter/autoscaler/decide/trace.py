@@ -218,7 +218,7 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "proposal": _proposal,
     "quotient": _quotient,
     "pending": _pending,
-    "pendingUnknown": "{metric}: pending capacity does not count: {message}",
+    "pendingUnknown": "{metric}: {message}",
     "unavailable": _unavailable,
     "choice": _choice,
     "blocked": _blocked,

@@ -1,9 +1,10 @@
 """HorizontalPodAutoscalers that ask to be boosted: annotations, handshake, and what decisions are made for.
 
 The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting, and
-``fastpath.io/pending-capacity`` sets the option of that name. The handshake is the metric by which the HPA reads the floor of a raise; it counts only if every field of it is right, because a wrong one
-would scale the target by the floor. Decisions are made for the HPA without its handshake: the floor is never
-an input of a decision.
+``fastpath.io/pending-capacity`` sets the option of that name. The handshake is the metric by which the HPA
+reads the floor of a raise; it counts only if every field of it is right, because a wrong one would scale the
+target by the floor. Decisions are made for the HPA without its handshake: the floor is never an input of a
+decision.
 """
 
 import contextlib
@@ -133,7 +134,9 @@ def _checked(asked: BoostAnnotations, metrics: tuple[MetricSpec, ...] | None) ->
     if not violations:
         return asked
     first = violations[0]
-    fault = f"annotation {pending_capacity.ANNOTATION}: {first.value}: {first.detail or first.problem.lower()}"
+    fault = (
+        f"annotation {pending_capacity.ANNOTATION}: {first.value}: {first.detail or first.problem.lower()}"
+    )
     return asked._replace(faults=(*asked.faults, fault), pending=())
 
 

@@ -173,11 +173,11 @@ def full_status(
     status: HorizontalPodAutoscalerStatus,
     changes: Iterable[PastChange],
     targets: str = "",
-    credits: Iterable[BacklogCredit] = (),
+    credited: Iterable[BacklogCredit] = (),
 ) -> FastPathAutoscalerStatus:
     """Return the status to write: that of a decision, the changes that policies count, kubectl's column.
 
-    `credits` are what metrics counted less at that decision.
+    `credited` are what metrics counted less at that decision.
     """
     return FastPathAutoscalerStatus(
         status.observed_generation,
@@ -188,7 +188,7 @@ def full_status(
         status.conditions,
         tuple(changes) or None,
         targets,
-        tuple(credits) or None,
+        tuple(credited) or None,
     )
 
 
