@@ -46,6 +46,7 @@ from adapter.model import timestamps
 from adapter.model.autoscaling import shards
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 
@@ -246,9 +247,14 @@ class _WatchedPods:
         self._stale = ""
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> PodSubscription:
-        return self._watch.follow(namespace, selector, autoscaler, changed)
+        return self._watch.follow(namespace, selector, autoscaler, changed, started)
 
     def stale(self) -> str:
         """Return why the cache may be out of date; every decision asks, so it is checked once a second."""
