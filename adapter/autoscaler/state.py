@@ -189,6 +189,11 @@ class AutoscalerState:
                 self.ledger.inherit(self._inherited)
             self._inherited = None
 
+    @property
+    def kept_ledger(self) -> ReadyLedger:
+        """The ledger for the next leader: that of the previous one while the target is not known yet."""
+        return self._inherited or self.ledger
+
     def _note_start(self, start: PodStart | Outcome) -> None:
         self.ledger.note(start)
 
