@@ -163,7 +163,12 @@ class _Pods:
         self._world = world
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> _Following:
         name = selector.requirements[0].values[0]
         facts: dict[str, Any] = self._world._facts  # noqa: SLF001 - the same file

@@ -11,6 +11,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPa
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
+from adapter.model.ready_times import Outcome, PodStart
 
 
 class Key(NamedTuple):
@@ -37,9 +38,17 @@ class SelectedPodCache(Protocol):
     """The pods of the cluster."""
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> PodSubscription:
-        """Keep the pods that match in the cache; call `changed` when they have changed."""
+        """Keep the pods that match in the cache; call `changed` when they have changed.
+
+        `started` is called with the start of each, when it is Ready for the first time or has ended before.
+        """
         ...
 
     def stale(self) -> str:

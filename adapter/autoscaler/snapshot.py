@@ -30,7 +30,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
-from adapter.model.ready_times import ReadyTimes
+from adapter.model.ready_times import Outcome, PodStart, ReadyTimes
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 _FEWER_PODS = "fewer pods are cached than the target has"
@@ -77,14 +77,24 @@ class Snapshot(NamedTuple):
 
 
 class Subscriptions:
-    """What one autoscaler follows. `changed` is called when any of it may have changed."""
+    """What one autoscaler follows.
 
-    def __init__(self, context: AutoscalerContext, key: Key, changed: Callable[[], None]) -> None:
+    `changed` is called when any of it may have changed, `started` with the start of each pod of the target.
+    """
+
+    def __init__(
+        self,
+        context: AutoscalerContext,
+        key: Key,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None],
+    ) -> None:
         self._context = context
         self._specs: Sequence[MetricSpec] = ()
         self._period = 0.0
         self._key = key
         self._changed = changed
+        self._started = started
         self._target: TargetSubscription | None = None
         self._selector_text = ""
         self._selector: LabelSelector | None = None
@@ -172,7 +182,7 @@ class Subscriptions:
         self._selector = decision.selector_of(selector)
         if self._selector is not None:
             self._pods = self._context.pods.follow(
-                self._key.namespace, self._selector, str(self._key), self._changed
+                self._key.namespace, self._selector, str(self._key), self._changed, self._started
             )
 
     def _open_sources(self, following: PodSubscription) -> None:

@@ -39,7 +39,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
-from adapter.model.ready_times import ReadyLedger, ReadyTimes
+from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
 from adapter.model.timestamps import SECOND
 
 _NO_SPEC = HorizontalPodAutoscalerSpec(metrics=())
@@ -102,7 +102,7 @@ class AutoscalerState:
         self.ledger = ReadyLedger()
         """The last starts of pods of the target."""
         self._context = context
-        self._subscriptions = Subscriptions(context, self.key, changed)
+        self._subscriptions = Subscriptions(context, self.key, changed, self._note_start)
         self._inherited: ReadyLedger | None = None
         self._newer: NewerTarget | None = None
         self._attempted: int | None = None
@@ -196,6 +196,14 @@ class AutoscalerState:
             if self._inherited.target == self._uid:
                 self.ledger.inherit(self._inherited)
             self._inherited = None
+
+    @property
+    def kept_ledger(self) -> ReadyLedger:
+        """The ledger for the next leader: that of the previous one while the target is not known yet."""
+        return self._inherited or self.ledger
+
+    def _note_start(self, start: PodStart | Outcome) -> None:
+        self.ledger.note(start)
 
     def inherit(self, ledger: ReadyLedger) -> None:
         """Take the ledger of the previous leader, once it is known that the target is the same object."""

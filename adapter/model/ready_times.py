@@ -204,6 +204,11 @@ class ReadyLedger:
     def left_out(self) -> LeftOut:
         return LeftOut(*self._left_out)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod was noted."""
+        return not self._cells and not any(self._left_out)
+
     def inherit(self, older: "ReadyLedger") -> None:
         """Put the pods of an older ledger of the same target before these."""
         own = self.starts()

@@ -273,6 +273,15 @@ def test_pods_that_are_only_counted() -> None:
     assert times.count == 1
 
 
+def test_a_ledger_is_empty_before_the_first_pod() -> None:
+    counted = ReadyLedger()
+    counted.note(Outcome.ENDED)
+
+    assert ReadyLedger().is_empty
+    assert not counted.is_empty
+    assert not _ledger(1).is_empty
+
+
 def test_a_new_start_changes_the_times() -> None:
     ledger = _ledger(5)
     before = ledger.times()

@@ -30,6 +30,7 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from tests.support.scaling import NOW, pods
 
@@ -159,10 +160,17 @@ class HandFollowed:
 class HandFollowing:
     """The pods of one selector, set by hand."""
 
-    def __init__(self, owner: "HandPods", name: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        owner: "HandPods",
+        name: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
+    ) -> None:
         self._owner = owner
         self._name = name
         self.changed = changed
+        self.started = started
         self.closed = False
 
     @property
@@ -195,9 +203,14 @@ class HandPods:
         self.followings: list[HandFollowing] = []
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> HandFollowing:
-        following = HandFollowing(self, str(selector), changed)
+        following = HandFollowing(self, str(selector), changed, started)
         self.followings.append(following)
         return following
 
