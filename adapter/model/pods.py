@@ -69,9 +69,9 @@ class Pod(Struct, frozen=True):
 class PodFacts(msgspec.Struct, frozen=True):
     """One pod, flattened.
 
-    `created` is None if the object does not tell. `started` is None before the kubelet has seen it. `ready`
-    is the status of its Ready condition, None without one, and `ready_since` when that last changed.
-    `pod_requests` are those of the pod as a whole.
+    `created` may be None for a Ready pod. `started` is None before the kubelet has seen it. `ready` is the
+    status of its Ready condition, None without one, and `ready_since` when that last changed. `pod_requests`
+    are those of the pod as a whole.
     """
 
     name: str

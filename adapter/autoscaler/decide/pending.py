@@ -44,8 +44,12 @@ Upstream's tolerance lets a queue exceed its target by a tenth before it raises,
 tenth of the pending pods: together they stay below 1.2 times the pods that are needed.
 """
 
-_UNLEARNED = "pending capacity has no effect, because no start-up time of the pods is known yet"
-_UNSURE = "pending pods are not counted, because the pods may be out of date: "
+ASSUMED = 60 * SECOND
+"""The start-up time by which an inherited credit leaks while none is learned, as when a term begins."""
+
+_UNCOUNTED = "pending pods are not counted, because"
+_UNLEARNED = f"{_UNCOUNTED} no start-up time of the pods is known yet"
+_UNSURE = f"{_UNCOUNTED} the pods may be out of date: "
 
 Credits = Mapping[str, float]
 """What each metric counts less, in thousandths, by the name of the metric."""
@@ -77,12 +81,12 @@ def follow(
     raised_at = before.raised_at
     if before.pods is not None and replicas > before.replicas:
         raised_at = now
-    if within is None or not replicas:
-        return PendingState(now, {}, None if within is None else 0, replicas, raised_at)
+    if not replicas:
+        return PendingState(now, {}, 0, replicas, raised_at)
     elapsed = max(0, now - before.at)
-    left = math.exp(-elapsed / (LEAK * within))
+    left = math.exp(-elapsed / (LEAK * (within or ASSUMED)))
     credited = {name: before.credited.get(name, 0.0) * left for name in throughputs}
-    if observation.unsure_of_pods:
+    if within is None or observation.unsure_of_pods:
         return PendingState(now, credited, None, replicas, raised_at)
     ages = _pending_ages(observation, within, raised_at, now)
     if before.pods is None:

@@ -250,7 +250,7 @@ def build(
         spec.init_containers,
         spec.pod_requests,
         spec.overhead,
-        _instant(pod.metadata.creation_timestamp),
+        None if ready == "True" else read_time(pod.metadata.creation_timestamp),
         namespace,
         status.pod_ip,
         spec,

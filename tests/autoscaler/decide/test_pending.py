@@ -261,13 +261,23 @@ def test_pods_that_never_become_ready_block_for_one_start_up_time_only() -> None
 def test_before_a_start_was_seen_it_has_no_effect_and_says_so() -> None:
     seen = see(700, 20, [*ready(10), *starting(10, 30)], within=None)
 
-    made = decide(spec_of(), seen, after(state(540, 10, replicas=20)), NOW)
+    made = decide(spec_of(), seen, after(None), NOW)
 
     assert made.replicas == 70
     assert texts_of(made) == [
-        "jobs: pending capacity has no effect, because no start-up time of the pods is known yet"
+        "jobs: pending pods are not counted, because no start-up time of the pods is known yet"
     ]
     assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, None, 20)
+
+
+def test_an_inherited_credit_counts_before_a_start_was_seen() -> None:
+    """The ledger of the former leader may be read after its record."""
+    inherited = PendingState(NOW - 600 * SECOND, {"jobs": 1000_000.0})
+
+    made = decide(spec_of(), see(5000, 20, ready(20), within=None), after(inherited), NOW)
+
+    assert credit_of(made) == pytest.approx(1000 * 2.718281828**-1)
+    assert made.replicas == 464
 
 
 def test_pods_that_may_be_out_of_date_add_nothing() -> None:
