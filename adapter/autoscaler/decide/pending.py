@@ -101,7 +101,7 @@ def follow(
 
 
 def asked(state: PendingState, replicas: int) -> PendingState:
-    """Return the state after the decision at `state.at` was written: from then on the count is asked for."""
+    """Return the state after its decision was written: the count is asked for since then."""
     pods = None if state.pods is None else max(0, state.pods + replicas - state.replicas)
     raised_at = state.at if replicas > state.replicas else state.raised_at
     return state._replace(pods=pods, replicas=replicas, raised_at=raised_at)
@@ -145,7 +145,7 @@ class Queue(NamedTuple):
         return self.target * min(low * replicas, replicas - 1)
 
 
-class Outcome(NamedTuple):
+class CreditedProposal(NamedTuple):
     """The proposal of a metric, and the credit that it has left."""
 
     proposal: Proposal
@@ -163,7 +163,7 @@ def withhold(
     state: PendingState,
     observation: Observation,
     situation: Situation,
-) -> Outcome:
+) -> CreditedProposal:
     """Return the proposal of a metric with at most the raise that the queue less its credit asks for.
 
     `compute` computed the proposal from the reading. Value and average of the proposal stay as measured.
@@ -173,14 +173,14 @@ def withhold(
     beyond = value - queue.kept(situation.replicas, situation.band.low)
     credit = max(0.0, min(state.credited.get(name, 0.0), beyond))
     if proposal.replicas <= situation.replicas or not situation.replicas:
-        return Outcome(proposal, credit)
+        return CreditedProposal(proposal, credit)
     steps = proposal.steps
     if observation.ready_within is None:
         steps = (*steps, Step("pendingUnknown", {"metric": name, "message": _UNLEARNED}))
     elif why := observation.unsure_of_pods:
         steps = (*steps, Step("pendingUnknown", {"metric": name, "message": f"{_UNSURE}{why}"}))
     if not (whole := int(credit)):
-        return Outcome(proposal._replace(steps=steps), credit)
+        return CreditedProposal(proposal._replace(steps=steps), credit)
     rest = value - whole
     if isinstance(reading, ObjectReading):
         reading = msgspec.structs.replace(reading, value=rest)
@@ -191,7 +191,9 @@ def withhold(
     replicas = min(proposal.replicas, max(situation.replicas, reduced.replicas))
     told = {"metric": name, "value": value, "credit": whole, "rest": rest, "pods": state.pods}
     told |= {"replicas": replicas, "exact": proposal.replicas}
-    return Outcome(proposal._replace(replicas=replicas, steps=(*steps, Step("pending", told))), credit)
+    return CreditedProposal(
+        proposal._replace(replicas=replicas, steps=(*steps, Step("pending", told))), credit
+    )
 
 
 def shifted(state: PendingState | None, by: int) -> PendingState | None:
