@@ -91,8 +91,8 @@ def stored(store: Store) -> dict[str, list[int]]:
     return {uid: [pod.ready // 1_000 for pod in decode_ledger(text).starts()] for uid, text in texts.items()}
 
 
-def config_map(label: bool = True, **texts: str) -> JSON:  # noqa: FBT001, FBT002
-    labels = {LABEL: "true"} if label else {}
+def config_map(texts: dict[str, str], *, labelled: bool = True) -> JSON:
+    labels = {LABEL: "true"} if labelled else {}
     metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts}
 
@@ -163,7 +163,7 @@ async def test_it_writes_once_a_minute_and_only_what_has_changed(process: Proces
 
 
 async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, process: Process) -> None:
-    store.post(config_map(**{"uid-1": entry(20, 30)}))
+    store.post(config_map({"uid-1": entry(20, 30)}))
     async with leading(process):
         await asyncio.sleep(PERIOD * 2)
         state = await process.put()
@@ -175,7 +175,7 @@ async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, proces
 
 
 async def test_times_of_another_object_of_that_name_are_dropped(store: Store, process: Process) -> None:
-    store.post(config_map(**{"uid-1": entry(20, 30, target="former")}))
+    store.post(config_map({"uid-1": entry(20, 30, target="former")}))
     state = await process.put()
     async with leading(process):
         await asyncio.sleep(1)
@@ -186,7 +186,7 @@ async def test_times_of_another_object_of_that_name_are_dropped(store: Store, pr
 
 
 async def test_times_of_an_autoscaler_that_is_gone_are_dropped(store: Store, process: Process) -> None:
-    store.post(config_map(**{"uid-gone": entry(20)}))
+    store.post(config_map({"uid-gone": entry(20)}))
     await process.put()
     process.start_pods(5)
     async with leading(process):
@@ -225,7 +225,7 @@ async def test_each_shard_has_its_own(store: Store, process: Process) -> None:
 
 
 async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, process: Process) -> None:
-    foreign = store.post(config_map(label=False, settings="theirs"))
+    foreign = store.post(config_map({"settings": "theirs"}, labelled=False))
     await process.put()
     process.start_pods(20)
     async with leading(process):
@@ -253,7 +253,7 @@ async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: Pro
 
 
 async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Process) -> None:
-    store.post(config_map(**{"uid-1": "{", "uid-2": entry(20)}))
+    store.post(config_map({"uid-1": "{", "uid-2": entry(20)}))
     first = await process.put()
     second = await process.put("other", "uid-2")
     async with leading(process):
@@ -267,7 +267,7 @@ async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Pr
 
 
 async def test_without_the_right_to_read_nothing_is_written(store: Store, process: Process) -> None:
-    store.post(config_map(**{"uid-2": entry(20)}))
+    store.post(config_map({"uid-2": entry(20)}))
     await process.put()
     process.start_pods(20)
     process.line.cut = True
