@@ -20,6 +20,7 @@ from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.pods import PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
@@ -157,6 +158,13 @@ class Subscriptions:
             unsure_of_pods=self._context.pods.stale() if prepared.throughputs else "",
         )
         return Snapshot(observation, constraints, target, inputs)
+
+    def starting(self) -> StartingPods | None:
+        """Return the pods of the target that have never been Ready; None before the pods are known."""
+        try:
+            return None if self._pods is None else self._pods.starting
+        except NotSyncedError:
+            return None
 
     def close_metrics(self) -> None:
         """Close the metric sources and the pods: the spec has changed."""

@@ -27,6 +27,7 @@ from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling import fastpath_autoscaler
@@ -196,6 +197,10 @@ class AutoscalerState:
             if self._inherited.target == self._uid:
                 self.ledger.inherit(self._inherited)
             self._inherited = None
+
+    def starting(self) -> StartingPods | None:
+        """Return the pods of the target that have never been Ready; None before the pods are known."""
+        return self._subscriptions.starting()
 
     @property
     def kept_ledger(self) -> ReadyLedger:

@@ -45,6 +45,11 @@ LONGEST = 86_400
 MOST_TEXT = 4_096
 """Limit on the characters of a stored ledger; a full one has about 1,000."""
 
+PARTS = ("scheduled", "initialized", "started", "ready")
+"""The fields of `ReadyTimes` that are parts of a start; `initialized` is itself a part of `started`."""
+
+TOTAL = "total"
+
 UNKNOWN = -1
 """Stands for a time that is not known."""
 

@@ -510,6 +510,18 @@ class Monitoring:
         "Time from the load to the response to the write (at most), of the last Scale that Fastpath wrote.",
         _AUTOSCALER,
     )
+    ready_time = _gauge(
+        "fastpath_autoscaler_ready_time_seconds",
+        "How long the last pods of the scale target took until they were Ready, by part (created to "
+        "scheduled, to containers started, to Ready, and the total) and quantile. Absent before the first "
+        "pod.",
+        f"{_AUTOSCALER} part quantile",
+    )
+    ready_time_pods = _gauge(
+        "fastpath_autoscaler_ready_time_pods",
+        "Pods from which fastpath_autoscaler_ready_time_seconds is computed, at most 50.",
+        _AUTOSCALER,
+    )
     scaler_decisions = _counter(
         "fastpath_scaler_decisions_total", "Decisions by direction.", direction=("up", "down", "none")
     )

@@ -18,6 +18,7 @@ from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
@@ -178,6 +179,10 @@ class HandFollowing:
         return self._owner.pods.get(self._name, ())
 
     @property
+    def starting(self) -> StartingPods:
+        return self._owner.starting
+
+    @property
     def selected_by(self) -> Sequence[str]:
         return self._owner.selected_by
 
@@ -199,6 +204,7 @@ class HandPods:
         self.selected_by: Sequence[str] = ()
         self.ready: Callable[[int], int | None] = lambda _: None
         self.most: Callable[[int], int] = lambda _: 0
+        self.starting = StartingPods()
         self.why_stale = ""
         self.followings: list[HandFollowing] = []
 

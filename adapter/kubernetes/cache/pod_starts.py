@@ -9,7 +9,8 @@ until Ready is True. Ready can be True only after Initialized is. So if Ready ha
 just when, the condition Initialized became True, the pod has never been Ready.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -74,6 +75,23 @@ class _WireContainerStatus(Struct, frozen=True):
 _STATUSES = msgspec.json.Decoder(tuple[_WireContainerStatus, ...] | None)
 
 NO_STATUSES = msgspec.Raw(b"null")
+
+
+class StartingPods(NamedTuple):
+    """How many pods of a selection have never been Ready, and what of them waits for what."""
+
+    pods: int = 0
+    no_node: int = 0
+    pulling: int = 0
+    crashing: int = 0
+
+
+def count_starting(flags: Iterable[int]) -> StartingPods:
+    """Count pods by their flags; a pod may wait for several things, and count in each."""
+    starting = [each for each in flags if each & STARTING]
+    return StartingPods(
+        len(starting), *(sum(bool(each & flag) for each in starting) for flag in (NO_NODE, PULLING, CRASHING))
+    )
 
 
 def read_time(text: str | None) -> int | None:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.cache import pod_codec
+from adapter.kubernetes.cache import pod_codec, pod_starts
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
 from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
@@ -57,6 +58,11 @@ class PodSubscription:
         """The number of running and ready pods, terminating ones included."""
         self._cache.check_synced()
         return self._selection.history.count
+
+    @property
+    def starting(self) -> StartingPods:
+        """The pods that have never been Ready, without those that terminate."""
+        return pod_starts.count_starting(pod.starting for pod in self.pods if not pod.deleting)
 
     @property
     def selected_by(self) -> tuple[str, ...]:

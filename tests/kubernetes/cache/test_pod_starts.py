@@ -43,7 +43,8 @@ class Watched:
 
     def __init__(self) -> None:
         monitoring, clock = Monitoring(), FakeClock()
-        context = ReflectorContext(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type] - never asked
+        client: Any = None  # never asked
+        context = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
         self.cache = PodCache(context)
         self.ledger = ReadyLedger()
         self.told = 0
