@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded, history, pending
+from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Decision, decide
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import History, RecommendationQueues
@@ -21,7 +22,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
-from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.pods import PodFacts
 from adapter.model.quantity import read
@@ -347,6 +348,41 @@ def test_a_decision_that_is_not_written_keeps_the_state() -> None:
     made = guarded.decide(spec, see(700, 20, ready(20)), memory, NOW, constraints)
 
     assert (made.rescale, credit_of(made)) == (False, 300)
+
+
+def test_a_boosted_autoscaler_raises_by_what_remains() -> None:
+    constraints = Constraints(BOOST, boost=Boost(BOOST, shown=20))
+    seen = see(700, 20, [*ready(10), *starting(10, 30)])
+    counts = []
+    for credit in (500, 200):
+        memory = Memory(history=after(state(credit, 10, replicas=20)))
+        made = guarded.decide(spec_of(), seen, memory, NOW, constraints)
+        counts.append(made.replicas)
+        memory, _ = guarded.commit(memory, made, seen, NOW, constraints)
+        assert memory.history.pending is not None
+        assert memory.history.pending.credited["jobs"] == credit * 1000
+
+    assert counts == [20, 50]
+
+
+def test_a_raise_that_was_written_is_pending_at_once() -> None:
+    """The next decision may be a minute later, and the pods were asked for all that time."""
+    memory = Memory(history=after(state(0)))
+    seen = see(300, 10, ready(10))
+    made = guarded.decide(spec_of(), seen, memory, NOW, Constraints())
+
+    memory, _ = guarded.commit(memory, made, seen, NOW, Constraints())
+
+    assert made.replicas == 30
+    assert memory.history.pending == PendingState(NOW, {"jobs": 0.0}, 20, 30, NOW)
+
+
+def test_a_scale_down_that_was_written_takes_pending_pods_first() -> None:
+    found = PendingState(NOW, {}, 5, 20, NOW - 7)
+
+    assert pending.asked(found, 17) == PendingState(NOW, {}, 2, 17, NOW - 7)
+    assert pending.asked(found, 10) == PendingState(NOW, {}, 0, 10, NOW - 7)
+    assert pending.asked(found._replace(pods=None), 25) == PendingState(NOW, {}, None, 25, NOW)
 
 
 def test_a_paused_autoscaler_forgets() -> None:
