@@ -66,6 +66,7 @@ class AutoscalerSeries:
         self._set(monitoring.min_replicas, self._labels, lowest)
         self._set(monitoring.max_replicas, self._labels, highest)
         self._set(monitoring.demand, self._labels, made.wanted)
+        self._set(monitoring.covered, self._labels, made.covered)
         self._show_times(state.ready_times)
         self._show_reason(_reason_of(made.status))
         self._show_inputs(snapshot)

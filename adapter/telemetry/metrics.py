@@ -475,6 +475,12 @@ class Monitoring:
         "policies. Absent while a metric has no value.",
         _AUTOSCALER,
     )
+    covered = _gauge(
+        "fastpath_autoscaler_pending_capacity_replicas",
+        "Replicas by which pending capacity reduces what the metrics of an autoscaler ask for. Absent "
+        "without that option.",
+        _AUTOSCALER,
+    )
     min_replicas = _gauge("fastpath_autoscaler_min_replicas", "minReplicas of an autoscaler.", _AUTOSCALER)
     max_replicas = _gauge("fastpath_autoscaler_max_replicas", "maxReplicas of an autoscaler.", _AUTOSCALER)
     ready_pods = _gauge(

@@ -122,6 +122,36 @@ async def test_the_next_leader_has_the_credit(bench: Bench) -> None:
     assert bench.server.scales["web"].replicas < 30
 
 
+async def test_a_raise_that_is_withheld_is_in_the_journal_once(bench: Bench) -> None:
+    await begin(bench, learned=True)
+    entries = len(bench.journal.of(KEY))
+    assert _covered(bench) == 0
+
+    for second in range(1, 11):
+        jobs(bench, 200 + 10 * second)
+        await bench.step(1)
+
+    (entry,) = bench.journal.of(KEY)[entries:]
+    assert (entry.outcome, entry.current, entry.replicas) == ("none", 20, 20)
+    assert any(step.name == "pending" for step in entry.steps)
+    assert _covered(bench) == 10
+    jobs(bench, 200)
+    await bench.step(1)
+    assert _covered(bench) == 0
+
+
+async def test_without_the_option_there_is_no_metric_of_it(bench: Bench) -> None:
+    await begin(bench, learned=True, option=False)
+
+    assert _covered(bench) is None
+
+
+def _covered(bench: Bench) -> float | None:
+    labels = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
+    name = "fastpath_autoscaler_pending_capacity_replicas"
+    return bench.monitoring.registry.get_sample_value(name, labels)
+
+
 async def test_pods_that_may_be_out_of_date_are_not_counted(bench: Bench) -> None:
     await begin(bench, learned=True)
     bench.pods.why_stale = "no watch event for pods for 90 s"

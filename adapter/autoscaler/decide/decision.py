@@ -57,7 +57,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     carried out.
 
     `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
-    what the metrics ask for before limits, None if one is absent or none was computed.
+    what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
+    much pending capacity has reduced that, None without the option.
     """
 
     replicas: int
@@ -71,6 +72,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     trace: tuple[Step, ...]
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
+    covered: int | None = None
 
 
 @dataclass(slots=True)
@@ -86,6 +88,7 @@ class _Sync:
     steps: list[Step] = field(default_factory=list)
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
+    covered: int | None = None
 
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
@@ -122,6 +125,7 @@ class _Sync:
             trace=tuple(self.steps),
             absent=self.absent,
             wanted=self.wanted,
+            covered=self.covered,
         )
 
 
@@ -354,7 +358,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         sync.now,
     )
     pending = _follow_pending(sync)
-    best, description = 0, ""
+    best, exact, description = 0, 0, ""
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(spec.metrics, observation.readings, strict=True):
@@ -366,6 +370,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
             outcome = metric.propose(reading, situation)
         if pending is not None and metric.queue is not None and isinstance(outcome, Proposal):
             assert isinstance(reading, ObjectReading | ExternalReading)
+            exact = max(exact, outcome.replicas)
             outcome, credit = pending_capacity.withhold(
                 metric.queue, outcome, reading, metric.compute, pending, observation, situation
             )
@@ -383,6 +388,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
             best, description = outcome.replicas, metric.description
     if pending is not None:
         sync.history = msgspec.structs.replace(sync.history, pending=pending)
+        sync.covered = max(0, exact - best)
     sync.absent = tuple(metric.description for metric, _ in failures)
     sync.wanted = None if failures else max(0, best)
     return _conclude(sync, best, description, tuple(statuses), failures)
