@@ -217,6 +217,7 @@ PODS: dict[str, tuple[list[PodFacts], int]] = {
     "terminating": (starting(10, 30, deleting=True), 0),
     "from a clock that is ahead": (starting(10, -5), 10),
     "more than are asked for": (starting(13, 30), 10),
+    "the surge of a rollout": ([*starting(10, 30, ready="True"), *starting(5, 5)], 0),
 }
 
 
