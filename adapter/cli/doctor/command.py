@@ -187,7 +187,7 @@ class Doctor:
 
     async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
-        wishes = model.read_annotations(meta.annotations)
+        wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
         handshakes = [each for each in spec.metrics or () if model.is_handshake(each)]
         if not (wishes.mode or wishes.faults or handshakes):
             return None

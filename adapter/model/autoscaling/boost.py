@@ -9,7 +9,7 @@ decision.
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -102,8 +102,13 @@ class BoostedHPA(NamedTuple):
     digest: str
 
 
-def read_annotations(annotations: Mapping[str, str] | None) -> BoostAnnotations:
-    """Read the annotations of an HPA. An invalid value is a fault, and counts as absent."""
+def read_annotations(
+    annotations: Mapping[str, str] | None, metrics: Sequence[MetricSpec] | None = None
+) -> BoostAnnotations:
+    """Read the annotations of an HPA. An invalid value is a fault, and counts as absent.
+
+    So is, if the HPA's `metrics` are given, pending capacity for a metric that cannot have it.
+    """
     found = annotations or {}
     faults = []
     word, text = found.get(MODE_ANNOTATION), found.get(HOLD_ANNOTATION)
@@ -121,23 +126,16 @@ def read_annotations(annotations: Mapping[str, str] | None) -> BoostAnnotations:
             hold = None
     pending: tuple[PendingCapacity, ...] = ()
     if (text := found.get(pending_capacity.ANNOTATION)) is not None:
+        prefix = f"annotation {pending_capacity.ANNOTATION}"
         try:
             pending = pending_capacity.read_annotation(text)
         except ValueError as error:
-            faults.append(f"annotation {pending_capacity.ANNOTATION}: {quote(text)}: {error}")
+            faults.append(f"{prefix}: {quote(text)}: {error}")
+        if metrics is not None and (violations := list(pending_capacity.check(pending, metrics))):
+            first = violations[0]
+            faults.append(f"{prefix}: {first.value}: {first.detail or first.problem.lower()}")
+            pending = ()
     return BoostAnnotations(mode, hold, tuple(faults), pending)
-
-
-def _checked(asked: BoostAnnotations, metrics: tuple[MetricSpec, ...] | None) -> BoostAnnotations:
-    """Return the annotations without a pending capacity that does not fit the metrics, which is a fault."""
-    violations = list(pending_capacity.check(asked.pending, metrics or (), "pending"))
-    if not violations:
-        return asked
-    first = violations[0]
-    fault = (
-        f"annotation {pending_capacity.ANNOTATION}: {first.value}: {first.detail or first.problem.lower()}"
-    )
-    return asked._replace(faults=(*asked.faults, fault), pending=())
 
 
 def find_owner(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:
@@ -225,13 +223,11 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
     The status is left out, because decisions remember their own.
     """
     meta, spec = hpa.metadata, hpa.spec
-    asked = read_annotations(meta.annotations if isinstance(meta, Metadata) else None)
+    metrics = without_handshake(spec.metrics)
+    asked = read_annotations(meta.annotations if isinstance(meta, Metadata) else None, metrics or ())
     if not asked.mode:
         return None
     assert isinstance(meta, Metadata)
-    digest = digest_of(spec, asked)
-    metrics = without_handshake(spec.metrics)
-    asked = _checked(asked, metrics)
     plain = FastPathAutoscalerSpec(
         spec.scale_target_ref,
         spec.min_replicas,
@@ -242,7 +238,7 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
         pending_capacity=asked.pending or None,
     )
     autoscaler = FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, plain)
-    return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest)
+    return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest_of(spec, asked))
 
 
 def digest_of(spec: HorizontalPodAutoscalerSpec, asked: BoostAnnotations) -> str:

@@ -221,14 +221,20 @@ def test_who_asks_for_nothing() -> None:
     assert model.read_boosted(HorizontalPodAutoscaler()) is None
 
 
+JOBS = {
+    "type": "External",
+    "external": {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "5"}},
+}
+
+
 def test_every_change_has_another_digest() -> None:
     states = [
         hpa(CPU, annotations={MODE_ANNOTATION: "boost"}),
         hpa(CPU, annotations={MODE_ANNOTATION: "advise"}),
         hpa(CPU, annotations={MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "45s"}),
         hpa(CPU, external(), annotations={MODE_ANNOTATION: "boost"}),
-        hpa(CPU, annotations={MODE_ANNOTATION: "boost", pending_capacity.ANNOTATION: "jobs=2"}),
-        hpa(CPU, annotations={MODE_ANNOTATION: "boost", pending_capacity.ANNOTATION: "jobs=3"}),
+        hpa(JOBS, annotations={MODE_ANNOTATION: "boost", pending_capacity.ANNOTATION: "jobs=2"}),
+        hpa(JOBS, annotations={MODE_ANNOTATION: "boost", pending_capacity.ANNOTATION: "jobs=3"}),
         hpa(annotations={MODE_ANNOTATION: "boost"}),
     ]
     digests = [found.digest for each in states if (found := model.read_boosted(each)) is not None]
