@@ -42,6 +42,9 @@ HALVING = 10
 LONGEST = 86_400
 """The longest start that is used, in seconds: a longer one is a mishap, which predicts nothing."""
 
+LEDGER_BYTES = 4_096
+"""Estimated memory of a full ledger with its times and its stored form."""
+
 MOST_TEXT = 4_096
 """Limit on the characters of a stored ledger; a full one has about 1,000."""
 
@@ -166,7 +169,7 @@ def _offset(created: int, at: int | None) -> int:
 class ReadyLedger:
     """The last starts of the pods of one scale target, in the order in which they were seen Ready.
 
-    About 1.5 KB: a start is five numbers of four bytes. `target` is the uid of the scale target.
+    A start is five numbers of four bytes. `target` is the uid of the scale target.
     """
 
     __slots__ = ("_cells", "_left_out", "_times", "changes", "target")

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import tracemalloc
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from adapter.model.ready_times import (
     HALVING,
+    LEDGER_BYTES,
     LONGEST,
     MOST_PODS,
     MOST_TEXT,
@@ -259,6 +261,25 @@ def test_only_the_newest_pods_are_kept() -> None:
 
     assert [each.ready for each in ledger.starts()] == [each * 1_000 for each in range(9_950, 10_000)]
     assert sys.getsizeof(ledger._cells) < 2_000
+
+
+def test_the_memory_of_a_full_ledger() -> None:
+    def full() -> tuple[ReadyLedger, str]:
+        ledger = ReadyLedger("5f1c0000-0000-0000-0000-000000000000")
+        for number in range(10 * MOST_PODS):
+            ledger.note(PodStart(1_111 + number, 22_222 + number, 33_333 + number, 444_444 + number))
+        assert ledger.times() is not None
+        return ledger, encode_ledger(ledger)
+
+    full()
+    tracemalloc.start()
+    try:
+        kept = [full() for _ in range(20)]
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert used / len(kept) < LEDGER_BYTES
 
 
 def test_pods_that_are_only_counted() -> None:

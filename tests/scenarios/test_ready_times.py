@@ -45,7 +45,8 @@ class Process:
         """Return the ready times that it shows; nothing while it does not lead."""
         async with aiohttp.ClientSession() as session, session.get(f"{self._url}/{name}") as response:
             document: dict[str, Any] = await response.json()
-        return document.get("readyTimes", {})
+        shown: dict[str, Any] = document.get("readyTimes", {})
+        return shown
 
     async def pods(self, name: str) -> int:
         count: int = (await self.shown(name)).get("pods", 0)
