@@ -78,6 +78,7 @@ async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
         ],
         "recentChanges": [{"change": -2, "time": "2026-01-31T12:00:00.000000001Z"}],
         "targets": "<unknown>/50",
+        "pendingCapacity": [{"metric": "jobs", "credit": "1500m", "time": "2026-01-31T12:00:00.000000001Z"}],
     }
     name = document["metadata"]["name"]
     patch = json.dumps({"status": status, "spec": {"maxReplicas": 1}})
@@ -95,6 +96,11 @@ FLOOR_METRIC = {
         "target": {"type": "AverageValue", "averageValue": "1"},
     },
 }
+JOBS = {
+    "type": "External",
+    "external": {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "30"}},
+}
+PENDING = {"metric": "jobs", "podThroughput": "2"}
 REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "limits": ({"minReplicas": 50}, "maxReplicas must be greater than or equal to minReplicas"),
     "zero": ({"minReplicas": 0}, "minReplicas 0 needs an Object or External metric"),
@@ -104,6 +110,15 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "fallback": ({"fallback": {"type": "Floor"}}, "replicas is needed for type Floor, and for no other"),
     "floor": ({"fallback": {"type": "Floor", "replicas": 41}}, "must be less than or equal to maxReplicas"),
     "boost": ({"metrics": [FLOOR_METRIC]}, "fastpath_replicas is only for boosted HorizontalPodAutoscalers"),
+    "pending capacity of no metric": (
+        {"pendingCapacity": [PENDING]},
+        "pendingCapacity needs, for each metric, one Object or External metric of that name",
+    ),
+    "pending capacity twice": ({"metrics": [JOBS], "pendingCapacity": [PENDING, PENDING]}, "Duplicate value"),
+    "pending capacity without a throughput": (
+        {"metrics": [JOBS], "pendingCapacity": [{"metric": "jobs", "podThroughput": "0"}]},
+        "spec.pendingCapacity[0].podThroughput",
+    ),
 }
 
 

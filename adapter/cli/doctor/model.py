@@ -14,6 +14,7 @@ from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
 from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.ready_times import ReadyTimes
 
 # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -89,12 +90,19 @@ class MetricFacts(NamedTuple):
     source: SourceFacts | Unread | None = None
 
 
-class Starts(NamedTuple):
-    """How long pods took from their creation to Ready, over `number` pods that never restarted."""
+class Probe(NamedTuple):
+    """What a probe does before its first attempt, and after a failed one, in seconds."""
 
-    median: float
-    longest: float
-    number: int
+    title: str
+    delay: float
+    period: float
+
+
+class Starts(NamedTuple):
+    """How long pods took from their creation to Ready, and the probe that may delay them."""
+
+    times: ReadyTimes
+    probe: Probe | None = None
 
 
 class TargetFacts(NamedTuple):

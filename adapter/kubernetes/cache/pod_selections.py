@@ -14,6 +14,7 @@ import msgspec
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model.label_selectors import LabelSelector, Operator
+from adapter.model.ready_times import Outcome, PodStart
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 
@@ -128,10 +129,14 @@ class RecentlyReady:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Follower:
-    """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed."""
+    """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed.
+
+    `started` is called with the start of each pod, or why it is only counted.
+    """
 
     autoscaler: str
     changed: Callable[[], None]
+    started: Callable[[PodStart | Outcome], None] | None = None
 
 
 class Selection:
@@ -170,6 +175,15 @@ class Selection:
         self._pods = None
         if ready:
             self.history.note(self.history.count + ready, now)
+
+    def refresh(self) -> None:
+        """Show the records as they are now; nothing that decisions depend on has changed."""
+        self._pods = None
+
+    def note_start(self, start: PodStart | Outcome) -> None:
+        for follower in self.followers:
+            if follower.started is not None:
+                follower.started(start)
 
     def notify(self) -> None:
         for follower in tuple(self.followers):

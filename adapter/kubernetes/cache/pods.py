@@ -12,15 +12,19 @@ import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from adapter import errors
-from adapter.kubernetes.cache import pod_codec
+from adapter.kubernetes.cache import pod_codec, pod_starts
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
 from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, PodNamespace, Selection
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.timestamps import SECOND
 
@@ -62,6 +66,11 @@ class PodSubscription:
         It has the pods of the whole namespace.
         """
         return self._selection.became_ready(self._cache.clock.monotonic())
+
+    @property
+    def starting(self) -> StartingPods:
+        """The pods that have never been Ready, without those that terminate."""
+        return pod_starts.count_starting(pod.starting for pod in self.pods if not pod.deleting)
 
     @property
     def selected_by(self) -> tuple[str, ...]:
@@ -157,19 +166,25 @@ class PodCache(ReflectedCache):
         return space.select(selector) if space else ()
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> PodSubscription:
         """Subscribe an autoscaler (its ``namespace/name``) to the pods that match.
 
         `changed` is called once the first list is in, and after each batch of events that added, removed or
-        changed one of them. It must not block; it may close subscriptions.
+        changed one of them. It must not block; it may close subscriptions. `started` is called at once when
+        one of them is Ready for the first time, or has ended before; it must do no more than note that.
         """
         space = self._space(namespace)
         selection = space.selections.get(selector)
         if selection is None:
             selection = Selection(space, selector, self.clock.monotonic())
             space.add(selection)
-        follower = Follower(autoscaler, changed)
+        follower = Follower(autoscaler, changed, started)
         selection.followers.append(follower)
         space.generation += 1
         return PodSubscription(self, selection, follower)
@@ -195,7 +210,7 @@ class PodCache(ReflectedCache):
         self.index.put(space.name, meta.name, meta.labels)
         labels = self.index.labels(space.name, meta.name)
         assert labels is not None
-        new = pod_codec.build(pod, space.name, labels, spec)
+        new = pod_codec.build(pod, space.name, labels, spec, old.starting if old is not None else None)
         if new == old:
             return
         spec.users += 1
@@ -204,8 +219,28 @@ class PodCache(ReflectedCache):
             self._release(old.spec)
         space.pods[meta.name] = new
         self._note_ready(space, old, new)
-        if space.selections:
+        if not space.selections:
+            return
+        start = self._start_of(pod, old, new)
+        if start is not None:
+            _note_start(space, new, start)
+        if old is not None and old.starting != new.starting and _is_alike(old, new):
+            # What a pod waits for is shown, and no decision depends on it.
+            for selection in space.matching(new.labels):
+                selection.refresh()
+        else:
             self._tell(space, old, new)
+
+    def _start_of(self, pod: WirePod, old: WatchedPod | None, new: WatchedPod) -> PodStart | Outcome | None:
+        """Return the start of a pod that is Ready for the first time or has ended before, None for others.
+
+        Of a pod that the first list shows Ready it is unknown whether that was the first time.
+        """
+        if new.ready == "True":
+            is_first = self.synced if old is None else bool(old.starting)
+            return pod_codec.measure_start(pod, 0 if old is None else old.starting) if is_first else None
+        has_ended = new.phase not in pod_codec.UNFINISHED and old is not None and bool(old.starting)
+        return Outcome.ENDED if has_ended else None
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove a pod; an unknown one is ignored."""
@@ -217,6 +252,8 @@ class PodCache(ReflectedCache):
         space.became_ready.forget(name)
         self.running -= old.phase == RUNNING
         self._release(old.spec)
+        if old.starting:
+            _note_start(space, old, Outcome.ENDED)
         self._tell(space, old, None)
         self._forget_if_empty(space)
 
@@ -308,3 +345,13 @@ class PodCache(ReflectedCache):
     def _forget_if_empty(self, space: PodNamespace) -> None:
         if not space.pods and not space.selections:
             self._spaces.pop(space.name, None)
+
+
+def _note_start(space: PodNamespace, pod: WatchedPod, start: PodStart | Outcome) -> None:
+    for selection in space.matching(pod.labels):
+        selection.note_start(start)
+
+
+def _is_alike(old: WatchedPod, new: WatchedPod) -> bool:
+    """Tell whether a pod has changed only in what it waits for."""
+    return msgspec.structs.replace(new, starting=old.starting) == old
