@@ -107,13 +107,13 @@ class Pods(Listener):
         )
         if number < workload.begin:
             self._run(pod)
-            self._become_ready(workload, pod)
+            self.become_ready(workload, pod)
             return
         startup = workload.startups[(number - workload.begin) % len(workload.startups)]
         loop = asyncio.get_running_loop()
         pod.timers = [
             loop.call_later(startup.started, self._run, pod),
-            loop.call_later(startup.ready, self._become_ready, workload, pod),
+            loop.call_later(startup.ready, self.become_ready, workload, pod),
         ]
 
     def _run(self, pod: Pod) -> None:
@@ -137,7 +137,8 @@ class Pods(Listener):
         self._cluster.patch("pods", pod.name, {"status": state}, NAMESPACE)
         self._listed.set()
 
-    def _become_ready(self, workload: Workload, pod: Pod) -> None:
+    def become_ready(self, workload: Workload, pod: Pod) -> None:
+        """Let a running pod take its share of the load."""
         status = self._cluster.get("pods", pod.name, NAMESPACE)["status"]
         (container,) = status["containerStatuses"]
         now = timestamp(self._now())

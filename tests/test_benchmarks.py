@@ -31,6 +31,7 @@ _COUNTED = {
         "many_names_metrics": 60,
     },  # each name for pods and for namespaces
     "reaction": {"unwritten": 0, "boosted_reversals": 0},
+    "ready": {"unready": 0, "boosted_reversals": 0},
 }
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
