@@ -14,7 +14,8 @@ For each chain and start-up:
 
 - `p50`, `p95`, `max`: that time. `asked_p50` and `ready_p50` are the times until the Scale asks for so many
   pods, and until they are Ready;
-- `short`: the pods missing from the 90 %, times seconds, as a mean of the workloads;
+- `short`: the pods missing from the 90 %, times seconds, as a mean of the workloads. `saved` is the share
+  of the native chain's that the others do not have;
 - `overshoot`: the highest count that was asked for over the needed one, of the worst workload.
   `above_needed` counts the workloads of `boosted` and `fast` where it is above 1.
 
@@ -33,7 +34,7 @@ import resource
 import shutil
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import yaml
 
@@ -184,17 +185,18 @@ def _figures(workloads: Sequence[Workload], end: float) -> dict[str, float]:
     """Return the figures of all chains. A workload that never had its pods has no time, and is counted."""
     figures: dict[str, float] = {}
     for start in STARTS:
-        for chain in CHAINS:
-            mine = [each.times() for each in workloads if (each.chain, each.start) == (chain, start)]
-            counted = _seconds(f"{chain}, {start}", [each.seconds_counted() for each in mine])
-            figures |= {
-                f"{chain}_{start}_p50_seconds": statistics.median(counted),
-                f"{chain}_{start}_p95_seconds": capacity.p95(counted),
-                f"{chain}_{start}_max_seconds": max(counted),
-                **_halfway(f"{chain}_{start}", mine),
-                f"{chain}_{start}_short_pod_seconds": statistics.fmean(each.shortage(end) for each in mine),
-                f"{chain}_{start}_overshoot": max(each.overshoot() for each in mine),
-            }
+        by_chain = {
+            chain: [each.times() for each in workloads if (each.chain, each.start) == (chain, start)]
+            for chain in CHAINS
+        }
+        short = {chain: _mean_shortage(mine, end) for chain, mine in by_chain.items()}
+        for chain, mine in by_chain.items():
+            name = f"{chain}_{start}"
+            figures |= _seconds_of(name, mine)
+            figures[f"{name}_short_pod_seconds"] = short[chain]
+            if chain != "native":
+                figures[f"{name}_saved_share"] = 1 - short[chain] / short["native"]
+            figures[f"{name}_overshoot"] = max(each.overshoot() for each in mine)
     for chain in ZERO_CHAINS:
         mine = [each.times() for each in workloads if each.chain == chain]
         asked = _seconds(chain, [each.seconds_asked() for each in mine])
@@ -212,13 +214,23 @@ def _figures(workloads: Sequence[Workload], end: float) -> dict[str, float]:
     }
 
 
-def _halfway(name: str, times: Sequence[WorkloadTimes]) -> Mapping[str, float]:
-    asked = _seconds(name, [each.seconds_asked() for each in times])
-    ready = _seconds(name, [each.seconds_ready() for each in times])
+def _seconds_of(name: str, times: Sequence[WorkloadTimes]) -> dict[str, float]:
+    counted = _seconds(name, [each.seconds_counted() for each in times])
     return {
-        f"{name}_asked_p50_seconds": statistics.median(asked),
-        f"{name}_ready_p50_seconds": statistics.median(ready),
+        f"{name}_p50_seconds": statistics.median(counted),
+        f"{name}_p95_seconds": capacity.p95(counted),
+        f"{name}_max_seconds": max(counted),
+        f"{name}_asked_p50_seconds": statistics.median(
+            _seconds(name, [each.seconds_asked() for each in times])
+        ),
+        f"{name}_ready_p50_seconds": statistics.median(
+            _seconds(name, [each.seconds_ready() for each in times])
+        ),
     }
+
+
+def _mean_shortage(times: Sequence[WorkloadTimes], end: float) -> float:
+    return statistics.fmean(each.shortage(end) for each in times)
 
 
 def _seconds(name: str, times: Sequence[float | None]) -> list[float]:
