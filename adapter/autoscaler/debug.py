@@ -170,7 +170,8 @@ def _show_input(given: MetricInput, now: int) -> dict[str, Any]:
 
 def _value(reading: Reading) -> Mapping[str, Any]:
     if isinstance(reading, PodsReading):
-        return {"values": dict(reading.values), "overdue": reading.overdue}
+        left_out = {"leftOut": dict(reading.left_out)} if reading.left_out else {}
+        return {"values": dict(reading.values), "overdue": reading.overdue, **left_out}
     if isinstance(reading, ObjectReading):
         return {"value": reading.value, "readyThen": reading.ready_then, "overdue": reading.overdue}
     if isinstance(reading, ExternalReading):

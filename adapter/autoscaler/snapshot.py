@@ -189,7 +189,13 @@ class Subscriptions:
         now: int,
         monotonic: float,
     ) -> tuple[MetricInput, ...]:
-        context = ReadContext(pods, lambda since: _least_ready(following, pods, since, now), now, monotonic)
+        context = ReadContext(
+            pods,
+            lambda since: _least_ready(following, pods, since, now),
+            now,
+            monotonic,
+            following.became_ready,
+        )
         stale = self._context.pods.stale()
         # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""

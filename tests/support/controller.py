@@ -5,7 +5,7 @@ what the test has told them.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -170,6 +170,10 @@ class HandFollowing:
     def selected_by(self) -> Sequence[str]:
         return self._owner.selected_by
 
+    @property
+    def became_ready(self) -> Mapping[str, float]:
+        return self._owner.became_ready
+
     def min_ready(self, age: int) -> int | None:
         return self._owner.ready(age)
 
@@ -187,6 +191,7 @@ class HandPods:
         self.pods: dict[str, Sequence[PodFacts]] = {}
         self.selected_by: Sequence[str] = ()
         self.ready: Callable[[int], int | None] = lambda _: None
+        self.became_ready: dict[str, float] = {}
         self.most: Callable[[int], int] = lambda _: 0
         self.why_stale = ""
         self.followings: list[HandFollowing] = []

@@ -39,13 +39,15 @@ class PodsReading(msgspec.Struct, frozen=True):
     entry was sampled at Go's zero time. `overdue` says why the values may be out of date, "" if they are not:
     an overdue reading may scale up, not down. `most_then` is the largest number of ready pods over the time
     that the values cover, 0 if it does not matter: a scale-down counts with these pods, because they shared
-    the load.
+    the load. `left_out` are the values of pods that became ready after the oldest sample; they are not in
+    `values`, and these pods count as missing. When scaling down each counts at least its own value.
     """
 
     values: Mapping[str, int]
     samples: Mapping[str, tuple[int, int]] = {}
     overdue: str = ""
     most_then: int = 0
+    left_out: Mapping[str, int] = {}
 
 
 class ObjectReading(msgspec.Struct, frozen=True):

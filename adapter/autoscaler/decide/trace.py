@@ -65,6 +65,10 @@ def _pods(facts: Facts) -> str:
     return f"{facts['metric']}: {', '.join(groups)}"
 
 
+def _left_out(facts: Facts) -> str:
+    return f"{_pods_count(facts['pods'])} left out: ready after the oldest sample"
+
+
 def _utilization(facts: Facts) -> str:
     shares = f"average {facts['measured']} % of requests, target {facts['target']} %"
     return f"{shares}: ratio {number(facts['ratio'])}"
@@ -199,6 +203,7 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "disabled": "the target is scaled to zero{why}: scaling is disabled",
     "selector": "the pods cannot be found: {message}",
     "pods": _pods,
+    "leftOut": _left_out,
     "utilization": _utilization,
     "average": _average,
     "value": _value,

@@ -17,6 +17,9 @@ from adapter.model.label_selectors import LabelSelector, Operator
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 
+RECENT_SECONDS = 360.0
+"""For how long it is known when a pod became ready, in seconds: longer than any sample may be old."""
+
 KEPT_SECONDS = 900.0
 """How far back the number of ready pods is known, in seconds: longer than any useful stabilization window."""
 
@@ -81,6 +84,44 @@ def _end_of(past: tuple[float, int]) -> float:
     return past[0]
 
 
+class RecentlyReady:
+    """When pods became ready for the first time, by name, for those that did so lately.
+
+    The times are seconds of the monotonic clock, at which the watch showed it: the clock of our scrapes. The
+    condition's own time is the kubelet's, in whole seconds.
+
+    A pod that becomes ready again is not new. Under overload pods lose and regain readiness, and the values
+    of those that do must count at once.
+    """
+
+    __slots__ = ("_lapsed", "times")
+
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self._lapsed: set[str] = set()  # were ready and are not now
+
+    def note(self, name: str, time: float, now: float) -> None:
+        """Record that a pod is ready since `time`, and forget what is no longer recent."""
+        if name in self._lapsed:
+            self._lapsed.discard(name)
+            return
+        times = self.times
+        times.pop(name, None)
+        times[name] = time
+        oldest = now - RECENT_SECONDS
+        while times and times[first := next(iter(times))] < oldest:
+            del times[first]
+
+    def lapse(self, name: str) -> None:
+        """Record that a pod is not ready any more."""
+        self._lapsed.add(name)
+
+    def forget(self, name: str) -> None:
+        """Forget a pod that is gone; another one of its name is new."""
+        self.times.pop(name, None)
+        self._lapsed.discard(name)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Follower:
     """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed."""
@@ -100,6 +141,11 @@ class Selection:
         self._pods: tuple[WatchedPod, ...] | None = None
         self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
         self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
+
+    @property
+    def became_ready(self) -> Mapping[str, float]:
+        """When pods of the namespace became ready lately, by name, in seconds of the monotonic clock."""
+        return self._space.became_ready.times
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
@@ -135,6 +181,7 @@ class PodNamespace:
         self.pods: dict[str, WatchedPod] = {}
         self.selections: dict[LabelSelector, Selection] = {}
         self.generation = 0
+        self.became_ready = RecentlyReady()
         self._index = index
         self._by_label: dict[tuple[str, str] | None, list[Selection]] = {}
 

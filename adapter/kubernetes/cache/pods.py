@@ -10,13 +10,13 @@ object that exists once per pod is tracked by the garbage collector.
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from adapter import errors
 from adapter.kubernetes.cache import pod_codec
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
-from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
+from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, PodNamespace, Selection
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
@@ -54,6 +54,14 @@ class PodSubscription:
         """The number of running and ready pods, terminating ones included."""
         self._cache.check_synced()
         return self._selection.history.count
+
+    @property
+    def became_ready(self) -> Mapping[str, float]:
+        """When pods became ready lately, by name, in monotonic seconds.
+
+        It has the pods of the whole namespace.
+        """
+        return self._selection.became_ready
 
     @property
     def selected_by(self) -> tuple[str, ...]:
@@ -195,6 +203,7 @@ class PodCache(ReflectedCache):
         if old is not None:
             self._release(old.spec)
         space.pods[meta.name] = new
+        self._note_ready(space, old, new)
         if space.selections:
             self._tell(space, old, new)
 
@@ -205,10 +214,28 @@ class PodCache(ReflectedCache):
         if space is None or old is None:
             return
         self.index.remove(namespace, name)
+        space.became_ready.forget(name)
         self.running -= old.phase == RUNNING
         self._release(old.spec)
         self._tell(space, old, None)
         self._forget_if_empty(space)
+
+    def _note_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
+        """Note when a pod became ready, or that it is not any more."""
+        if old is not None and old.started is not None and old.started != new.started:
+            space.became_ready.forget(new.name)  # another pod of the same name, as in a StatefulSet
+            old = None
+        is_ready, was_ready = new.running_and_ready, old is not None and old.running_and_ready
+        if is_ready == was_ready:
+            return
+        if not is_ready:
+            space.became_ready.lapse(new.name)
+            return
+        now = self.clock.monotonic()
+        # The watch has just shown it, unless the pod is seen for the first time. Conditions have whole seconds.
+        age = 0.0 if old is not None else self.clock.wall() - 1 - new.ready_since / SECOND
+        if age < RECENT_SECONDS:
+            space.became_ready.note(new.name, now - max(0.0, age), now)
 
     def _tell(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod | None) -> None:
         """Update the selections that had the pod or have it now."""
