@@ -241,7 +241,9 @@ def _seconds(name: str, times: Sequence[float | None]) -> list[float]:
 
 def _disputes(workloads: Sequence[Workload], audit: Audit) -> dict[str, float]:
     """Return how many workloads got too many pods, and by which writer, and how many raises were undone."""
-    above = dict.fromkeys(("above_needed", "boosted_above_by_hpa", "native_above_needed"), 0)
+    above: dict[str, float] = dict.fromkeys(
+        ("above_needed", "boosted_above_by_hpa", "native_above_needed"), 0
+    )
     reversals = 0
     for each in workloads:
         writes = audit.of(each.name, since=each.step)
