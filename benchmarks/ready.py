@@ -21,8 +21,9 @@ For each chain and start-up:
   `boosted_above_by_hpa` and `native_above_needed` those for which their HPA did.
 
 From zero (`zero_...`): a queue gets its first work, and its Deployment its first pod, with the short
-start-up. `asked` is the time to the written Scale, `ready` to the Ready pod. Both chains read the queue from
-Prometheus. The HPA is that of a cluster with the feature gate HPAScaleToZero. Boost never leaves zero.
+start-up. `asked` is the time to the written Scale, `ready` to the Ready pod. `native` and `fast` read the
+queue from Prometheus. For `scraped` the scaler scrapes the exporter of the queues each second. The HPA is
+that of a cluster with the feature gate HPAScaleToZero. Boost never leaves zero.
 
 The cluster is the sandbox's, with a stand-in for the HPA controller. Prometheus, `fastpath scale` and
 `fastpath serve` are the real programs.
@@ -77,7 +78,10 @@ def main() -> None:
     common.stay_on_load_core()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    zero = "time from the first work in a queue to the Scale that leaves zero, exporter scraped every second"
     goals = {
+        "zero_scraped_asked_p50_seconds": Goal(f"{zero}: p50", 1.5, "s"),
+        "zero_scraped_asked_max_seconds": Goal(f"{zero}: longest", 2.5, "s"),
         "above_needed": Goal("workloads for which Fastpath asks for more pods than a load step needs", 0, ""),
         "boosted_reversals": Goal("raises that the HPA controller reverts while pods start", 0, ""),
     }
@@ -103,8 +107,10 @@ async def _run(
             cluster.create(document)
         pods = Pods(cluster, workloads, CLOCK.wall, stage.directory / "pods.json")
         await stack.enter_async_context(pods)
-        exporter = Exporter(ready_world.queues(workloads), CLOCK.wall)
+        exporter = Exporter(ready_world.queues(workloads), CLOCK.wall, host=ready_world.QUEUES_ADDRESS)
         await stack.enter_async_context(exporter)
+        for document in ready_world.queue_service(int(exporter.address.rpartition(":")[2])):
+            cluster.create(document)
         jobs = [Job("pods", pods.discovered, slow), Job("queues", [exporter.address], slow)]
         program = shutil.which("prometheus") or ""
         prometheus = await stack.enter_async_context(
@@ -119,7 +125,7 @@ async def _run(
         served = await asyncio.to_thread(
             stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *relist
         )
-        rules = ready_world.rules(pods.port, ("boosted", "fast"))
+        rules = ready_world.rules(pods.port, ("boosted", "fast", "zero_scraped"))
         await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules, *relist)
         adapter = Adapter(f"https://127.0.0.1:{served.port}", stage.authority, load.TOKEN)
         spread = random.Random(SEED)

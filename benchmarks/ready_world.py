@@ -20,14 +20,20 @@ from benchmarks.capacity import PodTimes, Startup
 
 NAMESPACE = "shop"
 CHAINS = ("native", "boosted", "fast")
-ZERO_CHAINS = ("zero_native", "zero_fast")
+ZERO_CHAINS = ("zero_native", "zero_fast", "zero_scraped")
 HPA_CHAINS = ("native", "boosted", "zero_native")
 """Those of a HorizontalPodAutoscaler; the others have a FastPathAutoscaler."""
 
 STARTS = ("short", "medium", "long")
 
 INTERVAL = 1.0
-"""How often Fastpath scrapes pods, in seconds."""
+"""How often Fastpath scrapes pods and queues, in seconds."""
+
+QUEUES = "queue-metrics"
+"""The Service of the exporter of all queues."""
+
+QUEUES_ADDRESS = "127.84.0.1"
+"""Where that listens; pods of workloads have addresses from 127.85.0.0 on."""
 
 PODS = 5
 """The pods of a workload before its load steps."""
@@ -150,13 +156,45 @@ def queues(workloads: Sequence[Workload]) -> SeriesSet:
     )
 
 
+def queue_service(port: int) -> list[dict[str, Any]]:
+    """Return the pod of the exporter of all queues, and the EndpointSlice of its Service."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": QUEUES, "namespace": NAMESPACE},
+        "spec": {"containers": [{"name": "exporter", "image": "exporter:1"}]},
+        "status": {"phase": "Running", "podIP": QUEUES_ADDRESS},
+    }
+    endpoints = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": QUEUES,
+            "namespace": NAMESPACE,
+            "labels": {"kubernetes.io/service-name": QUEUES},
+        },
+        "addressType": "IPv4",
+        "endpoints": [
+            {
+                "addresses": [QUEUES_ADDRESS],
+                "conditions": {"ready": True},
+                "targetRef": {"kind": "Pod", "namespace": NAMESPACE, "name": QUEUES},
+            }
+        ],
+        "ports": [{"name": "metrics", "port": port, "protocol": "TCP"}],
+    }
+    return [pod, endpoints]
+
+
 _SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
 
 
 def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
-    """Return rules for all chains; pods of the chains `scraped` are read directly at this port."""
+    """Return rules for all chains; those `scraped` read the pods directly at this port, or the queues."""
     places = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
     direct = {"scrape": {"interval": f"{INTERVAL:g}s", "port": port}}
+    service = {"namespace": NAMESPACE, "name": QUEUES}
+    of_queues = {"scrape": {"interval": f"{INTERVAL:g}s", "port": "metrics", "service": service}}
     return {
         "rules": [
             {
@@ -172,6 +210,7 @@ def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
                 "seriesQuery": f'{chain}_depth{{namespace!="",queue!=""}}',
                 "resources": {"overrides": {"namespace": {"resource": "namespace"}}},
                 "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)",
+                **(of_queues if chain in scraped else {}),
             }
             for chain in ZERO_CHAINS
         ],

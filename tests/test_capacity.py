@@ -108,7 +108,7 @@ def test_workloads_of_one_number_differ_in_their_chain_alone() -> None:
     workloads = ready_world.cast(2, 1, {"short": 2.0, "medium": 20.0, "long": 60.0}, 1)
     startups = {(each.start, each.name[-1]): each.startups for each in workloads if each.chain == "native"}
 
-    assert len({each.name for each in workloads}) == len(workloads) == 2 * 3 * 3 + 2
+    assert len({each.name for each in workloads}) == len(workloads) == 2 * 3 * 3 + 3
     assert len({tuple(each) for each in startups.values()}) == 6
     for each in workloads:
         if not each.is_at_zero:
