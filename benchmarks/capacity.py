@@ -88,6 +88,11 @@ class WorkloadTimes:
             before, ready = until, count
         return missing
 
+    def ready_counts(self, end: float) -> list[tuple[float, int]]:
+        """Return each change of the number of Ready pods until `end`, with its seconds since the step."""
+        counts = _counts((each.ready, each.ended) for each in self.pods)
+        return [(time - self.step, count) for time, count in counts if time <= end]
+
     def overshoot(self) -> float:
         """Return the highest count that was asked for after the step, as a multiple of the needed count."""
         return max((count for time, count in self.asked if time >= self.step), default=0) / self.needed

@@ -48,7 +48,7 @@ from adapter.sandbox.demo import metric_source, native_hpa
 from adapter.sandbox.demo.metric_source import Job
 from adapter.sandbox.demo.native_hpa import Adapter
 from adapter.sandbox.prometheus.series import Exporter
-from benchmarks import capacity, common, load, ready_world, stepping
+from benchmarks import capacity, common, load, reaction, ready_world, stepping
 from benchmarks.capacity import WorkloadTimes
 from benchmarks.common import Goal, Report
 from benchmarks.ready_pods import Pods
@@ -91,6 +91,7 @@ def main() -> None:
     with Stage() as stage:
         audit, end = asyncio.run(_run(stage, workloads, sizes.slow, sizes.seconds))
         report.add(**_figures(workloads, end), **_disputes(workloads, audit))
+        report.notes.update(_curves(workloads, end))
     report.show()
 
 
@@ -217,6 +218,22 @@ def _figures(workloads: Sequence[Workload], end: float) -> dict[str, float]:
             f"{chain}_ready_max_seconds": max(ready),
         }
     return figures | {"unready": sum(_end_of(each) is None for each in workloads)}
+
+
+def _curves(workloads: Sequence[Workload], end: float) -> dict[str, str]:
+    """Return the Ready pods over time of each chain and start-up, for the picture of `ready_plot`."""
+    curves: dict[str, list[reaction.Curve]] = {}
+    for each in workloads:
+        if not each.is_at_zero:
+            found = curves.setdefault(f"ready_{each.chain}_{each.start}", [])
+            found.append(
+                [
+                    (round(seconds, 1), count)
+                    for seconds, count in each.times().ready_counts(end)
+                    if seconds > 0
+                ]
+            )
+    return {name: reaction.write_curves(found) for name, found in curves.items()}
 
 
 def _seconds_of(name: str, times: Sequence[WorkloadTimes]) -> dict[str, float]:

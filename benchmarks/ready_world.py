@@ -42,6 +42,9 @@ _TARGET = 10
 _LOW, _HIGH = 40.0, 97.5
 """The load of a workload. Before the step its pods are at 0.8 of their target; after it 10 are needed."""
 
+NEEDED = math.ceil(_HIGH / _TARGET)
+"""The pods that a loaded workload needs after its step."""
+
 _BACKLOG = 8.0
 """What a queue holds after its signal: work for one pod."""
 
@@ -92,7 +95,7 @@ class Workload:
 
     @property
     def needed(self) -> int:
-        return 1 if self.is_at_zero else math.ceil(_HIGH / _TARGET)
+        return 1 if self.is_at_zero else NEEDED
 
     @property
     def series(self) -> str:
