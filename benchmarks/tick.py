@@ -145,6 +145,7 @@ class _Following:
     def __init__(self, pods: Sequence[PodFacts], autoscaler: str) -> None:
         self.pods = pods
         self.selected_by = (autoscaler,)
+        self.became_ready: dict[str, float] = {}
 
     def min_ready(self, age: int) -> int | None:
         return len(self.pods)

@@ -73,6 +73,8 @@ class ReadContext(NamedTuple):
         other: it does not count, and it is not sampled again.
         """
         values, became_ready = reading.values, self.became_ready
+        if became_ready.keys().isdisjoint(values.keys()):
+            return reading
         present = {
             pod.name: sampled[pod.name]
             for pod in self.pods
@@ -255,7 +257,6 @@ class ScrapedPodsSource:
         values, overdue = read
         times = [time for _, time, _ in look.values.values()]
         self.sampled = span_of(min(times)) if times else None
-        sampled = {name: value.time - look.offset for name, value in look.values.items()}
         if missing := [
             pod.name
             for pod in context.pods
@@ -263,8 +264,6 @@ class ScrapedPodsSource:
         ]:
             found, late = self._fill(missing, look.absent, context)
             values |= found
-            polled = self._polled().sample_times(context)
-            sampled |= {name: polled[name] for name in found if name in polled}
             # Such a pod has no better value, and Prometheus' is older than a scrape.
             unseen = next((name for name in found if name in look.unseen), None)
             if unseen is not None:
@@ -280,7 +279,12 @@ class ScrapedPodsSource:
             why = "" if unseen is None else f"; {unseen} is not scraped now{self._why(entry, unseen)}"
             return Unavailable("NoMetrics", f"no metrics returned from custom metrics API{why}")
         reading = PodsReading(values, {}, overdue)
-        return context.cut(reading, sampled) if context.became_ready else reading
+        return context.cut(reading, self._sample_times(look, context)) if context.became_ready else reading
+
+    def _sample_times(self, look: ScrapedAnswer, context: ReadContext) -> Mapping[str, float]:
+        """Return when each pod was sampled, by Prometheus unless it is scraped, in monotonic seconds."""
+        polled = {} if self.fallback is None else self.fallback.sample_times(context)
+        return polled | {name: value.time - look.offset for name, value in look.values.items()}
 
     def _read_values(
         self, entry: CustomEntry, look: ScrapedAnswer

@@ -94,23 +94,27 @@ class RecentlyReady:
     of those that do must count at once.
     """
 
-    __slots__ = ("_lapsed", "times")
+    __slots__ = ("_lapsed", "_times")
 
     def __init__(self) -> None:
-        self.times: dict[str, float] = {}
+        self._times: dict[str, float] = {}
         self._lapsed: set[str] = set()  # were ready and are not now
 
     def note(self, name: str, time: float, now: float) -> None:
-        """Record that a pod is ready since `time`, and forget what is no longer recent."""
+        """Record that a pod is ready since `time`."""
         if name in self._lapsed:
             self._lapsed.discard(name)
             return
-        times = self.times
-        times.pop(name, None)
-        times[name] = time
-        oldest = now - RECENT_SECONDS
+        self._times.pop(name, None)
+        self._times[name] = time
+        self.times(now)
+
+    def times(self, now: float) -> Mapping[str, float]:
+        """Return the times, and forget those that are no longer recent."""
+        times, oldest = self._times, now - RECENT_SECONDS
         while times and times[first := next(iter(times))] < oldest:
             del times[first]
+        return times
 
     def lapse(self, name: str) -> None:
         """Record that a pod is not ready any more."""
@@ -118,7 +122,7 @@ class RecentlyReady:
 
     def forget(self, name: str) -> None:
         """Forget a pod that is gone; another one of its name is new."""
-        self.times.pop(name, None)
+        self._times.pop(name, None)
         self._lapsed.discard(name)
 
 
@@ -142,10 +146,9 @@ class Selection:
         self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
         self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
 
-    @property
-    def became_ready(self) -> Mapping[str, float]:
-        """When pods of the namespace became ready lately, by name, in seconds of the monotonic clock."""
-        return self._space.became_ready.times
+    def became_ready(self, now: float) -> Mapping[str, float]:
+        """Return when pods of the namespace became ready lately, by name, in monotonic seconds."""
+        return self._space.became_ready.times(now)
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:

@@ -61,7 +61,7 @@ class PodSubscription:
 
         It has the pods of the whole namespace.
         """
-        return self._selection.became_ready
+        return self._selection.became_ready(self._cache.clock.monotonic())
 
     @property
     def selected_by(self) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ class PodCache(ReflectedCache):
             space.became_ready.lapse(new.name)
             return
         now = self.clock.monotonic()
-        # The watch has just shown it, unless the pod is seen for the first time. Conditions have whole seconds.
+        # The watch has just shown it, unless this is the pod's first event. Conditions have whole seconds.
         age = 0.0 if old is not None else self.clock.wall() - 1 - new.ready_since / SECOND
         if age < RECENT_SECONDS:
             space.became_ready.note(new.name, now - max(0.0, age), now)

@@ -55,13 +55,17 @@ def deployment(
 class Workloads:
     """Steps the Deployments of a cluster.
 
-    A pod is created Pending, and Running and Ready `startup` seconds later. A changed template starts a new
-    ReplicaSet; the old one is deleted when the new pods are ready. `address` gives a started pod its IP, by a
-    number that no other pod has.
+    A pod is created Pending, and Running and Ready `startup` seconds later; a function returns them for each
+    pod. A changed template starts a new ReplicaSet; the old one is deleted when the new pods are ready.
+    `address` gives a started pod its IP, by a number that no other pod has.
     """
 
     def __init__(
-        self, cluster: Cluster, *, startup: float = 3.0, address: Callable[[int], str] = pod_address
+        self,
+        cluster: Cluster,
+        *,
+        startup: float | Callable[[], float] = 3.0,
+        address: Callable[[int], str] = pod_address,
     ) -> None:
         self._cluster = cluster
         self._startup = startup
@@ -162,7 +166,8 @@ class Workloads:
                 "status": {"phase": "Pending", "conditions": [_condition("Ready", now, holds=False)]},
             }
         )
-        self._due[made["metadata"]["uid"]] = now + self._startup
+        seconds = self._startup if isinstance(self._startup, int | float) else self._startup()
+        self._due[made["metadata"]["uid"]] = now + seconds
 
     def _placed(self) -> JSON:
         nodes = [record.name for record in self._cluster.store.records(("", "nodes"))]
