@@ -56,7 +56,6 @@ QUERIES = [
         for aggregation in ("sum", "max", "min", "avg", "count")
         for grouping in GROUPINGS
     ),
-] + [
     *SELECTED,
     "sum(depth{<<.LabelMatchers>>}) by (__name__, pod)",
     "-sum(depth{<<.LabelMatchers>>}) by (queue) ^ 2 / 0",
