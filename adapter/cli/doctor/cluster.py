@@ -15,9 +15,11 @@ from urllib.parse import quote
 import msgspec
 
 from adapter.autoscaler import ready_store
+from adapter.cli.doctor import endpoints as doctor_endpoints
 from adapter.cli.doctor import pod_start
 from adapter.cli.doctor.api_objects import HPA, ConfigMap, ItemList, LeaseDocument, PodDocument, Service
 from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Serving, TargetFacts, Unread
+from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
@@ -41,6 +43,7 @@ from adapter.model.ready_times import ReadyTimes, decode_ledger
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
+from adapter.scrape.endpoints import FoundEndpoints
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
@@ -275,6 +278,11 @@ class LiveCluster:
         except KubernetesError as error:
             return Unread(f"the rules cannot be read, give them with --config: {_why(error)}")
         return tuple(texts)
+
+    @once
+    async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
+        """Return the endpoints that an external rule is scraped from."""
+        return await doctor_endpoints.find(self._client, config)
 
     @once
     async def period(self) -> Period:

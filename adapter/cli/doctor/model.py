@@ -15,6 +15,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
 from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.ready_times import ReadyTimes
+from adapter.scrape.endpoints import FoundEndpoints
 
 # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -68,7 +69,8 @@ class SourceFacts(NamedTuple):
     """The rule and the query of a metric.
 
     `lookback` is None for a recording rule, which has its own. `scraped` is None if Fastpath does not scrape
-    the pods itself; `scrapable` tells whether it could. `reused` is how long an answer is used again.
+    the pods or endpoints itself; `scrapable` tells whether it could. `reused` is how long an answer is used
+    again. `endpoints` are those of an external rule that is scraped.
     """
 
     rule: str
@@ -78,6 +80,7 @@ class SourceFacts(NamedTuple):
     scraped: ScrapeConfig | None = None
     scrapable: bool = False
     reused: float = 0.0
+    endpoints: FoundEndpoints | Unread | None = None
 
 
 class MetricFacts(NamedTuple):

@@ -944,3 +944,53 @@ async def test_the_version_that_the_hpa_controller_reads(
     cluster.delete("APIService", "v1beta1.metrics.k8s.io")
     hops = (await run("shop/web", "-ojson")).hops()
     assert "only v1 of metrics.k8s.io is registered, to Fastpath" in hops["metrics API"]["finding"]
+
+
+async def test_a_rule_that_scrapes_endpoints(
+    cluster: Cluster, server: Behind, run: Verb, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    scrape = "\n  scrape: {service: {namespace: queues, name: exporter}, port: metrics}\n"
+    rules.write_text(RULES.rstrip() + scrape)
+    cluster.create(hpa("web", QUEUE, HANDSHAKE, mode="boost"))
+    lead(cluster)
+
+    async def told() -> tuple[str, str]:
+        found = (await run("shop/web", "-o", "json", f"--config={rules}")).hops()["scrape"]
+        return found["state"], found["finding"]
+
+    nothing = "Service queues/exporter has no EndpointSlice: it does not exist, or has no selector"
+    assert await told() == ("fault", nothing)
+    cluster.create(deployment("exporter", "queues"))
+    Workloads(cluster, startup=0.0).step(EPOCH)
+    (pod,) = (each["metadata"]["name"] for each in cluster.list("Pod", "queues"))
+    reference = {"kind": "Pod", "namespace": "queues", "name": pod}
+    made = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "exporter-1",
+            "namespace": "queues",
+            "labels": {"kubernetes.io/service-name": "exporter"},
+        },
+        "addressType": "IPv6",
+        "ports": [{"name": "metrics", "port": 9090}],
+        "endpoints": [{"addresses": ["fd00::1"], "targetRef": reference}],
+    }
+    cluster.create(made)
+    scrapes = "Fastpath scrapes Service queues/exporter every 1 s (externalRules[0])"
+    assert await told() == ("ok", f"{scrapes}, 1 endpoint")
+    cluster.create(
+        made
+        | {
+            "metadata": made["metadata"] | {"name": "by-hand"},  # type: ignore[operator] # a mapping
+            "endpoints": [{"addresses": ["fd00::2"]}],
+        }
+    )
+    missing = "fd00::2 is not the address of a pod of namespace queues"
+    assert await told() == ("warning", f"{scrapes}; may scale up, not down: {missing}")
+    cluster.forbid("list", "endpointslices")
+    state, finding = await told()
+    assert (state, finding.startswith(f"{scrapes}; its endpoints cannot be read: ")) == ("unknown", True)
+    rules.write_text(RULES.rstrip() + scrape.replace("service:", "pods:").replace("name:", "selector:"))
+    assert await told() == ("fault", "there are no pods of namespace queues with exporter")
