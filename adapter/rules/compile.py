@@ -119,9 +119,7 @@ def _compile_rule(
     filters = [(entry.is_ or entry.is_not, not entry.is_not) for entry in config.series_filters]
     namer = naming.compile_namer(filters, config.name_matches, config.name_as, report)
     pod_query = None
-    if config.scrape is not None and not describes:
-        report("scrape", "", "has no effect on external rules: their metrics describe no pods")
-    elif config.scrape is not None and converter is not None and query is not None:
+    if config.scrape is not None and describes and converter is not None and query is not None:
         pod_query = _compile_pod_query(config, converter, query, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None

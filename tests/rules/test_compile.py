@@ -297,12 +297,6 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
             "label form specified for this metric",
             id="no pods",
         ),
-        pytest.param(
-            "externalRules",
-            SCRAPED,
-            "externalRules[0].scrape: has no effect on external rules: their metrics describe no pods",
-            id="external",
-        ),
     ],
 )
 def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said: str) -> None:

@@ -107,7 +107,10 @@ def _scrape_lines(made: RulePreview) -> list[str]:
     counts = made.rule.pod_query and made.rule.pod_query.counts
     over = f", rates over {format_go_duration(scrape.window)}" if counts else ""
     interval = format_go_duration(access.interval)
-    return [_line("scrapes", f"{access.scheme}://POD:{access.port}{access.path} each {interval}{over}")]
+    where = f"{access.scheme}://POD:{access.port}{access.path}"
+    if scrape.source is not None:
+        where = f"{access.scheme}://ENDPOINT:{access.port}{access.path} of {scrape.source}"
+    return [_line("scrapes", f"{where} each {interval}{over}")]
 
 
 def _warning(warning: Fault, below: str) -> str:
