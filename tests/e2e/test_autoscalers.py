@@ -20,7 +20,9 @@ from tests.support.rendered import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]
 
-EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
+FOLDER = ROOT / "docs" / "examples"
+EXAMPLES = sorted((FOLDER / "autoscalers").glob("*.yaml"))
+PACKS = sorted(FOLDER.glob("packs/*/autoscaler.yaml"))
 NAME = f"{fastpath_autoscaler.PLURAL}.{fastpath_autoscaler.GROUP}"
 
 
