@@ -69,7 +69,9 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
         "mode": state.object.spec.mode,
         "writing": state.is_writing,
         "target": _target(state),
-        "status": status_to_plain(full_status(memory.status, state.recent_changes(now))),
+        "status": status_to_plain(
+            full_status(memory.status, state.recent_changes(now), credits=state.backlog_credits)
+        ),
         "recommendations": {
             "highest": _recommendations(recommendations.high),
             "lowest": _recommendations(recommendations.low),

@@ -9,6 +9,7 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 
 
@@ -66,8 +67,9 @@ class Actuator(Protocol):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credits: tuple[BacklogCredit, ...] = (),
     ) -> None:
-        """Queue a status with the changes that policies still count."""
+        """Queue a status with what the next leader needs: the changes that policies count, and credits."""
         ...
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None: ...

@@ -182,7 +182,9 @@ class Reporter:
         """Report a decision that `state` has committed; `outcome` is that of its write, for the journal."""
         reported = self._reported_of(state.key)
         if made.status_changed:
-            self._actuator.status(state.object, state.memory.status, state.recent_changes(now))
+            self._actuator.status(
+                state.object, state.memory.status, state.recent_changes(now), state.backlog_credits
+            )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
                 self._actuator.event(state.object, event)

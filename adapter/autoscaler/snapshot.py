@@ -30,6 +30,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
+from adapter.model.ready_times import ReadyTimes
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 _FEWER_PODS = "fewer pods are cached than the target has"
@@ -64,6 +65,8 @@ class Snapshot(NamedTuple):
     constraints: Constraints
     target: ScaleTarget
     inputs: tuple[MetricInput, ...]
+    ready_times: ReadyTimes | None = None
+    """How long the last pods of the target took to be Ready; None before the first."""
 
     @property
     def is_waiting(self) -> bool:
@@ -134,7 +137,14 @@ class Subscriptions:
             inputs = self._read(prepared, self._pods, pods, target, now, monotonic)
         readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
-            replicas, target.status_replicas, target.selector, pods, readings, status, selected_by
+            replicas,
+            target.status_replicas,
+            target.selector,
+            pods,
+            readings,
+            status,
+            selected_by,
+            unsure_of_pods=self._context.pods.stale() if prepared.throughputs else "",
         )
         return Snapshot(observation, constraints, target, inputs)
 

@@ -27,6 +27,7 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     decode_scalar,
 )
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.telemetry.metrics import Monitoring
@@ -129,7 +130,9 @@ class Server:
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credits: tuple[BacklogCredit, ...] = (),
     ) -> None:
+        self.credits = credits
         self.statuses.append((autoscaler.metadata.name, status, changes))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:

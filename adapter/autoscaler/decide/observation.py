@@ -84,6 +84,9 @@ class Observation(msgspec.Struct, frozen=True):
     than one is an error. `status` is the autoscaler's before the sync. `write_error` is why the new count
     could not be written, in a second decision on the same observation. `fallback` is the least count while a
     metric has no value, 0 without one.
+
+    `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds; None if
+    none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
     """
 
     replicas: int
@@ -95,6 +98,8 @@ class Observation(msgspec.Struct, frozen=True):
     selected_by: Sequence[str] = ()
     write_error: str = ""
     fallback: int = 0
+    ready_within: int | None = None
+    unsure_of_pods: str = ""
 
 
 class Settings(msgspec.Struct, frozen=True):

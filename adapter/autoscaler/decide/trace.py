@@ -155,6 +155,14 @@ def _blocked(facts: Facts) -> str:
     )
 
 
+def _pending(facts: Facts) -> str:
+    value, credit, rest = (milli(facts[name]) for name in ("value", "credit", "rest"))
+    now = "unknown" if facts["pods"] is None else facts["pods"] or "none"
+    less = f"{value} less {credit} that pending pods would have worked off ({now} pending now) is {rest}"
+    instead = f" instead of {facts['exact']}" if facts["exact"] != facts["replicas"] else ""
+    return f"{facts['metric']}: {less}: {_count(facts['replicas'])}{instead}"
+
+
 def _stabilized(facts: Facts) -> str:
     wanted, replicas = facts["desired"], facts["replicas"]
     if replicas == wanted:
@@ -209,6 +217,8 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "crowded": _crowded,
     "proposal": _proposal,
     "quotient": _quotient,
+    "pending": _pending,
+    "pendingUnknown": "{metric}: pending capacity does not count: {message}",
     "unavailable": _unavailable,
     "choice": _choice,
     "blocked": _blocked,

@@ -125,6 +125,7 @@ class _WireMetadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
@@ -236,6 +237,7 @@ def build(pod: WirePod, namespace: str, labels: Mapping[str, str], spec: SharedS
         spec.init_containers,
         spec.pod_requests,
         spec.overhead,
+        _instant(pod.metadata.creation_timestamp),
         namespace,
         status.pod_ip,
         spec,

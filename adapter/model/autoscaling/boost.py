@@ -1,7 +1,7 @@
 """HorizontalPodAutoscalers that ask to be boosted: annotations, handshake, and what decisions are made for.
 
-The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting. The handshake is the metric by
-which the HPA reads the floor of a raise; it counts only if every field of it is right, because a wrong one
+The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting, and
+``fastpath.io/pending-capacity`` sets the option of that name. The handshake is the metric by which the HPA reads the floor of a raise; it counts only if every field of it is right, because a wrong one
 would scale the target by the floor. Decisions are made for the HPA without its handshake: the floor is never
 an input of a decision.
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.model.api_selectors import APISelector
-from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling import fastpath_autoscaler, pending_capacity
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
     BOOST,
@@ -35,6 +35,7 @@ from adapter.model.autoscaling.hpa import (
     ObjectMetricSource,
     encode_scalar,
 )
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
@@ -42,7 +43,7 @@ from adapter.model.timestamps import SECOND, Span, read_span, write_span
 MODE_ANNOTATION = "fastpath.io/mode"
 HOLD_ANNOTATION = "fastpath.io/hold"
 
-ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION)
+ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION, pending_capacity.ANNOTATION)
 
 WORDS = {"advise": ADVISE, "boost": BOOST}
 """The values of the mode annotation."""
@@ -69,11 +70,15 @@ _OWNING_LABELS = {
 
 
 class BoostAnnotations(NamedTuple):
-    """The annotations of an HPA. `mode` is "" without a valid mode, `hold` None without a valid hold."""
+    """The annotations of an HPA. `mode` is "" without a valid mode, `hold` None without a valid hold.
+
+    `pending` is empty without a valid pending capacity.
+    """
 
     mode: str
     hold: Span | None
     faults: tuple[str, ...] = ()
+    pending: tuple[PendingCapacity, ...] = ()
 
 
 class Handshake(NamedTuple):
@@ -113,7 +118,23 @@ def read_annotations(annotations: Mapping[str, str] | None) -> BoostAnnotations:
             bounds = f"a duration from {write_span(least)} to {write_span(greatest)}"
             faults.append(f"annotation {HOLD_ANNOTATION}: {quote(text)}: expected {bounds}, such as 45s")
             hold = None
-    return BoostAnnotations(mode, hold, tuple(faults))
+    pending: tuple[PendingCapacity, ...] = ()
+    if (text := found.get(pending_capacity.ANNOTATION)) is not None:
+        try:
+            pending = pending_capacity.read_annotation(text)
+        except ValueError as error:
+            faults.append(f"annotation {pending_capacity.ANNOTATION}: {quote(text)}: {error}")
+    return BoostAnnotations(mode, hold, tuple(faults), pending)
+
+
+def _checked(asked: BoostAnnotations, metrics: tuple[MetricSpec, ...] | None) -> BoostAnnotations:
+    """Return the annotations without a pending capacity that does not fit the metrics, which is a fault."""
+    violations = list(pending_capacity.check(asked.pending, metrics or (), "pending"))
+    if not violations:
+        return asked
+    first = violations[0]
+    fault = f"annotation {pending_capacity.ANNOTATION}: {first.value}: {first.detail or first.problem.lower()}"
+    return asked._replace(faults=(*asked.faults, fault), pending=())
 
 
 def find_owner(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:
@@ -205,19 +226,24 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
     if not asked.mode:
         return None
     assert isinstance(meta, Metadata)
+    digest = digest_of(spec, asked)
+    metrics = without_handshake(spec.metrics)
+    asked = _checked(asked, metrics)
     plain = FastPathAutoscalerSpec(
         spec.scale_target_ref,
         spec.min_replicas,
         spec.max_replicas,
-        without_handshake(spec.metrics),
+        metrics,
         spec.behavior,
         mode=asked.mode,
+        pending_capacity=asked.pending or None,
     )
     autoscaler = FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, plain)
-    return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest_of(spec, asked))
+    return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest)
 
 
 def digest_of(spec: HorizontalPodAutoscalerSpec, asked: BoostAnnotations) -> str:
     """Return a digest of the spec and of the values of the annotations."""
     plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
-    return hashlib.blake2b(plain + repr(asked[:2]).encode(), digest_size=8).hexdigest()
+    values = repr(asked[:2]) + pending_capacity.write_annotation(asked.pending)
+    return hashlib.blake2b(plain + values.encode(), digest_size=8).hexdigest()
