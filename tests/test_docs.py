@@ -99,6 +99,16 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 # Flags of other programs (kubectl above all) and of the scripts that pages name.
 OTHER_FLAGS = frozenset(
     {
+        # of the programs that rule packs are for
+        "data-parallel-size",
+        "max-num-seqs",
+        "max-running-requests",
+        "enable-metrics",
+        "enable-metrics-for-all-schedulers",
+        "metrics-endpoint-auth",
+        "metrics-cert-dir",
+        "metrics-per-host",
+        "queues",
         "create-namespace",
         "values",
         "set",

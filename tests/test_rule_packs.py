@@ -48,6 +48,7 @@ ENDPOINTS = [
     *(RecordedEndpoint("sglang", f"qwen-{number}", "inference") for number in range(2)),
     *(RecordedEndpoint("triton", f"detector-{number}", "inference") for number in range(2)),
     RecordedEndpoint("llm-d", "llama-epp-0", "inference", "llama-epp"),
+    RecordedEndpoint("llm-d", "idle-epp-0", "idle", "idle-epp"),
     RecordedEndpoint("kserve", "chat-predictor-0", "inference"),
     *(RecordedEndpoint("kserve", f"iris-predictor-{number}", "inference") for number in range(2)),
     *(
@@ -162,6 +163,17 @@ def test_the_autoscalers_of_a_pack_are_taken(pack: str) -> None:
 
 
 @pytest.mark.parametrize("pack", NAMES)
+def test_the_autoscalers_of_a_pack_become_boosted_hpas(
+    pack: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main.main(["convert", "--back", str(PACKS / pack / "autoscaler.yaml")]) == 0
+    (tmp_path / "hpa.yaml").write_text(capsys.readouterr().out)
+    assert main.main(["boost", str(tmp_path / "hpa.yaml")]) == 0
+    boosted = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [each["kind"] for each in boosted] == ["HorizontalPodAutoscaler"] * len(autoscalers_of(pack))
+
+
+@pytest.mark.parametrize("pack", NAMES)
 def test_a_pack_has_a_scenario_and_a_section_of_the_guide(pack: str) -> None:
     assert {case.autoscaler for case in SCENARIOS if case.pack == pack} == autoscalers_of(pack).keys()
     for file in ("rules.yaml", "autoscaler.yaml"):
@@ -241,6 +253,38 @@ async def test_a_pack_scales_as_computed_by_hand(scraped: PrometheusServer, end:
     status = FROM_ZERO if case.replicas == 0 else NO_STATUS
     seen = Observation(case.replicas, case.replicas, "app=web", listed, readings, status)
     assert decide(spec, seen, History(), NOW).replicas == case.expected
+
+
+# What the rules for HPAs say of objects: pack, resource, metric, and the value of the object shop/web.
+OF_OBJECTS = [
+    # 90 + 10 + 120 requests a second
+    ("ingress-nginx", "ingresses.networking.k8s.io", "ingress_requests_per_second", 220),
+    # 160 that arrive
+    ("istio", "deployments.apps", "mesh_requests_per_second", 160),
+]
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("pack", "resource", "metric", "value"), OF_OBJECTS)
+async def test_objects_have_the_value_computed_by_hand(
+    scraped: PrometheusServer, end: int, pack: str, resource: str, metric: str, value: float
+) -> None:
+    lists = await asyncio.to_thread(series_lists, scraped, pack, end)
+    async with world(rules_of(pack), answer=lambda promql: ask(scraped, promql, end), lists=lists) as here:
+        question = CustomQuestion(resource, "shop", "web", metric, EVERYTHING, EVERYTHING)
+        (found,) = (await here.provider.custom(question)).items
+    assert found.milli == value * 1000
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+async def test_an_endpoint_picker_without_a_request_has_none(scraped: PrometheusServer, end: int) -> None:
+    lists = await asyncio.to_thread(series_lists, scraped, "llm-d", end)
+    async with world(rules_of("llm-d"), answer=lambda promql: ask(scraped, promql, end), lists=lists) as here:
+        asked = ExternalQuestion("idle", "inference_pool_requests", parse_selector("service=idle-epp"))
+        (found,) = (await here.provider.external(asked)).items
+    assert found.milli == 0
 
 
 FROM_ZERO = HorizontalPodAutoscalerStatus(conditions=(Condition(SCALED_TO_ZERO, "True"),))

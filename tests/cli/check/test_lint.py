@@ -635,7 +635,9 @@ SATURATES = {"gpu.yaml": ["DCGM_FI_DEV_GPU_UTIL"]}
 """What is said of our own examples: the comment of this one says so."""
 
 
-@pytest.mark.parametrize("path", OWN_EXAMPLES, ids=[f"{path.parent.name}-{path.stem}" for path in OWN_EXAMPLES])
+@pytest.mark.parametrize(
+    "path", OWN_EXAMPLES, ids=[f"{path.parent.name}-{path.stem}" for path in OWN_EXAMPLES]
+)
 def test_our_own_examples_have_no_warning(path: Path) -> None:
     text = path.read_text()
     read = helm_values.rules_from_chart if helm_values.is_chart_values(text) else rules_file.parse_rules

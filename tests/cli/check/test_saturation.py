@@ -246,11 +246,11 @@ def test_an_autoscaler_whose_metrics_all_saturate(tmp_path: Path, capsys: pytest
 def test_a_metric_that_no_rule_makes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     floor = metric(AVERAGE.format(1), "External", "fastpath_replicas")
     manifest = autoscaler(
-        metric(AVERAGE.format(1), name="laod"), metric(AVERAGE.format(1), "External", "x"), floor
+        metric(AVERAGE.format(1), name="lod"), metric(AVERAGE.format(1), "External", "x"), floor
     )
     status, printed, _ = checked(tmp_path, capsys, GPU, manifest)
     assert status == 0
-    assert "laod: none of the rules of these files makes it" in printed
+    assert "lod: none of the rules of these files makes it" in printed
     assert "none of the externalRules" not in printed, "these files have none, so others have"
     assert "autoscaler.yaml:9" in printed
 
