@@ -139,7 +139,7 @@ def autoscalers_of(pack: str) -> dict[str, dict[str, Any]]:
 
 
 def metric_of(autoscaler: FastPathAutoscaler, number: int) -> MetricIdentifier:
-    metric = autoscaler.spec.metrics[number]
+    metric = (autoscaler.spec.metrics or ())[number]
     source = metric.pods or metric.external
     assert source is not None
     return source.metric
@@ -217,7 +217,7 @@ async def read(here: World, autoscaler: FastPathAutoscaler, number: int, names: 
     if metric.selector is not None:
         labels = (metric.selector.match_labels or {}).items()
         selector = parse_selector(",".join(f"{name}={value}" for name, value in labels))
-    if autoscaler.spec.metrics[number].external is not None:
+    if (autoscaler.spec.metrics or ())[number].external is not None:
         external = await here.provider.external(ExternalQuestion(namespace, metric.name, selector))
         return ExternalReading([each.milli for each in external.items])
     here.names.names_or_error = names

@@ -1,9 +1,9 @@
 """Exposition text of exporters, in `tests/data/exposition`, as a real Prometheus scrapes it.
 
-A file is what one endpoint shows at `END`. Each series of a counter that a test reads has a comment before it,
-``# grows by N``, which says by how much it grows in a second; gauges stay as they are. The endpoints show
-their past with timestamps, step by step, so that Prometheus has minutes of it after a second, and rates come
-out exact.
+A file is what one endpoint shows at the end of a recording. Each series of a counter that a test reads has a
+comment before it, ``# grows by N``, which says by how much it grows in a second; gauges stay as they are. The
+endpoints show their past with timestamps, step by step, so that Prometheus has minutes of it after a second,
+and rates come out exact.
 """
 
 import http.server
@@ -98,7 +98,7 @@ def serving(endpoints: Sequence[RecordedEndpoint], end: int) -> Iterator[Recordi
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *args: object) -> None:
             """Requests are not logged."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -97,7 +97,8 @@ def faults_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[
         key = "averageValue" if target.average_value is not None else "value"
         sentence = (
             f"{asked.name} cannot exceed {found.largest:g}, because {found.series} cannot, so it never asks "
-            f"for more replicas: expected less than {greatest:.4g}, which leaves the tolerance of {tolerance:g}"
+            f"for more replicas: expected less than {greatest:.4g}, which leaves the tolerance of "
+            f"{tolerance:g}"
         )
         yield given.fault(f"{asked.path}.target.{key}", str(wanted), sentence)
 
@@ -107,13 +108,14 @@ def warnings_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterato
     metrics = as_hpa(given.autoscaler).spec.metrics or ()
     asked = _asked(metrics)
     for each in asked:
-        same_api = [made for made in rules if made.external is each.external]
-        if each.name != METRIC and same_api and all(made.metrics for made in same_api):
-            if not any(each.name in made.metrics for made in same_api):
-                api = "externalRules" if each.external else "rules"
-                yield given.fault(
-                    f"{each.path}.metric.name", each.name, f"none of the {api} of these files makes it"
-                )
+        same_api = [rule for rule in rules if rule.external is each.external]
+        made = {metric for rule in same_api for metric in rule.metrics}
+        are_known = bool(same_api) and all(rule.metrics for rule in same_api)
+        if are_known and each.name not in made | {METRIC}:
+            api = "externalRules" if each.external else "rules"
+            yield given.fault(
+                f"{each.path}.metric.name", each.name, f"none of the {api} of these files makes it"
+            )
     found = [_saturation(each, rules) for each in asked]
     capped = [each.series for each in found if each is not None]
     if capped and len(capped) == len(metrics):

@@ -1,4 +1,4 @@
-"""The files that `fastpath check` and `fastpath doctor` read: rules files, values of the chart, autoscalers."""
+"""The files that `fastpath check` and `fastpath doctor` read: rules, values of the chart, autoscalers."""
 
 import re
 import sys

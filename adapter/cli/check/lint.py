@@ -1,7 +1,8 @@
 """Warnings: what loads and would still surprise its author. Each is a mistake met in public configurations.
 
 A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing. Here: names,
-labels, objects, and rules beside one another. What is wrong with the PromQL itself: `lint_query`; gauges with a cap: `saturation`.
+labels, objects, and rules beside one another. `lint_query` has what is wrong with the PromQL itself, and
+`saturation` gauges with a cap.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Warnings about gauges that saturate: requests in flight up to a cap, utilization, usage of a cache.
 
-At its cap such a gauge cannot say how much more is needed, so an autoscaler that reads it alone grows by at most
-the cap divided by the target in each decision, and not at all where that is within its tolerance. A sum with a
-queue, and a ratio whose numerator is something else, do not saturate.
+At its cap such a gauge cannot say how much more is needed. An autoscaler that reads it alone grows by at most
+the cap divided by the target in each decision, and not at all if that is within its tolerance. A sum with a
+queue does not saturate, nor does a ratio of something else to the gauge.
 """
 
 import re
@@ -108,7 +108,8 @@ def check(made: RulePreview, others: Sequence[RulePreview]) -> Iterator[tuple[st
     yield (
         "metricsQuery",
         found.series,
-        f"cannot exceed {found.gauge.bound}, so at full load it does not say how much more is needed: {remedy}",
+        f"cannot exceed {found.gauge.bound}, so at full load it does not say how much more is needed: "
+        f"{remedy}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Gauges that saturate: which queries they bound, up to which value, and what is said of rules and targets."""
+"""Gauges that saturate: which queries they bound, up to which value, and what `check` says about it."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ BOUNDS = {
     ),
     "as a share": (f"avg(DCGM_FI_DEV_GPU_UTIL{M}) by (<<.GroupBy>>) / (100)", ("DCGM_FI_DEV_GPU_UTIL", 1)),
     "by name": (
-        f'avg({{__name__="nv_gpu_utilization",<<.LabelMatchers>>}}) by (pod)',
+        'avg({__name__="nv_gpu_utilization",<<.LabelMatchers>>}) by (pod)',
         ("nv_gpu_utilization", 1),
     ),
     "a sum": (f"sum(nv_gpu_utilization{M}) by (<<.GroupBy>>)", ("nv_gpu_utilization", None)),
@@ -169,7 +169,8 @@ HPA, FPA = ("autoscaling/v2", "HorizontalPodAutoscaler"), ("fastpath.io/v1alpha1
 
 def metric(target: str, kind: str = "Pods", name: str = "load") -> str:
     described = "describedObject: {kind: Service, name: web}, " if kind == "Object" else ""
-    return f"  - {{type: {kind}, {kind.lower()}: {{{described}metric: {{name: {name}}}, target: {{{target}}}}}}}\n"
+    source = f"{{{described}metric: {{name: {name}}}, target: {{{target}}}}}"
+    return f"  - {{type: {kind}, {kind.lower()}: {source}}}\n"
 
 
 def autoscaler(*metrics: str, kind: tuple[str, str] = HPA, more: str = "") -> str:
@@ -224,8 +225,8 @@ def test_a_target_above_the_cap_is_a_fault(
 def test_the_fault_has_place_and_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, printed, errors = checked(tmp_path, capsys, GPU, autoscaler(metric(AVERAGE.format(95))))
     assert errors == (
-        "fastpath check: autoscaler.yaml:9: spec.metrics[0].pods.target.averageValue: 95: load cannot exceed 100, because "
-        "DCGM_FI_DEV_GPU_UTIL cannot, so it never asks for more replicas: expected less than 90.91, which "
+        "fastpath check: autoscaler.yaml:9: spec.metrics[0].pods.target.averageValue: 95: load "
+        "cannot exceed 100, because DCGM_FI_DEV_GPU_UTIL cannot, so it never asks for more replicas: expected less than 90.91, which "
         "leaves the tolerance of 0.1\n"
     )
     assert printed.splitlines()[-1] == "1 rule, 0 external rules, 1 autoscaler, 2 warnings, 1 fault"
@@ -246,11 +247,11 @@ def test_an_autoscaler_whose_metrics_all_saturate(tmp_path: Path, capsys: pytest
 def test_a_metric_that_no_rule_makes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     floor = metric(AVERAGE.format(1), "External", "fastpath_replicas")
     manifest = autoscaler(
-        metric(AVERAGE.format(1), name="lod"), metric(AVERAGE.format(1), "External", "x"), floor
+        metric(AVERAGE.format(1), name="unknown_load"), metric(AVERAGE.format(1), "External", "x"), floor
     )
     status, printed, _ = checked(tmp_path, capsys, GPU, manifest)
     assert status == 0
-    assert "lod: none of the rules of these files makes it" in printed
+    assert "unknown_load: none of the rules of these files makes it" in printed
     assert "none of the externalRules" not in printed, "these files have none, so others have"
     assert "autoscaler.yaml:9" in printed
 
