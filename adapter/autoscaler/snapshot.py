@@ -15,9 +15,9 @@ from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key, SelectedPodCache
-from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
-from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pods import PodSubscription

@@ -20,6 +20,7 @@ from adapter.autoscaler.autoscaler_sources import (
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.autoscaler.registry import AutoscalerRegistry, ScrapeSubscriptions
@@ -93,7 +94,8 @@ class Scaler:
         self._usages = usages_of(self.pods)
         self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
-        self._scrapes = ScrapeSubscriptions(runtime.scraped, self.targets, self.pods)
+        self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
+        self._scrapes = ScrapeSubscriptions(runtime.scraped, self.targets, self.pods, self._endpoints)
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)
@@ -131,6 +133,7 @@ class Scaler:
             "scaler: targets": self.targets.run(),
             "scaler: rivals": self.rivals.run(),
             "scaler: scraped pods": self._scrapes.run(),
+            "scaler: scraped endpoints": self._endpoints.run(),
         }
         caches["scaler: autoscalers" if self._files is None else "scaler: files"] = self._source.run()
         if self.floors is not None:
@@ -210,6 +213,7 @@ class Scaler:
             runtime.resources.current,
             runtime.scraped,
             poller,
+            endpoints=runtime.endpoints,
             api_period=self._options.horizontal_pod_autoscaler_sync_period,
         )
         context = AutoscalerContext(

@@ -96,6 +96,7 @@ class ScrapeTarget:
     key: TargetKey
     endpoint: ScrapeEndpoint
     wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
+    paths: frozenset[str] = frozenset()  # of the rules that it is scraped for; empty for a pod of metrics
     series: PodSeries = field(default_factory=PodSeries)
     names: frozenset[str] = frozenset()
     selections: Selections | None = None
@@ -116,7 +117,7 @@ class ScrapeTarget:
 
     def reset(self, reason: str) -> None:
         """Drop all series, because a sum must not lack one."""
-        self.series = PodSeries()
+        self.series = PodSeries(self.series.relabel)
         self.failed = True
         self.reason = reason
 

@@ -343,6 +343,12 @@ class Monitoring:
         buckets=_SCRAPE_BUCKETS,
     )
     scrape_targets = _gauge("fastpath_scrape_targets", "Pod endpoints that are scraped.")
+    scrape_endpoints_refused = _counter(
+        "fastpath_scrape_endpoints_refused_total",
+        "Endpoints of external rules that are not scraped: not a pod of the rule's namespace, another "
+        "address than the pod's, in the node's network, or too many.",
+        reason=("foreign", "address", "host-network", "many"),
+    )
     scrape_stretch = _gauge(
         "fastpath_scrape_interval_stretch_ratio",
         "Factor by which --scrape-max-per-second stretches every scrape interval; 1 is as configured.",

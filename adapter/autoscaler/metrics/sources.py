@@ -292,5 +292,5 @@ class ScrapedPodsSource:
             self.fallback = None
 
 
-MetricSource = _PolledSource | ScrapedPodsSource | InvalidMetric
-"""One metric of one autoscaler."""
+PolledSource = PodsSource | ObjectSource | ExternalSource | ResourceSource
+"""A source with a feed."""

@@ -20,7 +20,7 @@ from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Sele
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import LabelSelector
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.timestamps import SECOND
 
@@ -79,9 +79,19 @@ class PodSubscription:
 
 
 class PodCache(ReflectedCache):
-    """The pods of the cluster, or of `namespaces`, and the selections among them, while `run` runs."""
+    """The pods of the cluster, or of `namespaces`, and the selections among them, while `run` runs.
 
-    def __init__(self, context: ReflectorContext, namespaces: Sequence[str] = ("",)) -> None:
+    `selector` restricts the pods that are watched, `purpose` names the watch in logs and self-metrics.
+    """
+
+    def __init__(
+        self,
+        context: ReflectorContext,
+        namespaces: Sequence[str] = ("",),
+        *,
+        selector: LabelSelector = EVERYTHING,
+        purpose: str = "scaler",
+    ) -> None:
         self.clock: Clock = context.clock
         self.index = LabelIndex(context.monitoring)
         """Names and labels of all pods."""
@@ -93,15 +103,19 @@ class PodCache(ReflectedCache):
         self._told = False
         self.reflectors = [
             Reflector(
-                ListWatch(pod_codec.POD_CODEC, PODS, namespace),
+                ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector),
                 NamespaceView(self, namespace, functools.partial(self.listed, namespace)),
                 context,
-                f"pods in {namespace} (scaler)" if namespace else "pods",
+                f"pods in {namespace} ({purpose})" if namespace else "pods",
             )
             for namespace in namespaces
         ]
 
     # -- questions -------------------------------------------------------------------------------------------
+
+    def covers(self, namespace: str) -> bool:
+        """Return whether the pods of a namespace are watched."""
+        return any(reflector.source.namespace in {"", namespace} for reflector in self.reflectors)
 
     @property
     def refused(self) -> bool:

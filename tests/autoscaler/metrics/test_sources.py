@@ -10,10 +10,10 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
