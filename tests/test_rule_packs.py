@@ -1,7 +1,7 @@
 """The rule packs: each is checked, asked about recorded exposition text, and scales as computed by hand.
 
-One Prometheus scrapes the recordings of all packs, with the labels that a ServiceMonitor attaches. The values
-of pods come from direct scrapes of the same text too.
+One Prometheus scrapes the recordings of all packs, with the labels that a ServiceMonitor attaches. Direct
+scrapes of the same text, of pods and of endpoints, give the same values.
 """
 
 import asyncio
@@ -29,8 +29,12 @@ from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricIdentifier
 from adapter.model.autoscaling.status import SCALED_TO_ZERO
-from adapter.model.label_selectors import EVERYTHING, parse_selector
+from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.provider.metrics import external_matchers
+from adapter.scrape.endpoint_values import ScrapedEndpoints
+from adapter.scrape.endpoints import Endpoint, FoundEndpoints
+from adapter.telemetry.problems import SourceProblems
 from tests.support import crd, recorded, structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer
@@ -210,13 +214,15 @@ def series_lists(server: PrometheusServer, pack: str, at: int) -> dict[str, Any]
     return {query: series(*(each["metric"] for each in server.query(query, at))) for query in queries}
 
 
+def selector_of(metric: MetricIdentifier) -> LabelSelector:
+    labels = {} if metric.selector is None else metric.selector.match_labels or {}
+    return parse_selector(",".join(f"{name}={value}" for name, value in labels.items()))
+
+
 async def read(here: World, autoscaler: FastPathAutoscaler, number: int, names: Sequence[str]) -> Reading:
     """Return what the provider answers for a metric of an autoscaler, as the controller reads it."""
     metric, namespace = metric_of(autoscaler, number), autoscaler.metadata.namespace
-    selector = EVERYTHING
-    if metric.selector is not None:
-        labels = (metric.selector.match_labels or {}).items()
-        selector = parse_selector(",".join(f"{name}={value}" for name, value in labels))
+    selector = selector_of(metric)
     if (autoscaler.spec.metrics or ())[number].external is not None:
         external = await here.provider.external(ExternalQuestion(namespace, metric.name, selector))
         return ExternalReading([each.milli for each in external.items])
@@ -317,3 +323,39 @@ async def test_direct_scrapes_of_pods_give_the_same(case: Scenario) -> None:
             answer = read_scraped(here.scraped, "inference", metric, expected, EVERYTHING)
             assert answer is not None
             assert {name: found.value for name, found in answer.values.items()} == pytest.approx(expected)
+
+
+ENDPOINT_SCENARIOS = [case for case in SCENARIOS if not isinstance(case.values[0], Mapping) and case.replicas]
+
+
+@pytest.mark.parametrize("case", ENDPOINT_SCENARIOS, ids=lambda case: f"{case.pack}-{case.autoscaler}")
+async def test_direct_scrapes_of_endpoints_give_the_same(case: Scenario) -> None:
+    autoscaler = documents.read_document(autoscalers_of(case.pack)[case.autoscaler])
+    metric, namespace = metric_of(autoscaler, 0), autoscaler.metadata.namespace
+    async with world(rules_of(case.pack)) as here:
+        problems = SourceProblems(here.clock, here.faults)
+        endpoints = ScrapedEndpoints(
+            here.scraped, lambda: here.relister.registry, here.clock, here.monitoring, problems
+        )
+        endpoints.want("x", [metric.name])
+        ((source, access),) = endpoints.groups
+        exposed = [
+            each
+            for each in ENDPOINTS
+            if (each.pack, each.namespace) == (case.pack, source.namespace) and each.service == source.service
+        ]
+        found = [Endpoint(each.pod, f"10.0.0.{number}", 80) for number, each in enumerate(exposed)]
+        endpoints.put((source, access), FoundEndpoints(tuple(found)))
+        for before in (5, 4, 3, 2, 1, 0):
+            here.reader.bodies = {
+                endpoint.address: each.body(before) for endpoint, each in zip(found, exposed, strict=True)
+            }
+            await here.scrape()
+            here.clock.advance(1.0)
+        entry = endpoints.entry_of(metric.name)
+        assert entry is not None
+        question = ExternalQuestion(namespace, metric.name, selector_of(metric))
+        answer = endpoints.read(entry, external_matchers(entry.rule, question))
+        assert answer is not None
+        assert answer.overdue == ""
+        assert [each.value for each in answer.elements or ()] == pytest.approx(case.values)

@@ -108,8 +108,10 @@ def check(made: RulePreview, others: Sequence[RulePreview]) -> Iterator[tuple[st
     yield (
         "metricsQuery",
         found.series,
-        f"cannot exceed {found.gauge.bound}, so at full load it does not say how much more is needed: "
-        f"{remedy}",
+        (
+            f"cannot exceed {found.gauge.bound}, so at full load it does not say how much more is needed: "
+            f"{remedy}"
+        ),
     )
 
 

@@ -226,8 +226,8 @@ def test_the_fault_has_place_and_remedy(tmp_path: Path, capsys: pytest.CaptureFi
     _, printed, errors = checked(tmp_path, capsys, GPU, autoscaler(metric(AVERAGE.format(95))))
     assert errors == (
         "fastpath check: autoscaler.yaml:9: spec.metrics[0].pods.target.averageValue: 95: load "
-        "cannot exceed 100, because DCGM_FI_DEV_GPU_UTIL cannot, so it never asks for more replicas: expected less than 90.91, which "
-        "leaves the tolerance of 0.1\n"
+        "cannot exceed 100, because DCGM_FI_DEV_GPU_UTIL cannot, so it never asks for more replicas: "
+        "expected less than 90.91, which leaves the tolerance of 0.1\n"
     )
     assert printed.splitlines()[-1] == "1 rule, 0 external rules, 1 autoscaler, 2 warnings, 1 fault"
 
