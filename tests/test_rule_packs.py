@@ -94,7 +94,7 @@ class Scenario(NamedTuple):
 SCENARIOS = [
     # 64 + 37 and 31 + 30 + 2 + 0 requests: 164 / 48 = 3.4
     Scenario("vllm", "llama", [{"llama-0": 101, "llama-1": 63}], 2, 4),
-    # 48 + 52 and 41 + 3, priorities and ranks counted once: 144 / 36 = 4
+    # 48 + 52 and 21 + 20 + 3 + 0, priorities and ranks counted once: 144 / 36 = 4
     Scenario("sglang", "qwen", [{"qwen-0": 100, "qwen-1": 44}], 2, 4),
     # pending: 26 / 8 = 3.25, so 4; in the server: 27 / 6 = 4.5, so 5; the higher counts
     Scenario(
@@ -154,6 +154,7 @@ def test_a_pack_is_checked_without_a_finding(pack: str, capsys: pytest.CaptureFi
     assert main.main(["check", "--strict", str(PACKS / pack)]) == 0
     printed = capsys.readouterr()
     assert " 0 warnings" in printed.out
+    assert "separable no" not in printed.out
     assert printed.err == ""
 
 
