@@ -47,8 +47,9 @@ class Autoscalers(NamedTuple):
 
 def read(text: str, source: str) -> Autoscalers | None:
     """Return the autoscalers of a manifest, None for a text without one; other objects are left out."""
-    if not _KIND.search(text):
+    if not _KIND.search(text):  # most files are rules, which are parsed elsewhere
         return None
+    is_manifest = False
     given: list[GivenAutoscaler] = []
     faults: list[Fault] = []
     for document in documents.read_documents(text, source):
@@ -58,13 +59,14 @@ def read(text: str, source: str) -> Autoscalers | None:
         for prefix, tree in autoscaler_documents.documents_in(document.value):
             if not autoscaler_documents.kind_of(tree):
                 continue
+            is_manifest = True
             try:
                 read_one = autoscaler_documents.read_document(tree, floor_metric=True)
             except InputError as error:
                 faults += (documents.located(each, prefix, document, source) for each in error.faults)
                 continue
             given.append(GivenAutoscaler(read_one, prefix, document, source))
-    return Autoscalers(tuple(given), tuple(faults)) if given or faults else None
+    return Autoscalers(tuple(given), tuple(faults)) if is_manifest else None
 
 
 class _Asked(NamedTuple):

@@ -1,11 +1,25 @@
 """Gauges that saturate: which queries they bound, up to which value, and what `check` says about it."""
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from adapter.autoscaler.decide.decision import decide
+from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    PodsReading,
+    Settings,
+)
+from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import main
 from adapter.cli.check import lint, preview, saturation
+from adapter.model.autoscaling import documents, fastpath_autoscaler
+from tests.support.scaling import NOW, pods
 from tests.support.world import compile_text
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"
@@ -222,6 +236,25 @@ def test_a_target_above_the_cap_is_a_fault(
     assert ("so it never asks for more replicas" in errors) is not reachable
 
 
+CAP = 100_000
+"""The cap of the gauge in thousandths."""
+READINGS = {
+    "Pods": PodsReading({"web-0": CAP, "web-1": CAP}),
+    "Object": ObjectReading(CAP),
+    "External": ExternalReading([CAP]),
+}
+AT_MINIMUM = {name: row for name, row in REACH.items() if name != "a sum"}
+
+
+@pytest.mark.parametrize(("_", "manifest", "reachable"), AT_MINIMUM.values(), ids=AT_MINIMUM)
+def test_decisions_at_the_cap_agree(_: str, manifest: str, reachable: bool) -> None:  # noqa: FBT001
+    autoscaler = documents.read_document(yaml.safe_load(manifest))
+    spec = prepare(fastpath_autoscaler.as_hpa(autoscaler), Settings())
+    (metric,) = autoscaler.spec.metrics or ()
+    seen = Observation(2, 2, "app=web", pods(2), [READINGS[metric.type]])
+    assert (decide(spec, seen, History(), NOW).replicas > 2) is reachable
+
+
 def test_the_fault_has_place_and_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, printed, errors = checked(tmp_path, capsys, GPU, autoscaler(metric(AVERAGE.format(95))))
     assert errors == (
@@ -276,3 +309,25 @@ def test_a_faulty_autoscaler_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     assert status == 2
     assert "autoscaler.yaml:9: spec.metrics[0].pods: " in errors
     assert len(errors.splitlines()) == 2
+
+
+@pytest.mark.parametrize("more", ["", "\nrules: []\n"], ids=["rules", "rules that cannot be read"])
+def test_rules_that_mention_an_autoscaler_are_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str
+) -> None:
+    status, printed, errors = checked(
+        tmp_path, capsys, f"# for a kind: HorizontalPodAutoscaler\n{GPU}{more}", autoscaler()
+    )
+    assert status == (2 if more else 0)
+    assert ("rules.yaml:5: rules: " in errors) is bool(more)
+    assert ("load" in printed) is not bool(more)
+
+
+def test_autoscalers_of_the_api_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = yaml.safe_load(autoscaler(metric(AVERAGE.format(95))))
+    given |= {"status": {"currentReplicas": 1}}
+    given["metadata"] |= {"uid": "1", "resourceVersion": "7", "managedFields": []}
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [given]})
+    status, _, errors = checked(tmp_path, capsys, GPU, listed)
+    assert status == 2
+    assert "items[0].spec.metrics[0].pods.target.averageValue: 95" in errors
