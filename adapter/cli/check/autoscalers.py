@@ -33,9 +33,11 @@ class GivenAutoscaler(NamedTuple):
     source: str
 
     def fault(self, path: str, value: str, expected: str) -> Fault:
-        fault = documents.located(Fault(path, value, expected), self.prefix, self.document, self.source)
-        assert isinstance(fault, Fault)
-        return fault
+        """Return a fault at a path below the autoscaler; its sentence names the autoscaler."""
+        meta = self.autoscaler.metadata
+        name = "/".join(part for part in (meta.namespace, meta.name) if part)
+        fault = Fault(path, value, f"{name}: {expected}" if name else expected)
+        return documents.located(fault, self.prefix, self.document, self.source)
 
 
 class Autoscalers(NamedTuple):

@@ -13,6 +13,7 @@ from adapter.autoscaler.decide.observation import (
     ObjectReading,
     Observation,
     PodsReading,
+    Reading,
     Settings,
 )
 from adapter.autoscaler.decide.prepared_spec import prepare
@@ -238,7 +239,7 @@ def test_a_target_above_the_cap_is_a_fault(
 
 CAP = 100_000
 """The cap of the gauge in thousandths."""
-READINGS = {
+READINGS: dict[str, Reading] = {
     "Pods": PodsReading({"web-0": CAP, "web-1": CAP}),
     "Object": ObjectReading(CAP),
     "External": ExternalReading([CAP]),
@@ -258,8 +259,8 @@ def test_decisions_at_the_cap_agree(_: str, manifest: str, reachable: bool) -> N
 def test_the_fault_has_place_and_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, printed, errors = checked(tmp_path, capsys, GPU, autoscaler(metric(AVERAGE.format(95))))
     assert errors == (
-        "fastpath check: autoscaler.yaml:9: spec.metrics[0].pods.target.averageValue: 95: load "
-        "cannot exceed 100, because DCGM_FI_DEV_GPU_UTIL cannot, so it never asks for more replicas: "
+        "fastpath check: autoscaler.yaml:9: spec.metrics[0].pods.target.averageValue: 95: shop/web: "
+        "load cannot exceed 100, because DCGM_FI_DEV_GPU_UTIL cannot, so it never asks for more replicas: "
         "expected less than 90.91, which leaves the tolerance of 0.1\n"
     )
     assert printed.splitlines()[-1] == "1 rule, 0 external rules, 1 autoscaler, 2 warnings, 1 fault"
@@ -269,7 +270,7 @@ def test_an_autoscaler_whose_metrics_all_saturate(tmp_path: Path, capsys: pytest
     queue = rule("sum(queue{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "queue", "queue").removeprefix(
         "rules:\n"
     )
-    sentence = "DCGM_FI_DEV_GPU_UTIL: no metric says how much more is needed at full load"
+    sentence = "DCGM_FI_DEV_GPU_UTIL: shop/web: no metric says how much more is needed at full load"
     alone = checked(tmp_path, capsys, GPU + queue, autoscaler(metric(AVERAGE.format(50))))
     assert sentence in alone[1]
     second = metric(AVERAGE.format(5), name="queue")
@@ -284,7 +285,7 @@ def test_a_metric_that_no_rule_makes(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     status, printed, _ = checked(tmp_path, capsys, GPU, manifest)
     assert status == 0
-    assert "unknown_load: none of the rules of these files makes it" in printed
+    assert "unknown_load: shop/web: none of the rules of these files makes it" in printed
     assert "none of the externalRules" not in printed, "these files have none, so others have"
     assert "autoscaler.yaml:9" in printed
 
