@@ -108,6 +108,7 @@ OTHER_FLAGS = frozenset(
         "metrics-endpoint-auth",
         "metrics-cert-dir",
         "metrics-per-host",
+        "exclude-socket-metrics",
         "queues",
         "create-namespace",
         "values",
