@@ -120,9 +120,28 @@ def of_rule(made: RulePreview) -> Saturation | None:
     if len(made.series) != 1 or made.main is None or not made.main.promql:
         return None
     try:
-        return _of(promql.parse(made.main.promql))
+        parsed = promql.parse(made.main.promql)
     except ValueError:
         return None
+    found = _of(parsed)
+    if found is None or not made.external or _is_one_sample(parsed):
+        return found
+    return found._replace(largest=None)  # an autoscaler adds the samples of an external metric up
+
+
+def _is_one_sample(node: Any) -> bool:
+    """Return whether the result is one sample for certain: an aggregation of everything, times a number."""
+    while isinstance(node, promql.ParenExpr | promql.BinaryExpr):
+        if isinstance(node, promql.ParenExpr):
+            node = node.expr
+        elif _number(node.lhs) is not None or _number(node.rhs) is not None:
+            node = node.rhs if _number(node.lhs) is not None else node.lhs
+        else:
+            return False
+    if not isinstance(node, promql.AggregateExpr) or str(node.op) in {"topk", "bottomk"}:
+        return False
+    grouping = node.modifier
+    return grouping is None or (grouping.type == promql.AggModifierType.By and not grouping.labels)
 
 
 def _reads(made: RulePreview, names: Sequence[str]) -> bool:

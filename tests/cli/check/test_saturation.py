@@ -220,6 +220,26 @@ REACH = {
     "an object's value below": (PER_NODE, autoscaler(metric(VALUE.format(80), "Object")), True),
     "a value divided by two replicas": (EXTERNAL, autoscaler(metric(AVERAGE.format(50), "External")), False),
     "and below": (EXTERNAL, autoscaler(metric(AVERAGE.format(40), "External")), True),
+    "several samples, which are added up": (
+        EXTERNAL.replace("<<.GroupBy>>", "gpu"),
+        autoscaler(metric(VALUE.format(500), "External")),
+        True,
+    ),
+    "the most of them": (
+        EXTERNAL.replace("avg(", "topk(3, "),
+        autoscaler(metric(VALUE.format(250), "External")),
+        True,
+    ),
+    "a ratio of them": (
+        EXTERNAL.replace("by (<<.GroupBy>>)", "by (gpu) / avg(x)"),
+        autoscaler(metric(VALUE.format(250), "External")),
+        True,
+    ),
+    "one sample in all, as a share": (
+        EXTERNAL.replace("avg(", "0.01 * avg("),
+        autoscaler(metric(VALUE.format(1), "External")),
+        False,
+    ),
     "a sum": (GPU.replace("avg", "sum"), autoscaler(metric(AVERAGE.format(500))), True),
 }
 
@@ -244,10 +264,11 @@ READINGS: dict[str, Reading] = {
     "Object": ObjectReading(CAP),
     "External": ExternalReading([CAP]),
 }
-AT_MINIMUM = {name: row for name, row in REACH.items() if name != "a sum"}
+AT_THE_CAP = {name: row for name, row in REACH.items() if row[0] in {GPU, PER_NODE, EXTERNAL}}
+"""The rows whose metric is the gauge itself."""
 
 
-@pytest.mark.parametrize(("_", "manifest", "reachable"), AT_MINIMUM.values(), ids=AT_MINIMUM)
+@pytest.mark.parametrize(("_", "manifest", "reachable"), AT_THE_CAP.values(), ids=AT_THE_CAP)
 def test_decisions_at_the_cap_agree(_: str, manifest: str, reachable: bool) -> None:  # noqa: FBT001
     autoscaler = documents.read_document(yaml.safe_load(manifest))
     spec = prepare(fastpath_autoscaler.as_hpa(autoscaler), Settings())
