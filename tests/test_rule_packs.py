@@ -199,7 +199,7 @@ def scraped(module_prometheus: PrometheusFactory, end: int) -> PrometheusServer:
     """Return a Prometheus that has scraped every recording up to its end."""
     with recorded.serving(ENDPOINTS, end) as recording:
         jobs = [each.scrape_config(recording.address) for each in ENDPOINTS]
-        server = module_prometheus(scrape_configs=jobs)
+        server = module_prometheus(jobs=jobs)
         assert recording.complete.wait(START_SECONDS), server.log()
     return server
 

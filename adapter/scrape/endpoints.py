@@ -130,7 +130,7 @@ class _Finding:
         if self.endpoints:
             reason = ""
         elif missing:
-            reason = f"{self.source} has no endpoint to scrape: {missing[0]}"
+            reason = f"nothing to scrape of {self.source}: {missing[0]}"
         ordered = tuple(self.endpoints[key] for key in sorted(self.endpoints))
         return FoundEndpoints(ordered, reason, missing[:_SHOWN], refused)
 

@@ -39,7 +39,7 @@ class PrometheusServer:
         scrape_interval: str,
         flags: Sequence[str],
         labels: Mapping[str, str] = types.MappingProxyType({}),
-        scrape_configs: Sequence[Mapping[str, Any]] = (),
+        jobs: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._program = tools.require("prometheus", "prometheus")
         self._directory = directory
@@ -57,7 +57,7 @@ class PrometheusServer:
                 }
                 for job, addresses in targets.items()
             ]
-            + [dict(each) for each in scrape_configs],
+            + [dict(job) for job in jobs],
         }
         (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
 
@@ -228,7 +228,7 @@ class PrometheusFactory:
         samples: str = "",
         flags: Sequence[str] = (),
         labels: Mapping[str, str] = types.MappingProxyType({}),
-        scrape_configs: Sequence[Mapping[str, Any]] = (),
+        jobs: Sequence[Mapping[str, Any]] = (),
         start: bool = True,
     ) -> PrometheusServer:
         """Return a server, ready unless `start` is false.
@@ -236,7 +236,7 @@ class PrometheusFactory:
         `targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `samples` is
         OpenMetrics text as for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command
         line. `labels` are those of every target; as with our ServiceMonitors, labels of series win over them.
-        `scrape_configs` are jobs in Prometheus' own form.
+        `jobs` are further entries of ``scrape_configs``.
         """
         directory = self._directory / f"prometheus-{len(self._servers)}"
         server = PrometheusServer(
@@ -245,7 +245,7 @@ class PrometheusFactory:
             scrape_interval=scrape_interval,
             flags=flags,
             labels=labels,
-            scrape_configs=scrape_configs,
+            jobs=jobs,
         )
         self._servers.append(server)
         if samples:
