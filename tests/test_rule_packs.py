@@ -31,10 +31,7 @@ from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStat
 from adapter.model.autoscaling.status import SCALED_TO_ZERO
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
-from adapter.provider.metrics import external_matchers
-from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
-from adapter.telemetry.problems import SourceProblems
 from tests.support import crd, recorded, structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer
@@ -334,29 +331,22 @@ async def test_direct_scrapes_of_endpoints_give_the_same(case: Scenario) -> None
     autoscaler = documents.read_document(autoscalers_of(case.pack)[case.autoscaler])
     metric, namespace = metric_of(autoscaler, 0), autoscaler.metadata.namespace
     async with world(rules_of(case.pack)) as here:
-        problems = SourceProblems(here.clock, here.faults)
-        endpoints = ScrapedEndpoints(
-            here.scraped, lambda: here.relister.registry, here.clock, here.monitoring, problems
-        )
-        endpoints.want("x", [metric.name])
-        ((source, access),) = endpoints.groups
+        here.endpoints.want("x", [metric.name])
+        ((source, access),) = here.endpoints.groups
         exposed = [
             each
             for each in ENDPOINTS
             if (each.pack, each.namespace) == (case.pack, source.namespace) and each.service == source.service
         ]
         found = [Endpoint(each.pod, f"10.0.0.{number}", 80) for number, each in enumerate(exposed)]
-        endpoints.put((source, access), FoundEndpoints(tuple(found)))
+        here.endpoints.put((source, access), FoundEndpoints(tuple(found)))
         for before in (5, 4, 3, 2, 1, 0):
             here.reader.bodies = {
                 endpoint.address: each.body(before) for endpoint, each in zip(found, exposed, strict=True)
             }
             await here.scrape()
             here.clock.advance(1.0)
-        entry = endpoints.entry_of(metric.name)
-        assert entry is not None
         question = ExternalQuestion(namespace, metric.name, selector_of(metric))
-        answer = endpoints.read(entry, external_matchers(entry.rule, question))
-        assert answer is not None
-        assert answer.overdue == ""
-        assert [each.value for each in answer.elements or ()] == pytest.approx(case.values)
+        answer = await here.provider.external(question)
+        assert [each.milli / 1000 for each in answer.items] == pytest.approx(case.values)
+        assert here.querier.asked == [], "Prometheus was not needed"
