@@ -133,9 +133,7 @@ def _checked(asked: BoostAnnotations, metrics: tuple[MetricSpec, ...] | None) ->
     if not violations:
         return asked
     first = violations[0]
-    fault = (
-        f"annotation {pending_capacity.ANNOTATION}: {first.value}: {first.detail or first.problem.lower()}"
-    )
+    fault = f"annotation {pending_capacity.ANNOTATION}: {first.value}: {first.detail or first.problem.lower()}"
     return asked._replace(faults=(*asked.faults, fault), pending=())
 
 

@@ -177,16 +177,4 @@ if __name__ == "__main__":
         instant = simulate(load, **more | {"startup": 0, "option": None}, seconds=1200)
         exact = simulate(load, **more | {"option": None}, seconds=1200)
         aware = simulate(load, **more, seconds=1200)
-        print(
-            name,
-            "instant",
-            instant.most,
-            "exact",
-            exact.most,
-            exact.drained(60),
-            "option",
-            aware.most,
-            max(aware.replicas[:600]),
-            aware.drained(60),
-            aware.text,
-        )
+        print(name, "instant", instant.most, "exact", exact.most, exact.drained(60), "option", aware.most, max(aware.replicas[:600]), aware.drained(60), aware.text)
