@@ -20,7 +20,9 @@ from tests.support.rendered import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]
 
-EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
+FOLDER = ROOT / "docs" / "examples"
+EXAMPLES = sorted((FOLDER / "autoscalers").glob("*.yaml"))
+PACKS = sorted(FOLDER.glob("packs/*/autoscaler.yaml"))
 NAME = f"{fastpath_autoscaler.PLURAL}.{fastpath_autoscaler.GROUP}"
 
 
@@ -56,6 +58,21 @@ async def test_what_is_applied_is_what_is_decided_on(cluster: ClusterUnderTest) 
             same.spec.mode,
             same.spec.fallback,
         )
+
+
+async def test_autoscalers_of_rule_packs_are_taken(cluster: ClusterUnderTest) -> None:
+    await _install(cluster)
+    given = [(path.parent.name, each) for path in PACKS for each in yaml.safe_load_all(path.read_text())]
+    for pack, document in given:
+        document["metadata"] = {
+            "name": f"{pack}-{document['metadata']['name']}",
+            "namespace": cluster.namespace,
+        }
+    await cluster.create(*(document for _, document in given))
+    listed = json.loads(await cluster.kubectl("get", "fpa", "-n", cluster.namespace, "-o", "json"))
+    specs = {item["metadata"]["name"]: item["spec"] for item in listed["items"]}
+    for _, document in given:
+        assert document["spec"].items() <= specs[document["metadata"]["name"]].items()
 
 
 async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
