@@ -117,7 +117,7 @@ class Story:
         context = AutoscalerContext(unused, self._cache, unused, factory, LIVE)
         metrics = [pods_metric(str(TARGET))]
         self._spec = autoscaler(metrics, LIVE, minReplicas=1, maxReplicas=1000, behavior=BEHAVIOR)
-        self._subscriptions = Subscriptions(context, Key("shop", "web"), lambda: None)
+        self._subscriptions = Subscriptions(context, Key("shop", "web"), lambda: None, lambda _: None)
         self._subscriptions.adopt(hpa(metrics).spec.metrics or (), 1.0)
         self._memory = Memory()
         self._time = DecisionClock(clock)
