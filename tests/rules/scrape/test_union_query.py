@@ -95,6 +95,7 @@ def test_a_counter_that_the_last_scrape_lacks_still_has_its_rate() -> None:
 
     assert [each.value for each in found.elements] == [3.0]
     assert (found.time, found.shown) == (3.0, False)
+    assert answer(GAUGE, series).elements == ()
 
 
 def test_without_series_there_is_no_time() -> None:
