@@ -57,6 +57,7 @@ def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()
         ("<<.Series>> offset 1m", "<<.Series>> has an @ modifier or an offset"),
         ("depth @ 5", "depth has an @ modifier or an offset"),
         ('depth{a="1" or b="2"}', "depth joins matchers with or"),
+        ('depth{queue=~"(?x) b"}', "depth is selected by an invalid expression: invalid perl operator: (?x"),
         ('depth{queue="<<.Series>>"}', "depth has <<.Series>> in a matcher"),
     ],
 )
