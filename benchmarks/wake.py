@@ -2,8 +2,8 @@
 
 One exporter shows the lengths of all queues, one for each Deployment; `fastpath scale` reads it through the
 EndpointSlice of its Service, each second. The empty queues scale the Deployments to zero, and then each queue
-fills once, at a random moment. The time counts from that moment, at the exporter, until the API server has taken the Scale.
-Prometheus runs and scrapes nothing.
+fills once, at a random moment. The time counts from that moment, at the exporter, until the API server has
+taken the Scale. Prometheus runs and scrapes nothing.
 
 Then all queues are emptied, the exporter goes away and the queues fill again: `woken_without` counts the
 Deployments that are scaled although nothing can be known of them, and `reasons_without` those whose condition
@@ -140,9 +140,7 @@ async def _run(stage: Stage, count: int, seconds: float) -> dict[str, float]:
                 cluster.create(autoscaler(name))
             kubeconfig = cluster.kubeconfig(stage.directory / "kubeconfig")
             prometheus = await asyncio.to_thread(stage.start_prometheus)
-            await asyncio.to_thread(
-                stage.start_scaler, kubeconfig, prometheus.url, {"externalRules": [RULE]}
-            )
+            await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus.url, {"externalRules": [RULE]})
             await _until(lambda: _sleeps(cluster), _START_SECONDS)
             watch = ScaleWatch(cluster, CLOCK.wall)
             begin = CLOCK.wall() + 0.5
@@ -197,7 +195,7 @@ def _raised(watch: ScaleWatch, name: str, since: float) -> float | None:
 
 async def _until(done: Callable[[], bool], seconds: float) -> None:
     deadline = CLOCK.monotonic() + seconds
-    while not done() and CLOCK.monotonic() < deadline:
+    while not done() and CLOCK.monotonic() < deadline:  # noqa: ASYNC110 - the sandbox sets no event
         await asyncio.sleep(0.1)
 
 

@@ -48,7 +48,7 @@ class EndpointSampler:
         return ScrapedSeries(_samples(found))
 
     def count_instead(self, scraped: ScrapedSeries, samples: int) -> None:
-        """Count the samples of Prometheus that stand in for scrapes, or that there is none."""
+        """Count the samples of Prometheus that stand in for scrapes, or that the metric has no value."""
         if scraped.reason:
             self._values.labels("prometheus" if samples else "absent").inc(samples or 1)
 

@@ -85,7 +85,7 @@ class Endpoint(NamedTuple):
 
 
 class FoundEndpoints(NamedTuple):
-    """The endpoints to scrape. `reason` says why there are none, "" if there are.
+    """The endpoints to scrape. `reason` says why no endpoint was found, "" otherwise.
 
     `missing` says why others are not scraped that belong to the source; `refused` counts, by kind, those that
     must not be. `known` is false while the API server has not answered.

@@ -10,7 +10,7 @@ from adapter.errors import InternalError, PrometheusError, ScrapeError
 from adapter.model.label_selectors import parse_selector
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import matchers
-from adapter.scrape import cache, endpoint_values
+from adapter.scrape import endpoint_values, targets
 from adapter.scrape.endpoint_values import EndpointReading
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from tests.support.clock import WALL
@@ -297,7 +297,7 @@ async def test_rules_that_change_change_the_endpoints() -> None:
 
 
 async def test_only_what_is_little_work_is_evaluated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_values, "READ_WORK", 1)
+    monkeypatch.setattr("adapter.scrape.endpoint_values.READ_WORK", 1)
     async with scraping(A, B) as here:
         await here.scrape()
         assert read(here).reason == "its query is not evaluated yet"
@@ -316,19 +316,19 @@ async def test_only_what_is_little_work_is_evaluated_at_once(monkeypatch: pytest
 async def test_many_queries_do_not_stay_in_memory() -> None:
     async with scraping(A) as here:
         await here.scrape()
-        for number in range(endpoint_values.ANSWERS_KEPT + 5):
+        for number in range(targets.ANSWERS_KEPT + 5):
             read(here, selector=f"queue!=x{number}")
             here.clock.advance(0.001)
         (group,) = here.endpoints._groups.values()
-        assert len(group.answers) == endpoint_values.ANSWERS_KEPT
-        long = ",".join(f"l{number}!=x" for number in range(endpoint_values.MOST_MATCHERS + 1))
+        assert len(group.answers) == targets.ANSWERS_KEPT
+        long = ",".join(f"l{number}!=x" for number in range(targets.MOST_MATCHERS + 1))
         assert values(read(here, selector=long)) == [3]
-        assert len(group.answers) == endpoint_values.ANSWERS_KEPT
-        await step(here, 2 * endpoint_values.ANSWERED_SECONDS)
+        assert len(group.answers) == targets.ANSWERS_KEPT
+        await step(here, 2 * targets.ANSWERED_SECONDS)
         assert group.answers == {}
 
 
-async def test_costly_evaluations_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_costly_evaluations_pause() -> None:
     async with scraping(A) as here:
         await here.scrape()
         assert values(read(here)) == [3]
@@ -342,8 +342,7 @@ async def test_costly_evaluations_pause(monkeypatch: pytest.MonkeyPatch) -> None
         assert values(read(here)) == [6]
 
 
-async def test_budgets_are_those_of_all_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert endpoint_values.READ_WORK == cache.READ_WORK
+async def test_budgets_are_those_of_all_scrapes() -> None:
     async with scraping(A, B) as here:
         await here.scrape()
         assert here.metric("fastpath_scraped_series_bytes") > 0
@@ -378,7 +377,7 @@ async def test_the_metrics_api_answers_for_series_that_nobody_exposes() -> None:
         assert here.querier.asked == []
 
 
-async def test_the_metrics_api_refuses_a_part(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_metrics_api_refuses_a_part() -> None:
     async with scraping(A, B, answer=lambda _: vector(({"queue": "q"}, WALL - 5))) as here:
         await here.scrape()
         here.reader.bodies["10.0.0.2"] = DOWN

@@ -86,7 +86,7 @@ class ScrapedExternalSource:
         return self.endpoints.read(entry, parts)
 
     def _instead(self, look: EndpointReading, context: ReadContext) -> Reading:
-        """Return Prometheus' value if its samples are newer than the last scrape, else why there is none."""
+        """Return Prometheus' value if its samples are newer than the last scrape, else the reason."""
         polled = self._polled()
         reading = polled.read(context)
         answer = polled.feed.answer

@@ -335,10 +335,20 @@ class _Compiler:
             elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
-                own.append(Matcher(matcher.name, mergeable.OPERATORS[str(matcher.op)], matcher.value))
+                own.append(own_matcher(matcher, shown))
         if slots != 1:
             raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
         return tuple(own)
+
+
+def own_matcher(matcher: Any, shown: str) -> Matcher:
+    """Return a matcher of the query for the series `shown`. Raises UnscrapableError if RE2 refuses it."""
+    own = Matcher(matcher.name, mergeable.OPERATORS[str(matcher.op)], matcher.value)
+    try:
+        matchers.build_test(own)
+    except ValueError as error:
+        raise UnscrapableError(f"{shown} is selected by an invalid expression: {error}") from error
+    return own
 
 
 def plain(name: str) -> str:

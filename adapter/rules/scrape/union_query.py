@@ -17,7 +17,7 @@ import promql_parser as promql
 from adapter.errors import TemplateError, UnionError, UnscrapableError
 from adapter.rules import matchers, mergeable
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import arithmetic
+from adapter.rules.scrape import arithmetic, pod_query
 from adapter.rules.scrape.pod_query import FIELDS, SLOT_LABEL, last_value, plain
 from adapter.rules.scrape.series import Labels, PodSeries, Selections, Track
 from adapter.rules.template.template import Template
@@ -328,7 +328,7 @@ class _Compiler:
             elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
-                own.append(Matcher(matcher.name, mergeable.OPERATORS[str(matcher.op)], matcher.value))
+                own.append(pod_query.own_matcher(matcher, shown))
         return tuple(own), narrows
 
 

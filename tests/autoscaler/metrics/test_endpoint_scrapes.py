@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from aiohttp import web
 
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -177,7 +178,7 @@ async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
         exporter.body = b"depth 4\n"
         await until(lambda: here.value() == 4)
         assert {each.split("?")[0].rpartition("/")[2] for each in here.watched()} == {"endpointslices"}
-        here.subscriptions.remove(next(iter(here.endpoints._wants)))
+        here.subscriptions.remove(Key("shop", "web"))
         await until(lambda: not here.subscriptions._services)
         assert here.endpoints.groups == ()
         here.subscriptions.put(autoscaler("depth"))

@@ -57,6 +57,7 @@ def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()
         ("<<.Series>> offset 1m", "<<.Series>> has an @ modifier or an offset"),
         ("depth @ 5", "depth has an @ modifier or an offset"),
         ('depth{a="1" or b="2"}', "depth joins matchers with or"),
+        ('depth{queue=~"(?x) b"}', "depth is selected by an invalid expression: invalid perl operator: (?x"),
         ('depth{queue="<<.Series>>"}', "depth has <<.Series>> in a matcher"),
     ],
 )
@@ -95,6 +96,7 @@ def test_a_counter_that_the_last_scrape_lacks_still_has_its_rate() -> None:
 
     assert [each.value for each in found.elements] == [3.0]
     assert (found.time, found.shown) == (3.0, False)
+    assert answer(GAUGE, series).elements == ()
 
 
 def test_without_series_there_is_no_time() -> None:
