@@ -39,6 +39,7 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
 from adapter.model.quantity import read
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report
