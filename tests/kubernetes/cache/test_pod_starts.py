@@ -286,6 +286,24 @@ def test_a_ready_that_was_missed_is_no_start() -> None:
     assert watched.ledger.left_out() == LeftOut(0, 0, 0)
 
 
+def test_another_pod_of_the_same_name_is_a_start_of_its_own() -> None:
+    """A pod of a StatefulSet was replaced while the watch was away."""
+    watched = Watched()
+    watched.list(recorded("never-ready")[0][:1])
+    replaced = recorded("probe")[0][0]
+    replaced["metadata"]["name"] = "web-old"
+    replaced["status"]["startTime"] = "2026-03-02T10:30:00Z"
+    ready = recorded("probe")[-1][0]
+    ready["metadata"]["name"] = "web-old"
+    ready["status"]["startTime"] = "2026-03-02T10:30:00Z"
+
+    watched.put(replaced)
+    assert watched.starting() == {"web-old": STARTING}
+    watched.put(ready)
+
+    assert watched.times().total == Percentiles(14, 14)
+
+
 def test_pods_of_every_revision_count() -> None:
     watched = Watched()
     first, second = recorded("probe")[0]
