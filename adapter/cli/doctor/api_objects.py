@@ -125,6 +125,17 @@ class PodDocument(Struct, frozen=True):
         )
 
 
+class InvolvedObject(Struct, frozen=True):
+    name: str = ""
+
+
+class PodEvent(Struct, frozen=True):
+    """An event about a pod."""
+
+    involved_object: InvolvedObject = InvolvedObject()
+    message: str = ""
+
+
 class ServiceSpec(Struct, frozen=True):
     selector: dict[str, str] | None = None
 

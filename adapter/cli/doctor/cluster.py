@@ -17,8 +17,16 @@ import msgspec
 from adapter.autoscaler import ready_store
 from adapter.cli.doctor import endpoints as doctor_endpoints
 from adapter.cli.doctor import pod_start
-from adapter.cli.doctor.api_objects import HPA, ConfigMap, ItemList, LeaseDocument, PodDocument, Service
-from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Serving, TargetFacts, Unread
+from adapter.cli.doctor.api_objects import (
+    HPA,
+    ConfigMap,
+    ItemList,
+    LeaseDocument,
+    PodDocument,
+    PodEvent,
+    Service,
+)
+from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Pulls, Serving, TargetFacts, Unread
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
@@ -49,6 +57,8 @@ _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
 _PODS = 200
 """How many pods of a selector are looked at."""
+_EVENTS = 500
+"""How many events about image pulls of a namespace are looked at; the API server keeps an hour of them."""
 
 GROUPS = {
     "Pods": "custom.metrics.k8s.io",
@@ -155,6 +165,16 @@ class LiveCluster:
         ready = [pod for pod in pods if pod.ready is not None]
         names = tuple(pod.metadata.name for pod in ready)
         return target._replace(ready=names, starts=pod_start.starts_of(ready))
+
+    async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
+        """Return how long images of pods took to be pulled, as far as events say; None if nothing does."""
+        selector = quote("involvedObject.kind=Pod,reason=Pulled")
+        path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit={_EVENTS}"
+        try:
+            events = (await self._fetch(path, ItemList[PodEvent])).items
+        except KubernetesError:
+            return None
+        return pod_start.pulls_of(events, frozenset(pods))
 
     async def _resource(self, kind: str, api_version: str) -> APIResource | None:
         group = api_version.rpartition("/")[0]

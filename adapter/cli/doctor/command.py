@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from adapter.cli import cluster_options, command_line
 from adapter.cli.check import inputs, servers
-from adapter.cli.doctor import diagnosis, report
+from adapter.cli.doctor import diagnosis, pod_start, report
 from adapter.cli.doctor.api_objects import HPA
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster
 from adapter.cli.doctor.diagnosis import Examination, FastExamination
@@ -198,8 +198,13 @@ class Doctor:
         target = await self._cluster.target(namespace, reference)
         if isinstance(target, Unread) or target.starts is None:
             return target
+        starts = target.starts
         stored = await self._cluster.ready_times(uid)
-        return target if stored is None else target._replace(starts=target.starts._replace(times=stored))
+        if stored is not None:
+            starts = starts._replace(times=stored)
+        if pod_start.may_pull(starts.times):
+            starts = starts._replace(pulls=await self._cluster.pulls(namespace, target.ready))
+        return target._replace(starts=starts)
 
     async def _metric(self, hpa: HPA, metric: MetricSpec, target: TargetFacts | Unread) -> MetricFacts:
         namespace = hpa.metadata.namespace

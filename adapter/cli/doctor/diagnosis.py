@@ -174,4 +174,4 @@ def examine_fast(
         return FastExamination(fpa, State.OK, text)
     advised = pod_start.advise(starts.times, starts.probe)
     advice = _best_change(() if advised is None else (advised,))
-    return FastExamination(fpa, State.OK, f"{text}; pods take {pod_start.describe(starts.times)}", advice)
+    return FastExamination(fpa, State.OK, f"{text}; pods take {pod_start.describe(starts)}", advice)

@@ -101,11 +101,19 @@ class Probe(NamedTuple):
     period: float
 
 
+class Pulls(NamedTuple):
+    """How long image pulls took, as the events of `pods` pods say: the median of their sums, in seconds."""
+
+    median: float
+    pods: int
+
+
 class Starts(NamedTuple):
-    """How long pods took from their creation to Ready, and the probe that may delay them."""
+    """How long pods took from their creation to Ready, the probe that may delay them, and image pulls."""
 
     times: ReadyTimes
     probe: Probe | None = None
+    pulls: Pulls | None = None
 
 
 class TargetFacts(NamedTuple):

@@ -9,14 +9,35 @@ if pods pass that attempt, they may have been ready for longer. After a failed a
 that one that delays a pod, because the readiness probe begins after it.
 """
 
-from collections.abc import Sequence
+import re
+import statistics
+from collections.abc import Collection, Iterable, Sequence
 
-from adapter.cli.doctor.api_objects import ContainerDocument, ContainerStatus, PodDocument
-from adapter.cli.doctor.model import Facts, Hop, Improvement, Probe, Starts, State, Took, Unread, seconds
+from adapter.cli.doctor.api_objects import ContainerDocument, ContainerStatus, PodDocument, PodEvent
+from adapter.cli.doctor.model import (
+    Facts,
+    Hop,
+    Improvement,
+    Probe,
+    Pulls,
+    Starts,
+    State,
+    Took,
+    Unread,
+    seconds,
+)
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, ReadyTimes, measure, summarize
+from adapter.model.timestamps import parse_go_duration
 
 _NAME = "pod start"
+
+_PULLED = re.compile(
+    r'Successfully pulled image ".{1,1000}?" in (?P<took>[0-9][0-9.a-zµ]{0,30}s)'
+    r"(?: \((?P<waited>[0-9][0-9.a-zµ]{0,30}s) including waiting\))?(?:\..*)?",
+    re.DOTALL,
+)
+"""The kubelet's event Pulled. An image that is there already has another message."""
 
 _SHORTEST = 2.0
 """The shortest delay or period that is worth a word, in seconds; the times of the API are whole seconds."""
@@ -33,22 +54,23 @@ def pods_hop(facts: Facts) -> Hop:
     if starts is None:
         return Hop(_NAME, State.UNKNOWN, "no ready pod without a restart to measure")
     times = starts.times
-    text = f"from creation to ready, {_count(times)}{_describe_parts(times)}"
+    text = f"from creation to ready, {_count(times)}{_describe_parts(starts)}"
     return Hop(_NAME, State.OK, text, Took(*times.total), advise(times, starts.probe))
 
 
-def describe(times: ReadyTimes) -> str:
+def describe(starts: Starts) -> str:
     """Return how long pods take, in words."""
-    usual, most = map(seconds, times.total)
-    return f"p50 {usual}, p95 {most} to Ready ({_count(times)}{_describe_parts(times)})"
+    usual, most = map(seconds, starts.times.total)
+    return f"p50 {usual}, p95 {most} to Ready ({_count(starts.times)}{_describe_parts(starts)})"
 
 
 def _count(times: ReadyTimes) -> str:
     return f"{times.count} pod" if times.count == 1 else f"{times.count} pods"
 
 
-def _describe_parts(times: ReadyTimes) -> str:
+def _describe_parts(starts: Starts) -> str:
     """Return the medians of the parts, and why pods had to wait."""
+    times, pulls = starts.times, starts.pulls
     parts = [
         (times.scheduled, "until scheduled"),
         (times.started, "until containers run"),
@@ -57,7 +79,30 @@ def _describe_parts(times: ReadyTimes) -> str:
     words = [f"{seconds(part.p50)} {what}" for part, what in parts if part is not None]
     whys = [(times.unschedulable, "no node fitted at first"), (times.pull_failed, "an image pull failed")]
     words += [f"{what} for {count}" for count, what in whys if count]
+    if pulls is not None:
+        words.append(f"image pulls took {seconds(pulls.median)} in {pulls.pods} of the pods")
     return f": {', '.join(words)}" if words else ""
+
+
+def may_pull(times: ReadyTimes) -> bool:
+    """Tell whether containers take so long to run that image pulls are worth a look."""
+    return times.started is not None and times.started.p95 >= _SHORTEST
+
+
+def pulls_of(events: Iterable[PodEvent], pods: Collection[str]) -> Pulls | None:
+    """Return how long the images of pods took to be pulled; None without an event that says so."""
+    sums: dict[str, float] = {}
+    for each in events:
+        found = _PULLED.fullmatch(each.message)
+        name = each.involved_object.name
+        if found is None or name not in pods:
+            continue
+        try:
+            took = parse_go_duration(found["waited"] or found["took"])
+        except ValueError:
+            continue
+        sums[name] = sums.get(name, 0.0) + took
+    return Pulls(statistics.median(sums.values()), len(sums)) if sums else None
 
 
 def advise(times: ReadyTimes, probe: Probe | None) -> Improvement | None:

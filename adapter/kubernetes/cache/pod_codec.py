@@ -221,11 +221,11 @@ def build(
     namespace: str,
     labels: Mapping[str, str],
     spec: SharedSpec,
-    starting: int | None = None,
+    old: WatchedPod | None = None,
 ) -> WatchedPod:
     """Build the record of a pod; `namespace`, `labels` and `spec` are shared with other pods.
 
-    `starting` are the flags of the former record, None without one.
+    `old` is its former record, if it has one.
     """
     status = pod.status
     ready, since = None, _NEVER
@@ -233,17 +233,18 @@ def build(
         if condition.type == "Ready":
             ready, since = sys.intern(condition.status), read_time(condition.last_transition_time) or _NEVER
             break
-    flags = 0
+    started, flags = read_time(status.start_time), 0
     if ready != "True" and status.phase in UNFINISHED:
+        before = old.starting if old is not None and not _is_another(old, started) else None
         flags = pod_starts.flags_of(
-            status.conditions, status.container_statuses, status.init_container_statuses, starting
+            status.conditions, status.container_statuses, status.init_container_statuses, before
         )
     return WatchedPod(
         pod.name,
         sys.intern(status.phase),
         labels,
         pod.metadata.deletion_timestamp is not None,
-        read_time(status.start_time),
+        started,
         ready,
         since,
         spec.containers,
@@ -256,6 +257,19 @@ def build(
         spec,
         flags,
     )
+
+
+def _is_another(old: WatchedPod, started: int | None) -> bool:
+    """Tell whether a pod was replaced by one of the same name, as in a StatefulSet, while the watch was away.
+
+    The kubelet sets the start time of a pod once.
+    """
+    return old.started is not None and old.started != started
+
+
+def is_same(old: WatchedPod, new: WatchedPod) -> bool:
+    """Tell whether two records of one name are of the same pod."""
+    return not _is_another(old, new.started)
 
 
 def measure_start(pod: WirePod, starting: int) -> PodStart | Outcome:

@@ -224,7 +224,7 @@ class PodCache(ReflectedCache):
         self.index.put(space.name, meta.name, meta.labels)
         labels = self.index.labels(space.name, meta.name)
         assert labels is not None
-        new = pod_codec.build(pod, space.name, labels, spec, old.starting if old is not None else None)
+        new = pod_codec.build(pod, space.name, labels, spec, old)
         if new == old:
             return
         spec.users += 1
@@ -250,6 +250,8 @@ class PodCache(ReflectedCache):
 
         Of a pod that the first list shows Ready it is unknown whether that was the first time.
         """
+        if old is not None and not pod_codec.is_same(old, new):
+            old = None
         if new.ready == "True":
             is_first = self.synced if old is None else bool(old.starting)
             return pod_codec.measure_start(pod, 0 if old is None else old.starting) if is_first else None

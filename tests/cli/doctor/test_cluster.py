@@ -567,6 +567,23 @@ async def test_the_times_of_the_scaler_come_before_those_of_the_pods(
     assert (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"].startswith(finding)
 
 
+async def test_events_tell_how_long_images_were_pulled(cluster: Cluster, server: Behind, run: Verb) -> None:
+    cluster.create(hpa("web", CPU))
+    pulled = 'Successfully pulled image "web:1" in 9.5s (9.5s including waiting). Image size: 7 bytes.'
+    for number, pod in enumerate(cluster.list("Pod", "shop")):
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"pulled-{number}", "namespace": "shop"},
+            "involvedObject": {"kind": "Pod", "name": pod["metadata"]["name"], "namespace": "shop"},
+            "reason": "Pulled",
+            "message": pulled,
+        }
+        cluster.create(event)
+    finding = (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"]
+    assert finding.endswith("0 s until Ready, image pulls took 9.5 s in 2 of the pods")
+
+
 async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
     """Each autoscaler has one shard: `web` is of the first of two, `idle` of the second."""
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))

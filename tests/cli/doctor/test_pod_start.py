@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.cli.doctor.api_objects import PodDocument
+from adapter.cli.doctor.api_objects import InvolvedObject, PodDocument, PodEvent
 from adapter.cli.doctor.diagnosis import examine_fast
-from adapter.cli.doctor.model import Improvement, Leader, Probe, Starts, State, Took, Unread
-from adapter.cli.doctor.pod_start import advise, pods_hop, starts_of
+from adapter.cli.doctor.model import Improvement, Leader, Probe, Pulls, Starts, State, Took, Unread
+from adapter.cli.doctor.pod_start import advise, may_pull, pods_hop, pulls_of, starts_of
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
@@ -134,6 +134,40 @@ def test_the_probe_that_can_delay_most(containers: Any, probe: tuple[str, float,
     assert found.probe == (None if probe is None else Probe(*probe))
 
 
+@pytest.mark.parametrize(
+    ("messages", "pulls"),
+    [
+        ([], None),
+        ([("a", 'Container image "x" already present on machine')], None),
+        ([("a", 'Successfully pulled image "x" in 5.2s')], Pulls(5.2, 1)),
+        (
+            [
+                ("a", 'Successfully pulled image "x" in 1.5s (4s including waiting). Image size: 10 bytes.'),
+                ("a", 'Successfully pulled image "y" in 500ms (1s including waiting). Image size: 10 bytes.'),
+                ("b", 'Successfully pulled image "x" in 1m5.5s (1m5.5s including waiting)'),
+                ("c", 'Successfully pulled image "x" in 2s (2s including waiting)'),
+                ("of another workload", 'Successfully pulled image "x" in 900s (900s including waiting)'),
+            ],
+            Pulls(5.0, 3),
+        ),
+        ([("a", 'Successfully pulled image "x" in a while'), ("b", "Successfully pulled image")], None),
+        ([("a", 'Successfully pulled image "x" in 5 (6 including waiting)')], None),
+        ([("a", 'Successfully pulled image "' + "x" * 100_000)], None),
+    ],
+)
+def test_image_pulls_of_events(messages: list[tuple[str, str]], pulls: Pulls | None) -> None:
+    events = [PodEvent(InvolvedObject(name), message) for name, message in messages]
+
+    assert pulls_of(events, {"a", "b", "c"}) == pulls
+
+
+@pytest.mark.parametrize(("started", "looks"), [(None, False), (1, False), (2, True), (40, True)])
+def test_events_are_read_where_containers_are_slow(started: float | None, looks: bool) -> None:  # noqa: FBT001
+    shown = times(50, None if started is None else 50 - started)
+
+    assert may_pull(shown) is looks
+
+
 # -- advice --------------------------------------------------------------------------------------------------
 
 
@@ -191,11 +225,12 @@ def test_the_hop_of_a_pod() -> None:
     target = facts().target
     assert not isinstance(target, Unread)
 
-    hop = pods_hop(facts(target=target._replace(starts=Starts(shown, PROBE))))
+    starts = Starts(shown, PROBE, Pulls(2.5, 3))
+    hop = pods_hop(facts(target=target._replace(starts=starts)))
 
     assert hop.text == (
         "from creation to ready, 4 pods: 95 s until scheduled, 3 s until containers run, 12 s until Ready, "
-        "no node fitted at first for 2, an image pull failed for 1"
+        "no node fitted at first for 2, an image pull failed for 1, image pulls took 2.5 s in 3 of the pods"
     )
     assert hop.took == Took(110, 110)
     assert hop.change is not None

@@ -24,6 +24,7 @@ from adapter.kubernetes.cache.pod_starts import (
     PULLING,
     STARTING,
     UNSCHEDULABLE,
+    StartingPods,
 )
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.reflector import ReflectorContext
@@ -191,6 +192,42 @@ def test_what_starting_pods_wait_for(name: str, lists: int, flags: dict[str, int
     assert watched.starting() == flags
 
 
+def test_starting_pods_of_a_subscription_are_counted() -> None:
+    watched = Watched()
+    subscription = watched.cache.follow("shop", WEB, "shop/web", lambda: None)
+    watched.list([*recorded("node-wait")[0], *recorded("crash-loop")[1][2:], recorded("pull")[0][1]])
+    assert subscription.starting == StartingPods(pods=3, no_node=1, pulling=1, crashing=1)
+
+    leaving = recorded("node-wait")[0][0]
+    leaving["metadata"]["deletionTimestamp"] = "2026-03-02T10:01:00Z"
+    watched.put(leaving)
+
+    assert subscription.starting == StartingPods(pods=2, no_node=0, pulling=1, crashing=1)
+
+
+def test_a_pod_may_wait_for_its_gates() -> None:
+    pod = recorded("node-wait")[0][0]
+    _condition(pod, "PodScheduled")["reason"] = "SchedulingGated"
+    watched = Watched()
+
+    watched.list([pod])
+
+    assert watched.starting() == {"web-a": STARTING | NO_NODE}
+
+
+def test_conditions_that_cannot_be_read_are_not_known() -> None:
+    watched = Watched()
+    watched.list(recorded("probe")[0][:1])
+    ready = recorded("probe")[-1][0]
+    _condition(ready, "PodScheduled")["status"] = "Unknown"
+    _condition(ready, "Initialized")["lastTransitionTime"] = "soon"
+
+    watched.put(ready)
+
+    assert (watched.times().scheduled, watched.times().initialized) == (None, None)
+    assert watched.times().total == Percentiles(14, 14)
+
+
 # -- once ----------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +284,24 @@ def test_a_ready_that_was_missed_is_no_start() -> None:
 
     assert watched.ledger.times() is None
     assert watched.ledger.left_out() == LeftOut(0, 0, 0)
+
+
+def test_another_pod_of_the_same_name_is_a_start_of_its_own() -> None:
+    """A pod of a StatefulSet was replaced while the watch was away."""
+    watched = Watched()
+    watched.list(recorded("never-ready")[0][:1])
+    replaced = recorded("probe")[0][0]
+    replaced["metadata"]["name"] = "web-old"
+    replaced["status"]["startTime"] = "2026-03-02T10:30:00Z"
+    ready = recorded("probe")[-1][0]
+    ready["metadata"]["name"] = "web-old"
+    ready["status"]["startTime"] = "2026-03-02T10:30:00Z"
+
+    watched.put(replaced)
+    assert watched.starting() == {"web-old": STARTING}
+    watched.put(ready)
+
+    assert watched.times().total == Percentiles(14, 14)
 
 
 def test_pods_of_every_revision_count() -> None:
