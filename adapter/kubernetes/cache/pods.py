@@ -275,8 +275,8 @@ class PodCache(ReflectedCache):
 
     def _note_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
         """Note when a pod became ready, or that it is not any more."""
-        if old is not None and old.started is not None and old.started != new.started:
-            space.became_ready.forget(new.name)  # another pod of the same name, as in a StatefulSet
+        if old is not None and not pod_codec.is_same(old, new):
+            space.became_ready.forget(new.name)  # as in a StatefulSet
             old = None
         is_ready, was_ready = new.running_and_ready, old is not None and old.running_and_ready
         if is_ready == was_ready:
