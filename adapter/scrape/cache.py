@@ -196,7 +196,7 @@ class ScrapedValues:
                 target.put(query, answer)
             answer.read = now
             reading.add(name, target, answer)
-        return ScrapedAnswer(reading.values, reading.absent, reading.unseen)
+        return ScrapedAnswer(reading.values, reading.absent, reading.unseen, reading.offset)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""

@@ -202,12 +202,14 @@ class ScrapedAnswer(NamedTuple):
 
     `absent` are the scraped pods without a value now: only a sample later than the given time (epoch seconds)
     says more about them than the scrapes do. Of these, `unseen` are the pods whose last scrape failed, is
-    late or is not processed yet. Pods in neither mapping are not scraped.
+    late or is not processed yet. Pods in neither mapping are not scraped. `offset` is what was added to
+    monotonic times.
     """
 
     values: Mapping[str, ScrapedValue]
     absent: Mapping[str, float]
     unseen: Collection[str] = frozenset()
+    offset: float = 0.0
 
 
 @dataclass(slots=True)

@@ -53,6 +53,9 @@ NAMESPACED = (
 )
 CLUSTER_WIDE = ("apiservice", "clusterrole", "clusterrolebinding", "customresourcedefinition")
 
+_OURS = ("fastpath", "prometheus-adapter")
+"""What the names of installed objects begin with."""
+
 STAND_INS = {
     "cert-manager.io/v1": ("issuer", "certificate"),
     "monitoring.coreos.com/v1": ("servicemonitor", "prometheusrule"),
@@ -100,6 +103,17 @@ async def stand_ins(cluster: ClusterUnderTest) -> AsyncIterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> None:
     charts.start_runtime()
+
+
+@pytest.fixture(autouse=True)
+async def _nothing_installed(cluster: ClusterUnderTest) -> None:
+    """Delete what other tests left: Helm takes over no object that it has not created."""
+    for kind in ("clusterrole", "clusterrolebinding", "customresourcedefinition", "rolebinding"):
+        where = "kube-system" if kind == "rolebinding" else ""
+        names = [name for name in await cluster.names(kind, namespace=where) if name.startswith(_OURS)]
+        if names:
+            scope = ("-n", where) if where else ()
+            await cluster.kubectl("delete", kind, *names, *scope, "--wait=true", "--timeout=60s")
 
 
 @pytest.fixture

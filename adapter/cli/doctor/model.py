@@ -14,6 +14,7 @@ from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
 from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.ready_times import ReadyTimes
 from adapter.scrape.endpoints import FoundEndpoints
 
 # -- facts ---------------------------------------------------------------------------------------------------
@@ -92,12 +93,27 @@ class MetricFacts(NamedTuple):
     source: SourceFacts | Unread | None = None
 
 
-class Starts(NamedTuple):
-    """How long pods took from their creation to Ready, over `number` pods that never restarted."""
+class Probe(NamedTuple):
+    """What a probe does before its first attempt, and after a failed one, in seconds."""
+
+    title: str
+    delay: float
+    period: float
+
+
+class Pulls(NamedTuple):
+    """How long image pulls took, as the events of `pods` pods say: the median of their sums, in seconds."""
 
     median: float
-    longest: float
-    number: int
+    pods: int
+
+
+class Starts(NamedTuple):
+    """How long pods took from their creation to Ready, the probe that may delay them, and image pulls."""
+
+    times: ReadyTimes
+    probe: Probe | None = None
+    pulls: Pulls | None = None
 
 
 class TargetFacts(NamedTuple):
