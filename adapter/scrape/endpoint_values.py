@@ -38,8 +38,12 @@ EVALUATION_SHARE = 0.1
 """The part of the time that the evaluation of a group's queries may take; at least twice in an interval all
 of them are evaluated."""
 
+_SERIES_WORK = 2
+"""How much work a series is, compared with one of a pod: it has more labels, which are grouped."""
+
 PROBLEM = "scrape-endpoints"
 
+_PENDING = "its query is not evaluated yet"
 _NOT_FOUND = FoundEndpoints((), "its endpoints are not known yet", known=False)
 
 
@@ -356,7 +360,9 @@ class ScrapedEndpoints:
             return EndpointReading(None, 0.0, "", reason, group.last + offset)
         answer = self._answer(group, _Query(entry, tuple(selector)), live, now)
         if answer is None:
-            return EndpointReading(None, 0.0, "", "its query is not evaluated yet", -math.inf)
+            return EndpointReading(None, 0.0, "", _PENDING, group.last + offset)
+        if answer.live != tuple(live):
+            trouble = trouble or _PENDING
         if answer.elements is None:
             return EndpointReading(None, 0.0, "", f"its query fails: {answer.error}", math.inf)
         if not answer.elements:
@@ -392,7 +398,10 @@ class ScrapedEndpoints:
     def _answer(
         self, group: EndpointGroup, query: _Query, live: Sequence[EndpointTarget], now: float
     ) -> _Answer | None:
-        """Return the answer over these endpoints, None if it is too much work to compute at once."""
+        """Return the answer over these endpoints.
+
+        If it is too much work to compute at once, return the last answer, None without one.
+        """
         known = group.answers.get(query)
         if known is not None:
             known.read = now
@@ -405,11 +414,12 @@ class ScrapedEndpoints:
             group.put(query, answer)
             group.rest(now)
             return answer
-        return known if known is not None and known.live == tuple(live) else None
+        return known
 
     def _cost(self, query: _Query, live: Sequence[EndpointTarget]) -> int:
         expressions = sum(len(each.value) for each in query.selector if each.operator.endswith("~"))
-        return sum(target.series.count for target in live) * (1 + len(query.selector)) + expressions
+        count = sum(target.series.count for target in live)
+        return _SERIES_WORK * count * (1 + len(query.selector)) + expressions
 
 
 def _relabel(source: EndpointSource, access: Access, endpoint: Endpoint) -> Relabel:

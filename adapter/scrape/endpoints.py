@@ -68,6 +68,10 @@ class Slice(Protocol):
     def ports(self) -> Sequence[PortOfSlice]: ...
     @property
     def endpoints(self) -> Sequence[EndpointOfSlice]: ...
+    @property
+    def cut(self) -> bool:
+        """Whether it has more endpoints than are kept."""
+        ...
 
 
 class Endpoint(NamedTuple):
@@ -103,6 +107,7 @@ class _Finding:
     source: EndpointSource
     access: Access
     endpoints: dict[tuple[str, int], Endpoint] = field(default_factory=dict)
+    full: bool = False
     missing: dict[str, None] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
 
@@ -116,6 +121,7 @@ class _Finding:
             self.refuse("host-network", f"pod {pod.name} is in its node's network")
         else:
             self.endpoints[pod.name, port] = Endpoint(pod.name, pod.ip, port)
+            self.full = self.full or len(self.endpoints) > MOST_ENDPOINTS
 
     def refuse(self, kind: str, text: str) -> None:
         self.refused[kind] += 1
@@ -124,7 +130,7 @@ class _Finding:
     def found(self, reason: str) -> FoundEndpoints:
         """Return the result; `reason` says why there are no endpoints if nothing else does."""
         missing, refused = tuple(self.missing), tuple(sorted(self.refused.items()))
-        if len(self.endpoints) > MOST_ENDPOINTS:
+        if self.full:
             reason = f"{self.source} has more than {MOST_ENDPOINTS} endpoints"
             return FoundEndpoints((), reason, missing[:_SHOWN], (*refused, ("many", 1)))
         if self.endpoints:
@@ -150,6 +156,7 @@ def resolve_service(
     reason = f"{source} has no EndpointSlice: it does not exist, or has no selector"
     exposed = False
     for each in slices:
+        finding.full = finding.full or each.cut
         port = _port_of(each, access.port)
         if port is None or not each.endpoints:
             if not exposed:
@@ -213,6 +220,8 @@ def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[Endpoint
     finding = _Finding(source, access)
     reason = f"there are no {source}"
     for pod in pods:
+        if finding.full:
+            break
         port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
         reason = f"the {source} do not run"
         if port is not None:

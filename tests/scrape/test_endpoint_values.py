@@ -310,7 +310,10 @@ async def test_only_what_is_little_work_is_evaluated_at_once(monkeypatch: pytest
         assert values(read(here)) == [10]
         await here.endpoints.prepare(entry, ())
         put(here, FoundEndpoints((A,)))
-        assert read(here).reason == "its query is not evaluated yet"
+        found = read(here)  # the last answer, until the next scrape
+        assert (values(found), found.overdue) == ([10], "its query is not evaluated yet")
+        await step(here)
+        assert (values(read(here)), read(here).overdue) == ([6], "")
 
 
 async def test_many_queries_do_not_stay_in_memory() -> None:

@@ -34,6 +34,7 @@ class Given(NamedTuple):
 class Slice(NamedTuple):
     endpoints: Sequence[Given] = ()
     ports: Sequence[Port] = (Port(), Port("http", 80))
+    cut: bool = False
 
 
 A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
@@ -169,6 +170,8 @@ def test_too_many_endpoints_are_not_scraped_in_part(monkeypatch: pytest.MonkeyPa
 
     assert (found.endpoints, found.refused) == ((), (("many", 1),))
     assert found.reason == "Service inference/gateway has more than 1 endpoints"
+    assert resolve(Slice([Given()], cut=True)) == found
+    assert resolve_pods(PODS, ACCESS, [A, B, FakePod("c", "10.0.0.3")]).refused == (("many", 1),)
 
 
 def test_pods_by_selector() -> None:

@@ -111,7 +111,7 @@ class EndpointSubscriptions:
             access,
             service.slices,
             functools.partial(pods.find, source.namespace),
-            functools.partial(_find_by_address, pods, source.namespace),
+            _Addresses(pods, source.namespace).find,
         )
 
 
@@ -120,6 +120,16 @@ def _pods_of(source: EndpointSource) -> tuple[str, LabelSelector]:
     return source.namespace, EVERYTHING if source.service else source.selector
 
 
-def _find_by_address(pods: PodCache, namespace: str, address: str) -> WatchedPod | None:
-    found = (each for each in pods.select(namespace, EVERYTHING) if each.ip == address and not each.deleting)
-    return next(found, None)
+class _Addresses:
+    """The pods of a namespace by address, collected when the first one is looked up."""
+
+    def __init__(self, pods: PodCache, namespace: str) -> None:
+        self._pods = pods
+        self._namespace = namespace
+        self._found: dict[str, WatchedPod] | None = None
+
+    def find(self, address: str) -> WatchedPod | None:
+        if self._found is None:
+            pods = self._pods.select(self._namespace, EVERYTHING)
+            self._found = {each.ip: each for each in pods if not each.deleting}
+        return self._found.get(address)

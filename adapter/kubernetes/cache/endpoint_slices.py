@@ -1,4 +1,8 @@
-"""The endpoints of one Service, from a watch of its EndpointSlices and of no others."""
+"""The endpoints of one Service, from a watch of its EndpointSlices and of no others.
+
+Anyone with the right to write EndpointSlices in a namespace can write very many. So the endpoints that are
+kept are bounded, and a slice that does not fit is kept without its endpoints, marked as `cut`.
+"""
 
 from collections.abc import Callable
 
@@ -10,6 +14,9 @@ from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.model.resources import APIResource
+
+MOST_KEPT = 4000
+"""Bound on the kept endpoints of a Service: more than are scraped, in two address families."""
 
 _VERBS = frozenset({"get", "list", "watch"})
 ENDPOINT_SLICES = APIResource(
@@ -36,12 +43,13 @@ class SliceEndpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchedSlice(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an EndpointSlice. Its ports are those of TCP."""
+    """What is kept of an EndpointSlice. Its ports are those of TCP; `cut` says that it has more endpoints."""
 
     namespace: str
     name: str
     ports: tuple[SlicePort, ...]
     endpoints: tuple[SliceEndpoint, ...]
+    cut: bool = False
 
 
 class _WirePort(Struct, frozen=True):
@@ -107,13 +115,34 @@ def _pod_of(reference: _WireReference | None, namespace: str) -> str:
 CODEC: ObjectCodec[WatchedSlice] = ObjectCodec(_WireSlice, _keep)
 
 
+class _BoundedSlices(TypedStore[WatchedSlice]):
+    """Slices with at most `MOST_KEPT` endpoints together."""
+
+    _kept = 0
+
+    def put(self, each: WatchedSlice) -> None:
+        self._release(each.namespace, each.name)
+        if self._kept + len(each.endpoints) > MOST_KEPT:
+            each = msgspec.structs.replace(each, endpoints=(), cut=True)
+        self._kept += len(each.endpoints)
+        super().put(each)
+
+    def remove(self, namespace: str, name: str) -> None:
+        self._release(namespace, name)
+        super().remove(namespace, name)
+
+    def _release(self, namespace: str, name: str) -> None:
+        old = self.find(namespace, name)
+        self._kept -= 0 if old is None else len(old.endpoints)
+
+
 class ServiceEndpoints(ReflectedCache):
     """The slices of one Service, while `run` runs; `changed` is called after each change."""
 
     def __init__(
         self, context: ReflectorContext, namespace: str, service: str, changed: Callable[[], None]
     ) -> None:
-        self._slices: TypedStore[WatchedSlice] = TypedStore(lambda *_: changed())
+        self._slices = _BoundedSlices(lambda *_: changed())
         selector = LabelSelector((Requirement(SERVICE_NAME, Operator.EQUALS, (service,)),))
         self._reflector = Reflector(
             ListWatch(CODEC, ENDPOINT_SLICES, namespace, selector=selector),

@@ -27,8 +27,8 @@ NAME = "__name__"
 MOST_RESULTS = 10_000
 """Bound on the samples of one answer."""
 
-_STEP_WORK = 1000
-"""How many series and matchers a step looks at."""
+_STEP_WORK, _STEP_GROUPED = 1000, 250
+"""How many series and matchers a step looks at, and how many samples it groups."""
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -212,7 +212,7 @@ class _Compiler:
             for number, element in enumerate(elements, 1):
                 key = _kept(element, labels, without=without)
                 groups.setdefault(key, []).append(element.value)
-                if number % _STEP_WORK == 0:
+                if number % _STEP_GROUPED == 0:
                     yield
             return [key._replace(value=function(values)) for key, values in groups.items()]
 

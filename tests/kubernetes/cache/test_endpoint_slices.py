@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+import pytest
 
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -99,6 +100,25 @@ async def test_only_the_slices_of_the_service_are_watched() -> None:
             cluster.delete("EndpointSlice", "b", "inference")
             await until(lambda: [each.name for each in cache.slices] == ["a"])
             assert len(changed) == 3
+
+
+async def test_more_endpoints_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_slices, "MOST_KEPT", 3)
+    two = [{"addresses": [f"10.0.0.{number}"]} for number in range(2)]
+    async with Cluster() as cluster:
+        cluster.create(endpoint_slice("a", "gateway", *two))
+        cluster.create(endpoint_slice("b", "gateway", *two))
+        async with watching(cluster, []) as cache:
+            await until(lambda: not cache.unknown)
+            assert [(len(each.endpoints), each.cut) for each in cache.slices] == [(2, False), (0, True)]
+            cluster.patch("EndpointSlice", "a", {"endpoints": two[:1]}, namespace="inference")
+            cluster.patch("EndpointSlice", "b", {"endpoints": two}, namespace="inference")
+            cluster.patch("EndpointSlice", "b", {"metadata": {"labels": {"x": "y"}}}, namespace="inference")
+            await until(lambda: [len(each.endpoints) for each in cache.slices] == [1, 2])
+            cluster.delete("EndpointSlice", "a", "inference")
+            cluster.create(endpoint_slice("c", "gateway", two[0]))
+            await until(lambda: [each.name for each in cache.slices] == ["b", "c"])
+            assert not any(each.cut for each in cache.slices)
 
 
 async def test_a_list_that_is_refused_says_so() -> None:
