@@ -112,7 +112,7 @@ class NativeDecider:
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
-        """Note a count that another client has written: the controller does not."""
+        """Do nothing: the controller does not remember the counts of other clients."""
 
     def boundary(self, now: int) -> int:
         return next_boundary(self._whole, self._history, now)
@@ -152,7 +152,7 @@ class ScalerDecider:
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
-        """Note a count that another client has written: there is none beside a FastPathAutoscaler."""
+        """Do nothing: no other client writes the target of a FastPathAutoscaler."""
 
     def boundary(self, now: int) -> int:
         return next_boundary(self.spec, self._memory.history, now)

@@ -1,8 +1,8 @@
 """A simulation: an autoscaler, its loads, and the figures of each policy over several phases.
 
-Scrapes and decisions of a cluster happen at seconds that nobody chooses. So each policy runs at several
-phases, drawn with the seed, and its figures are means. All policies run at the same phases, with the same
-start-up times in the same order.
+In a cluster, scrapes and decisions have phases that depend on when programs started. So each policy runs at
+several phases, drawn with the seed, and its figures are means. All policies run at the same phases, and with
+the same start-up times in the same order.
 """
 
 import math
