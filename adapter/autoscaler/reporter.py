@@ -134,7 +134,7 @@ class Journal:
 def mark_of(made: Decision) -> tuple[object, ...]:
     """Return what must change for a decision to be news: all but the values of metrics."""
     conditions = tuple((each.type, each.status, each.reason) for each in made.status.conditions or ())
-    return made.replicas, made.status.desired_replicas, conditions, bool(made.error)
+    return made.replicas, made.status.desired_replicas, conditions, bool(made.error), bool(made.covered)
 
 
 # -- reports -------------------------------------------------------------------------------------------------
@@ -199,7 +199,9 @@ class Reporter:
         """
         reported = self._reported_of(state.key)
         if made.status_changed:
-            self._actuator.status(state.object, state.memory.status, state.recent_changes(now))
+            self._actuator.status(
+                state.object, state.memory.status, state.recent_changes(now), state.backlog_credits
+            )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
                 self._actuator.event(state.object, event)
@@ -236,7 +238,8 @@ class Reporter:
             if each.type == SCALING_LIMITED and each.status == "True":
                 is_limited = True
                 self._monitoring.scaler_limited.inc()
-        if not (made.rescale or made.error or is_limited or change or events or desired != current):
+        eventful = made.rescale or made.error or is_limited or made.covered
+        if not (eventful or change or events or desired != current):
             self._journal.quiet(state.key)
             return
         mark = mark_of(made)

@@ -9,7 +9,7 @@ overdue; after that time it is absent.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from adapter.config.scrape_keys import Access
@@ -196,7 +196,7 @@ class ScrapedValues:
                 target.put(query, answer)
             answer.read = now
             reading.add(name, target, answer)
-        return ScrapedAnswer(reading.values, reading.absent, reading.unseen)
+        return ScrapedAnswer(reading.values, reading.absent, reading.unseen, reading.offset)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""
@@ -344,12 +344,35 @@ class ScrapedValues:
                 for scraped in self._listeners:
                     scraped(owner)
 
+    def put_target(self, target: ScrapeTarget) -> None:
+        """Scrape a target that another collection of values owns, within the same budgets."""
+        self._targets[target.key] = target
+        self._plan(target)
+
+    def drop_target(self, target: ScrapeTarget) -> None:
+        """Stop scraping a target of `put_target`."""
+        if self._targets.get(target.key) is target:
+            del self._targets[target.key]
+            self._schedule.drop(target.key)
+        self._work.drop(target)
+
+    @property
+    def stretch(self) -> float:
+        """The factor of all intervals; 1 while the allowed rate of scrapes is not exceeded."""
+        return self._schedule.stretch
+
+    async def evaluate(self, namespace: str, steps: Generator[None, None, None]) -> None:
+        """Run an evaluation in turns with all other work on the scrapes of a namespace."""
+        await self._work.turns.finish(self._work.turns.start(namespace, steps))
+
     def _note(self, target: ScrapeTarget, error: ScrapeError) -> None:
         for path in self._paths(target):
             self._problems.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
-    def _paths(self, target: ScrapeTarget) -> set[str]:
-        return {entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None}
+    def _paths(self, target: ScrapeTarget) -> Collection[str]:
+        return target.paths or {
+            entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None
+        }
 
 
 def _window(entry: CustomEntry) -> float:

@@ -40,6 +40,8 @@ def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
 
     That is when a recommendation leaves a window, or a change leaves the period of a policy.
     """
+    if spec.throughputs:
+        return now + 1  # the credit of pending capacity changes all the time
     recommendations = history.recommendations
     assert isinstance(recommendations, RecommendationQueues)
     periods: set[int] = set()
@@ -56,8 +58,12 @@ def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
 
 
 def _observe(
-    workload: Workload, readings: Sequence[Reading], status: HorizontalPodAutoscalerStatus
+    workload: Workload,
+    readings: Sequence[Reading],
+    status: HorizontalPodAutoscalerStatus,
+    within: int | None = None,
 ) -> Observation:
+    """Return what a decision sees; `within` is the start-up time that the scaler has learned."""
     return Observation(
         workload.replicas,
         len(workload.pods),
@@ -66,6 +72,7 @@ def _observe(
         readings,
         status=status,
         selected_by=_AUTOSCALER,
+        ready_within=within,
     )
 
 
@@ -105,7 +112,7 @@ class NativeDecider:
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
-        """Note a count that another client has written: the controller does not."""
+        """Do nothing: the controller does not remember the counts of other clients."""
 
     def boundary(self, now: int) -> int:
         return next_boundary(self._whole, self._history, now)
@@ -117,8 +124,10 @@ class ScalerDecider:
     knows_pods = True
     holds_floor = False
 
-    def __init__(self, spec: PreparedSpec, constraints: Constraints, replicas: int) -> None:
+    def __init__(self, spec: PreparedSpec, constraints: Constraints, replicas: int, within: int) -> None:
+        """`within` is the learned start-up time in nanoseconds."""
         self.spec = spec
+        self._within = within
         self.made: Decision | None = None
         self._memory = _remember(replicas)
         self._constraints = constraints
@@ -136,14 +145,14 @@ class ScalerDecider:
         constraints = self._constraints
         scale = ScaleObservation(workload.replicas, conflicts.OWN)
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, constraints.boost)
-        observation = _observe(workload, readings, self._memory.status)
+        observation = _observe(workload, readings, self._memory.status, self._within)
         made = guarded.decide(self.spec, observation, self._memory, now, constraints)
         self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
         self.made = made
         return made.replicas if made.rescale else None
 
     def note(self, replicas: int, now: int) -> None:
-        """Note a count that another client has written: there is none beside a FastPathAutoscaler."""
+        """Do nothing: no other client writes the target of a FastPathAutoscaler."""
 
     def boundary(self, now: int) -> int:
         return next_boundary(self.spec, self._memory.history, now)
@@ -165,6 +174,7 @@ class BoostDecider:
         period: int,
         spans: Sequence[int],
         replicas: int,
+        within: int,
     ) -> None:
         """`hold` and `period` are those of `Boost`; a sample of each metric covers `spans` nanoseconds."""
         self.spec = spec
@@ -173,6 +183,7 @@ class BoostDecider:
         native.read_floor = self._read_floor
         self._memory = _remember(replicas)
         self._hold, self._period, self._spans = hold, period, spans
+        self._within = within
 
     def beacon(self, now: int) -> int:  # noqa: ARG002 - the status changes with the decisions of the HPA
         status = self._native.status
@@ -185,7 +196,7 @@ class BoostDecider:
             self._memory.boost, boost, now, most=self.spec.limits.highest, band=self.spec.band
         )
         self._memory = msgspec.structs.replace(self._memory, boost=boosted)
-        observation = _observe(workload, readings, self._memory.status)
+        observation = _observe(workload, readings, self._memory.status, self._within)
         made = guarded.decide(self.spec, observation, self._memory, now, constraints)
         if made.rescale:
             raised = boosting.begin(

@@ -43,7 +43,7 @@ class Observer(Protocol):
 
 
 class Demand:
-    """The loads of all metrics and what waits of them."""
+    """The loads of all metrics, and the backlog of each."""
 
     def __init__(self, loads: Sequence[Load], capacities: Sequence[float], *, carries: bool) -> None:
         """One pod serves `capacities` of the loads in a second; with `carries` what is not served waits."""

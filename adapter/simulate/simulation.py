@@ -1,8 +1,8 @@
 """A simulation: an autoscaler, its loads, and the figures of each policy over several phases.
 
-Scrapes and decisions of a cluster happen at seconds that nobody chooses. So each policy runs at several
-phases, drawn with the seed, and its figures are means. All policies run at the same phases, with the same
-start-up times in the same order.
+In a cluster, scrapes and decisions have phases that depend on when programs started. So each policy runs at
+several phases, drawn with the seed, and its figures are means. All policies run at the same phases, and with
+the same start-up times in the same order.
 """
 
 import math
@@ -27,6 +27,7 @@ from adapter.model.autoscaling.hpa import (
     MetricTarget,
     with_defaults,
 )
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
@@ -130,9 +131,12 @@ def _prepare(
     def start_up() -> int:
         return draws.choice(scenario.start_ups)
 
-    native, fast = _specs(autoscaler)
+    asked = boost.read_annotations(autoscaler.metadata.annotations)
+    pending = asked.pending if policy.name == BOOST else autoscaler.spec.pending_capacity or ()
+    native, fast = _specs(autoscaler, pending)
     least, most = native.limits
     first = policy.replicas if policy.name == FIXED else first_count(demand.loads, metrics, least, most)
+    within = max(1, _percentile(scenario.start_ups)) * SECOND
     workload = Workload(first, start_up, EPOCH, requests_of(metrics, scenario.request))
 
     def signals(pace: Pace) -> list[Signal]:
@@ -150,15 +154,14 @@ def _prepare(
         assert policy.native is not None
         assert policy.fast is not None
         hpa = NativeDecider(native, _with_floor(autoscaler))
-        asked = boost.read_annotations(autoscaler.metadata.annotations)
         spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
-        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans, first)
+        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans, first, within)
         chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None and policy.name == FAST:
         constraints = Constraints(fallback=autoscaler.spec.fallback)
-        chains = [chain(ScalerDecider(fast, constraints, first), policy.fast)]
+        chains = [chain(ScalerDecider(fast, constraints, first, within), policy.fast)]
     return Run(demand, workload, chains, most, observer=observer)
 
 
@@ -172,11 +175,18 @@ def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], leas
     return min(max(least, *needs), most) if needs else least
 
 
-def _specs(autoscaler: FastPathAutoscaler) -> tuple[PreparedSpec, PreparedSpec]:
-    """Return the spec for the HPA controller and that for the fast-scaler."""
+def _percentile(start_ups: Sequence[int]) -> int:
+    """Return the 95th percentile of start-up times, which the scaler would have learned."""
+    return sorted(start_ups)[-(-len(start_ups) * 95 // 100) - 1]
+
+
+def _specs(
+    autoscaler: FastPathAutoscaler, pending: Sequence[PendingCapacity]
+) -> tuple[PreparedSpec, PreparedSpec]:
+    """Return the spec for the HPA controller and that for the fast-scaler, which has pending capacity."""
     return (
         prepared_spec.prepare(_native(autoscaler), Settings()),
-        prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), SCALER),
+        prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), SCALER, pending),
     )
 
 

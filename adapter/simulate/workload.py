@@ -91,7 +91,13 @@ class Workload:
         self._serial += 1
         started = None if math.isinf(second) else self._epoch + round(second) * SECOND
         return PodFacts(
-            f"pod-{self._serial}", phase, LABELS, started=started, ready="False", containers=self._containers
+            f"pod-{self._serial}",
+            phase,
+            LABELS,
+            started=started,
+            ready="False",
+            containers=self._containers,
+            created=started,
         )
 
     def _add_ready(self, pod: PodFacts, at: int) -> None:

@@ -17,6 +17,8 @@ from adapter.config.options import Options
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.resources import BUILTIN, Catalogue
+from adapter.rules.registry import EMPTY
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -70,6 +72,7 @@ class Bench:
             source_problems=nothing,
             freshness=nothing,
             scraped=scraped,
+            endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, self.monitoring, nothing),
             clock=clock,
             monitoring=self.monitoring,
             problems=problems,

@@ -6,8 +6,11 @@ in second t + 20.
 
 import math
 
+import msgspec
 import pytest
 
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
+from adapter.model.quantity import read as read_quantity
 from tests.support.simulation import autoscaler, figures, run, steps
 
 POLICIES = ("native", "native:window=0", "fast", "fast:window=0", "boost", "boost:window=0,fastWindow=0")
@@ -181,6 +184,21 @@ OBJECT = {
 def test_every_type_of_metric(metric: dict[str, object]) -> None:
     result = run("fast:window=0", STEP, autoscaler=autoscaler([metric]))
     assert [change[:3] for change in result.changes] == [(100, 10, 20)]
+
+
+def test_pending_capacity_counts() -> None:
+    """While the queue grows by what starting pods would work off, the option withholds raises."""
+    growing = steps(120, *((second, 100 + 5 * max(0, second - 10)) for second in range(120)))
+    plain = autoscaler([OUTER], most=1000)
+    pending = (PendingCapacity("load", read_quantity("5")),)
+    option = msgspec.structs.replace(
+        plain, spec=msgspec.structs.replace(plain.spec, pending_capacity=pending)
+    )
+    counts = [
+        run("fast:window=0", growing, 60, autoscaler=each).runs[0].max_replicas for each in (plain, option)
+    ]
+    assert counts[0] > 60
+    assert counts[1] < 30
 
 
 def test_a_workload_at_zero_wakes() -> None:

@@ -24,7 +24,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.numbers import w32
+from adapter.autoscaler.decide.pending import PendingState
 from adapter.model.autoscaling.fastpath_autoscaler import PastChange
 from adapter.model.timestamps import SECOND, FineInstant
 
@@ -177,11 +179,15 @@ def with_event(
 
 
 class History(msgspec.Struct, frozen=True):
-    """Recommendations and scale events. A change of the spec resets nothing."""
+    """Recommendations, scale events, and pending capacity, None without that option.
+
+    A change of the spec resets nothing.
+    """
 
     recommendations: Recommendations = RecommendationList()
     ups: Events = ()
     downs: Events = ()
+    pending: PendingState | None = None
 
 
 def growth(history: History, after: int) -> int:
@@ -211,6 +217,7 @@ def shifted(history: History, by: int) -> History:
         history.recommendations.shifted(by),
         tuple(event._replace(at=event.at + by) for event in history.ups),
         tuple(event._replace(at=event.at + by) for event in history.downs),
+        pending_capacity.shifted(history.pending, by),
     )
 
 

@@ -76,15 +76,19 @@ class SourceReader:
         if isinstance(made, Unread):
             return made
         rule, query = made.rule, made.promql
-        of_pods = metric.type == "Pods"
+        of_pods, scrape = metric.type == "Pods", rule.config.scrape
+        found = None
+        if scrape is not None and scrape.source is not None:
+            found = await self._cluster.endpoints(scrape)
         return SourceFacts(
             rule.path,
             query,
             lookback.lookback_of(query),
             await self._series(query),
-            rule.config.scrape if of_pods else None,
+            scrape if of_pods or found is not None else None,
             of_pods and _is_scrapable(rule),
             rule.config.ttl or 0.0,
+            found,
         )
 
     # -- rules -----------------------------------------------------------------------------------------------

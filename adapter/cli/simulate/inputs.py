@@ -108,13 +108,21 @@ def read_autoscaler(file: str) -> tuple[FastPathAutoscaler, str]:
             except InputError as error:
                 faults += (documents.located(fault, place, document, source.name) for fault in error.faults)
                 continue
-            found.append((prepared(read), document.line_of(place.rstrip("."))))
+            found.append((prepared(_annotated(read, tree)), document.line_of(place.rstrip("."))))
     if not faults and len(found) != 1:
         expected = f"expected one {HPA_KIND} or {KIND}; the file has {len(found) or 'no such object'}"
         faults.append(Fault("", "", expected, source.name, found[1][1] if found else 0))
     if faults:
         raise InputError(faults)
     return found[0][0], source.name
+
+
+def _annotated(autoscaler: FastPathAutoscaler, tree: object) -> FastPathAutoscaler:
+    """Return an autoscaler with the annotations of its document: those of boost say how an HPA is raised."""
+    metadata = tree.get("metadata") if isinstance(tree, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    meta = msgspec.structs.replace(autoscaler.metadata, annotations=annotations)
+    return msgspec.structs.replace(autoscaler, metadata=meta)
 
 
 def prepared(autoscaler: FastPathAutoscaler) -> FastPathAutoscaler:
