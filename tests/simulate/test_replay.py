@@ -18,6 +18,7 @@ from adapter.errors import InputError
 from adapter.model.autoscaling.fastpath_autoscaler import from_hpa
 from adapter.model.timestamps import SECOND
 from adapter.simulate.recorded import replay
+from tests.autoscaler import test_pending
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric, pods
 
@@ -98,6 +99,29 @@ async def test_half_an_hour_of_changing_load_replays_without_a_difference() -> N
     assert (done.differences, done.first) == (0, None)
     assert done.decisions > 50
     assert len(counts) > 15, "the load changed the count often"
+
+
+async def test_pending_capacity_is_part_of_a_record() -> None:
+    bench = Bench()
+    bench.journal = Journal(keeps_inputs=True)
+    bench.start()
+    await test_pending.begin(bench, learned=True)
+    for second in range(1, 61):
+        test_pending.jobs(bench, 200 + 10 * second)
+        await bench.step(1)
+        test_pending.make_pods(bench, 2 + second)
+    test_pending.jobs(bench, 1600)
+    await bench.step(1)
+    export = debug.encode(debug.show(bench.controller, "default", "web", "").document).decode()
+    bench.controller.close()
+
+    done = replay.replay(export, "journal.json")
+    assert (done.differences, done.first) == (0, None)
+    document = json.loads(export)
+    assert any("pending" in " ".join(entry["trace"]) for entry in document["journal"])
+    for entry in document["journal"]:
+        del entry["record"]["inputs"]["autoscaler"]["spec"]["pendingCapacity"]
+    assert replay.replay(json.dumps(document), "journal.json").differences > 0
 
 
 async def test_the_first_difference_names_the_step_where_both_part() -> None:

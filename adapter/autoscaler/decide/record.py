@@ -88,7 +88,8 @@ def decide_again(inputs: DecisionInputs) -> Decision:
         spec = prepared_spec.prepare(hpa, inputs.settings)
         observation = replace(inputs.observation, status=memory.status)
         return decision.decide(spec, observation, memory.history, inputs.now)
-    spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), inputs.settings)
+    pending = autoscaler.spec.pending_capacity or ()
+    spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), inputs.settings, pending)
     if inputs.most is not None:
         spec = boosting.capped(spec, inputs.most)
     return guarded.decide(spec, inputs.observation, memory, inputs.now, inputs.constraints)
