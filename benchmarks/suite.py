@@ -83,6 +83,7 @@ CASES: Mapping[str, Case] = {
         "time from a load step to pods that are Ready and counted, by autoscaler and start-up time",
         "--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
     ),
+    "simulate": Case("speed of simulations of 14 days", "--days 0.02 --runs 1"),
     "wake": Case(
         "zero to one: from a queue's first message, at its exporter, to a written Scale",
         "--workloads 2 --seconds 1",

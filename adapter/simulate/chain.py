@@ -177,14 +177,16 @@ class Chain:
     # -- skipping time ---------------------------------------------------------------------------------------
 
     def idle_until(self, second: int, workload: Workload) -> float:
-        """Return the next second at which a decision must be computed although nothing changes."""
-        ready = workload.ready
-        if not self._skips or self._last is None or not all(each.is_settled(ready) for each in self.signals):
+        """Return the next second with a scrape or a decision that matters if nothing changes until then."""
+        if not self._skips:
             return second + 1
+        soon = min(self.due, *(signal.due for signal in self.signals))
+        if self._last is None or not all(each.is_settled(workload.ready) for each in self.signals):
+            return soon
         situation, sight = self._look(second, workload)
         seen = self._last[1] if self._skipped is None else self._skipped[1]
         if situation != self._last[0] or len(self._ready) > 1 or seen.millis != sight.millis:
-            return second + 1
+            return soon
         boundary = -((self._epoch - self._boundary) // SECOND)
         return max(second + 1, self.due + -(-max(0, boundary - self.due) // self.period) * self.period)
 
