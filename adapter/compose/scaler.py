@@ -102,6 +102,7 @@ class Scaler:
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)
+        runtime.scraped.follow_readiness(self.pods.became_ready)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._boosted_hpas = BoostedHPAs(self._registry, self.rivals.hpas, clock, problems, period)
         self.floors: FloorView | None = None

@@ -108,7 +108,7 @@ class Sampler:
         ):
             return await self._query(plan)
         await self._scraped.prepare(entry, namespace, names, selector)
-        scraped = self._scraped.read(entry, namespace, names, selector)
+        scraped = self._scraped.read_cut(entry, namespace, names, selector)
         if not scraped.values and not scraped.absent:
             return await self._query(plan)
         return await self._read_scraped(plan, scraped)
@@ -116,7 +116,7 @@ class Sampler:
     async def _read_scraped(self, plan: Plan, scraped: ScrapedAnswer) -> ObjectAnswer:
         asked = self._clock.monotonic()
         namespace, names = plan.objects
-        rest = tuple(name for name in names if name not in scraped.values)
+        rest = tuple(name for name in names if name not in scraped.values and name not in scraped.left_out)
         answer = ObjectAnswer({}, asked)
         if rest:
             try:

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
+from adapter.model.coherence import incoherent_pods
 from adapter.model.metrics import CustomMetricInfo
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import CustomEntry, Registry
@@ -99,6 +100,7 @@ class ScrapedValues:
         self._generation = -1
         self._metrics: dict[Hashable, dict[str, ScrapedMetric | None]] = {}  # owner -> its metrics
         self._listeners: list[Callable[[Hashable], None]] = []
+        self._became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
     @property
     def generation(self) -> int:
@@ -114,6 +116,10 @@ class ScrapedValues:
         It must be quick and must not raise.
         """
         self._listeners.append(scraped)
+
+    def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None:
+        """Ask `became_ready` when pods of a namespace became ready lately, by name, in monotonic seconds."""
+        self._became_ready = became_ready
 
     def is_scraped(self, metric: str) -> bool:
         """Whether the rule of a metric of pods has `scrape`."""
@@ -197,6 +203,28 @@ class ScrapedValues:
             answer.read = now
             reading.add(name, target, answer)
         return ScrapedAnswer(reading.values, reading.absent, reading.unseen, reading.offset)
+
+    def read_cut(
+        self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
+    ) -> ScrapedAnswer:
+        """Return what `read` does, without the values of pods that are not of one cut with the others.
+
+        An HPA counts a pod without a value as zero in a scale-up, and as the target in a scale-down. It must
+        not scale down because of that, so a value above the mean of the others stays.
+        """
+        answer = self.read(entry, namespace, names, selector)
+        became_ready = self._became_ready(namespace)
+        if became_ready.keys().isdisjoint(answer.values.keys()):
+            return answer
+        sampled = {name: found.time - answer.offset for name, found in answer.values.items()}
+        newer = incoherent_pods(sampled, became_ready)
+        if not newer:
+            return answer
+        older = [found.value for name, found in answer.values.items() if name not in newer]
+        mean = math.fsum(older) / len(older)
+        left_out = frozenset(name for name in newer if answer.values[name].value <= mean)
+        values = {name: found for name, found in answer.values.items() if name not in left_out}
+        return answer._replace(values=values, left_out=left_out)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""

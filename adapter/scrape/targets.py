@@ -203,13 +203,14 @@ class ScrapedAnswer(NamedTuple):
     `absent` are the scraped pods without a value now: only a sample later than the given time (epoch seconds)
     says more about them than the scrapes do. Of these, `unseen` are the pods whose last scrape failed, is
     late or is not processed yet. Pods in neither mapping are not scraped. `offset` is what was added to
-    monotonic times.
+    monotonic times. The values of the pods `left_out` are not of one cut with the others (`model.coherence`).
     """
 
     values: Mapping[str, ScrapedValue]
     absent: Mapping[str, float]
     unseen: Collection[str] = frozenset()
     offset: float = 0.0
+    left_out: Collection[str] = frozenset()
 
 
 @dataclass(slots=True)

@@ -464,6 +464,35 @@ async def test_the_api_answers_from_the_same_snapshot_and_does_not_ask_prometheu
         assert here.metric("fastpath_scraped_values_total", source="scrape") == 2
 
 
+@pytest.mark.parametrize(
+    ("value", "became_ready", "served"),
+    [
+        pytest.param(30, 0.5, {"a": 40_000}, id="ready after the other was scraped"),
+        pytest.param(41, 0.5, {"a": 40_000, "b": 41_000}, id="above the others"),
+        pytest.param(30, -0.5, {"a": 40_000, "b": 30_000}, id="ready before"),
+        pytest.param(30, None, {"a": 40_000, "b": 30_000}, id="ready for long"),
+    ],
+)
+async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
+    value: int, became_ready: float | None, served: dict[str, int]
+) -> None:
+    """An HPA would add its value to an older one of the pod that it has relieved."""
+    async with scraping(names=("a", "b")) as here:
+        times = {} if became_ready is None else {"b": here.clock.monotonic() + became_ready}
+        here.scraped.follow_readiness(lambda namespace: times if namespace == "shop" else {})
+        here.reader.bodies |= {"10.0.0.1": "depth 40", "10.0.0.2": f"depth {value}"}
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+        here.clock.advance(0.8)
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        await asyncio.gather(*(here.scraped._scrape(key) for key in here.scraped._targets if key[1] == "b"))
+        assert values_of(await ask(here)) == served
+        assert here.querier.asked == []
+
+        await step(here)
+        assert values_of(await ask(here)) == {"a": 40_000, "b": value * 1000}
+
+
 async def test_pods_that_are_not_scraped_are_asked_of_prometheus() -> None:
     async with scraping(names=("a", "c"), answer=lambda _: answer({"c": 7})) as here:
         here.reader.bodies["10.0.0.1"] = "depth 3"

@@ -12,7 +12,6 @@ import msgspec
 
 from adapter.autoscaler.decide.observation import NOT_YET, PodsReading, Reading, Unavailable, read_usage
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.coherence import incoherent_pods
 from adapter.autoscaler.metrics.feed import (
     OLDEST,
     Feed,
@@ -26,6 +25,7 @@ from adapter.autoscaler.metrics.feed import (
 )
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.config.rules_file import OnNaN
+from adapter.model.coherence import incoherent_pods
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, span_of

@@ -179,6 +179,11 @@ class PodCache(ReflectedCache):
         space = self._spaces.get(namespace)
         return space.select(selector) if space else ()
 
+    def became_ready(self, namespace: str) -> Mapping[str, float]:
+        """Return when pods of a namespace became ready lately, by name, in monotonic seconds."""
+        space = self._spaces.get(namespace)
+        return {} if space is None else space.became_ready.times(self.clock.monotonic())
+
     def follow(
         self,
         namespace: str,

@@ -537,6 +537,8 @@ def test_a_pod_became_ready_when_the_watch_showed_it() -> None:
     clock.advance(2)
     put(watch, started("a") | {"metadata": started("a")["metadata"] | {"labels": {"app": "db"}}})
     assert became_ready(watch) == {"a": 2.0}
+    assert watch.became_ready("default") == {"a": clock.monotonic() - 2}
+    assert watch.became_ready("elsewhere") == {}
 
 
 def test_a_pod_that_becomes_ready_again_is_not_new() -> None:

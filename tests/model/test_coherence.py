@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.metrics.coherence import incoherent_pods
+from adapter.model.coherence import incoherent_pods
 
 
 @pytest.mark.parametrize(
