@@ -212,17 +212,21 @@ class ScrapedValues:
         An HPA counts a pod without a value as zero in a scale-up, and as the target in a scale-down. It must
         not scale down because of that, so a value above the mean of the others stays.
         """
-        answer = self.read(entry, namespace, names, selector)
+        listed = tuple(names)
+        answer = self.read(entry, namespace, listed, selector)
         became_ready = self._became_ready(namespace)
-        if became_ready.keys().isdisjoint(answer.values.keys()):
+        if not answer.values or became_ready.keys().isdisjoint(listed):
             return answer
         sampled = {name: found.time - answer.offset for name, found in answer.values.items()}
         newer = incoherent_pods(sampled, became_ready)
-        if not newer:
-            return answer
         older = [found.value for name, found in answer.values.items() if name not in newer]
         mean = math.fsum(older) / len(older)
-        left_out = frozenset(name for name in newer if answer.values[name].value <= mean)
+        left_out = {name for name in newer if answer.values[name].value <= mean}
+        # Prometheus may know a new pod before its first scrape here.
+        oldest = min(sampled.values())
+        left_out.update(
+            name for name in listed if name not in sampled and became_ready.get(name, oldest) > oldest
+        )
         values = {name: found for name, found in answer.values.items() if name not in left_out}
         return answer._replace(values=values, left_out=left_out)
 

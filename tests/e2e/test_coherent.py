@@ -4,8 +4,8 @@ Thirty workloads of one pod each have the load of ten at once. Half of them are 
 controller, and half are scaled by the fast-scaler. The pods become ready after half a second to three, and
 are scraped once a second. The sandbox's turn is `tests/scenarios/test_coherent.py`.
 
-The controller decides each second here, upstream's way, from what the metrics API serves. Its counts are
-judged as well.
+Judged are the counts that Fastpath writes. The controller decides each second here, upstream's way, from what
+the metrics API serves, and may ask for more by itself.
 """
 
 import asyncio

@@ -493,6 +493,21 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
         assert values_of(await ask(here)) == {"a": 40_000, "b": value * 1000}
 
 
+async def test_the_api_does_not_ask_prometheus_about_a_pod_that_is_not_scraped_yet() -> None:
+    """Prometheus may have scraped it already, since it took over load."""
+    async with scraping(names=("a", "b"), answer=lambda _: answer({"b": 20})) as here:
+        times = {"b": here.clock.monotonic() + 0.5}
+        here.scraped.follow_readiness(lambda _: times)
+        here.reader.bodies["10.0.0.1"] = "depth 40"
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+        here.clock.advance(0.8)
+        assert values_of(await ask(here)) == {"a": 40_000}
+
+        await step(here)
+        assert values_of(await ask(here)) == {"a": 40_000, "b": 20_000}
+
+
 async def test_pods_that_are_not_scraped_are_asked_of_prometheus() -> None:
     async with scraping(names=("a", "c"), answer=lambda _: answer({"c": 7})) as here:
         here.reader.bodies["10.0.0.1"] = "depth 3"

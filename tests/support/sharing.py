@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from adapter.model.autoscaling.fastpath_autoscaler import GROUP, KIND
 from tests.support import boosting
 from tests.support.boosting import BEHAVIOR, UNIT, Workload
-from tests.support.scalewrites import Audit
+from tests.support.scalewrites import BOOSTER, Audit
 
 NEEDED = 10
 STARTUP = (0.5, 3.0)
@@ -53,7 +53,7 @@ def objects(workload: Workload, namespace: str) -> list[dict[str, Any]]:
 
 
 class Scaling(NamedTuple):
-    """The most replicas that any client asked for, and when the needed count was asked for, in seconds."""
+    """The most replicas that Fastpath asked for, and when the needed count was asked for, in seconds."""
 
     name: str
     most: int
@@ -65,7 +65,7 @@ def judge(audit: Audit, names: Sequence[str], start: float) -> list[Scaling]:
     return [
         Scaling(
             name,
-            max((write.after for write in audit.of(name, since=start)), default=0),
+            max((write.after for write in audit.of(name, BOOSTER, start)), default=0),
             next(write.time for write in audit.of(name, since=start) if write.after >= NEEDED) - start,
         )
         for name in names
