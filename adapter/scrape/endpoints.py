@@ -9,34 +9,18 @@ An endpoint that ought to be read and cannot be is `missing`: what the others ex
 
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from adapter.config.endpoint_keys import EndpointSource
 from adapter.config.scrape_keys import Access
+from adapter.scrape.cache import ScrapedPod
 
 MOST_ENDPOINTS = 1000
 """Bound on the endpoints of one rule."""
 
 _SHOWN = 3
-
-
-class EndpointPod(Protocol):
-    """What is known of a pod. `ip` is "" before it has one; `ports` are its named container ports."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def phase(self) -> str: ...
-    @property
-    def deleting(self) -> bool: ...
-    @property
-    def ip(self) -> str: ...
-    @property
-    def host_network(self) -> bool: ...
-    @property
-    def ports(self) -> Mapping[str, int]: ...
 
 
 class PortOfSlice(Protocol):
@@ -111,7 +95,7 @@ class _Finding:
     missing: dict[str, None] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
 
-    def add(self, pod: EndpointPod, port: int) -> None:
+    def add(self, pod: ScrapedPod, port: int) -> None:
         """Add the endpoint of a pod; a pod in several slices, as of two address families, is one endpoint."""
         if pod.deleting or pod.phase in {"Succeeded", "Failed"}:
             return
@@ -145,8 +129,8 @@ def resolve_service(
     source: EndpointSource,
     access: Access,
     slices: Iterable[Slice],
-    find: Callable[[str], EndpointPod | None],
-    find_by_address: Callable[[str], EndpointPod | None],
+    find: Callable[[str], ScrapedPod | None],
+    find_by_address: Callable[[str], ScrapedPod | None],
 ) -> FoundEndpoints:
     """Return the endpoints of a Service.
 
@@ -175,8 +159,8 @@ def _add(
     finding: _Finding,
     endpoint: EndpointOfSlice,
     port: int,
-    find: Callable[[str], EndpointPod | None],
-    find_by_address: Callable[[str], EndpointPod | None],
+    find: Callable[[str], ScrapedPod | None],
+    find_by_address: Callable[[str], ScrapedPod | None],
 ) -> None:
     if endpoint.terminating:
         return
@@ -215,7 +199,7 @@ def _port_of(each: Slice, port: str) -> int | None:
     return next((known.port for known in each.ports if known.name == port), None)
 
 
-def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[EndpointPod]) -> FoundEndpoints:
+def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[ScrapedPod]) -> FoundEndpoints:
     """Return the endpoints of the pods that a selector matches."""
     finding = _Finding(source, access)
     reason = f"there are no {source}"
