@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from adapter.config.yaml.reader import one_line
 from adapter.errors import Fault, InputError
 
 HEADER = ("seconds", "load")
@@ -93,15 +94,18 @@ def read_csv(text: str, source: str) -> Load:
 
     The last value holds for one second.
     """
-    rows = csv.reader(text.splitlines())
-    header = [cell.strip() for cell in next(rows, [])]
-    if header != list(HEADER):
-        raise _error(source, 1, "", ",".join(header), "expected the header seconds,load")
+    # A byte order mark is what spreadsheets begin a file with.
+    rows = csv.reader(text.removeprefix("\ufeff").splitlines(), strict=True)
     points: list[tuple[float, float]] = []
-    for row in rows:
-        if not row or not any(cell.strip() for cell in row):
-            continue
-        points.append(_point(row, points, source, rows.line_num))
+    try:
+        header = [cell.strip() for cell in next(rows, [])]
+        if header != list(HEADER):
+            raise _error(source, 1, "", ",".join(header), "expected the header seconds,load")
+        for row in rows:
+            if any(cell.strip() for cell in row):
+                points.append(_point(row, points, source, rows.line_num))
+    except csv.Error as error:
+        raise _error(source, rows.line_num, "", "", f"expected seconds,load: {error}") from None
     if not points:
         raise _error(source, 2, "", "", "expected at least one row such as 0,12.5")
     return of_points(points, math.floor(points[-1][0]) + 1)
@@ -134,8 +138,8 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return number if math.isfinite(number) and "_" not in text else None  # Python's 1_000 is no CSV
 
 
 def _error(source: str, line: int, place: str, value: str, expected: str) -> InputError:
-    return InputError([Fault(place, value, expected, source, line)])
+    return InputError([Fault(place, one_line(value), expected, source, line)])

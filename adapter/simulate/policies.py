@@ -11,6 +11,7 @@ from adapter.errors import Fault, InputError
 from adapter.model import timestamps
 from adapter.model.quantity import Quantity
 from adapter.model.quantity import read as read_quantity
+from adapter.simulate.workload import MOST_REPLICAS
 
 FLAG = "--policy"
 NATIVE, FAST, BOOST, FIXED = "native", "fast", "boost", "fixed"
@@ -70,6 +71,8 @@ def read_policy(text: str) -> Policy:
             )
         if key in given:
             raise _error(text, f"{key}: expected once")
+        if not value:
+            raise _error(text, f"{key}: expected a value behind the =")
         given[key] = value
     if name == FIXED:
         return Policy(text, name, replicas=_count(text, "replicas", given.get("replicas", "")))
@@ -114,8 +117,8 @@ def _seconds(text: str, given: Mapping[str, str], key: str, default: int) -> int
 
 
 def _count(text: str, key: str, written: str) -> int:
-    if not (written.isascii() and written.isdigit() and len(written) < 10):
-        raise _error(text, f"{key}={written}: expected a whole number of at least 0")
+    if not (written.isascii() and written.isdigit() and len(written) < 10 and int(written) <= MOST_REPLICAS):
+        raise _error(text, f"{key}={written}: expected a whole number from 0 to {MOST_REPLICAS}")
     return int(written)
 
 

@@ -4,11 +4,15 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 
+from adapter.errors import Fault, InputError
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
 from adapter.model.timestamps import SECOND
 
 LABELS = {"app": "simulated"}
 SELECTOR = "app=simulated"
+
+MOST_REPLICAS = 100_000
+"""The most pods of one workload, which bounds the memory of a simulation."""
 
 
 class Workload:
@@ -16,6 +20,7 @@ class Workload:
 
     Pods that are no longer wanted go at once: starting ones first, then the newest.
     `start_up` draws the seconds from a written count to a Ready pod. `epoch` is second 0 in nanoseconds.
+    More than MOST_REPLICAS pods are an InputError.
     """
 
     def __init__(
@@ -32,6 +37,7 @@ class Workload:
         self._starting: list[tuple[int, int, PodFacts]] = []  # a heap by the second of readiness
         self._ready: list[tuple[int, PodFacts]] = []  # in the order in which they became ready
         self._pods: tuple[PodFacts, ...] | None = None
+        _check(replicas)
         self.replicas = replicas
         for _ in range(replicas):
             # They have been ready for longer than any rule looks back.
@@ -74,16 +80,15 @@ class Workload:
 
     def scale(self, replicas: int, second: int) -> None:
         """Ask for pods, or let some go."""
+        _check(replicas)
         for _ in range(replicas - self.replicas):
             pod = self._new("Pending", second)
             heapq.heappush(self._starting, (second + max(1, self._start_up()), self._serial, pod))
-        for _ in range(self.replicas - replicas):
-            if self._starting:
-                newest = max(self._starting, key=_serial)
-                self._starting.remove(newest)
-                heapq.heapify(self._starting)
-            else:
-                self._ready.pop()
+        if self.replicas > replicas:
+            staying = max(0, len(self._starting) - (self.replicas - replicas))
+            self._starting = heapq.nsmallest(staying, self._starting, key=_serial)
+            heapq.heapify(self._starting)
+            del self._ready[replicas - staying :]
         self.replicas = replicas
         self._changed()
 
@@ -125,3 +130,9 @@ class Workload:
 
 def _serial(starting: tuple[int, int, PodFacts]) -> int:
     return starting[1]
+
+
+def _check(replicas: int) -> None:
+    if replicas > MOST_REPLICAS:
+        expected = f"expected at most {MOST_REPLICAS}, the most pods that a simulation holds"
+        raise InputError([Fault("replicas", str(replicas), expected)])

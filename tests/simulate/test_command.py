@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,21 @@ def test_bad_input_is_one_sentence(simulated: Run, arguments: tuple[str, ...], m
     assert (printed.status, printed.out) == (2, "")
     assert len(printed.err.splitlines()) == 1
     assert printed.err.startswith(f"fastpath simulate: {message}")
+
+
+@pytest.mark.parametrize("worth", [running._WORTH, 0])
+def test_a_load_for_more_pods_than_a_simulation_holds(
+    simulated: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
+    monkeypatch.setattr(running, "_WORTH", worth)
+    (folder / "web.yaml").write_text(HPA.replace("maxReplicas: 40", "maxReplicas: 2000000000"))
+    (folder / "load.csv").write_text("seconds,load\n0,1e15\n60,1\n")
+    printed = simulated("--policy", "native", "--policy", "fast")
+    assert (printed.status, printed.out) == (2, "")
+    assert re.fullmatch(
+        r"fastpath simulate: replicas: \d+: expected at most 100000, the most pods that a simulation holds\n",
+        printed.err,
+    )
 
 
 def test_what_is_required_is_named(capfd: pytest.CaptureFixture[str]) -> None:

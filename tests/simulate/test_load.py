@@ -15,6 +15,11 @@ def test_a_value_holds_until_the_next() -> None:
     assert (read.seconds, read.mean, read.highest) == (10, (50 + 20 + 90) / 10, 30)
 
 
+def test_a_byte_order_mark_quotes_and_blank_lines() -> None:
+    read = load.read_csv('\ufeffseconds, load\r\n"0","10"\r\n\r\n ,\r\n5,1e1\r\n', "load.csv")
+    assert list(read.segments()) == [(0, 6, 10.0)]
+
+
 def test_a_value_that_a_later_one_of_the_same_second_replaces() -> None:
     read = load.of_points([(0, 1), (1.2, 2), (1.7, 3)], 4)
     assert list(read.segments()) == [(0, 2, 1), (2, 4, 3)]
@@ -51,6 +56,16 @@ def test_a_load_that_is_all_gap() -> None:
             "load.csv:2: seconds: -1: expected seconds since the start, from 0 to 31622400",
         ),
         ("seconds,load\n0,1,2\n", "load.csv:2: 0,1,2: expected two columns: seconds and load"),
+        ("seconds,load\n0,1_0\n", "load.csv:2: load: 1_0: expected a number from 0 to 1e+15"),
+        ('seconds,load\n0,1\n5,"2\n6,3\n', "load.csv:4: expected seconds,load: unexpected end of data"),
+        (
+            f"seconds,load\n0,{'9' * 200_000}\n",
+            "load.csv:2: expected seconds,load: field larger than field limit (131072)",
+        ),
+        (
+            f"seconds,load\n0,{'x' * 500}\n",
+            f"load.csv:2: load: {'x' * 157}...: expected a number from 0 to 1e+15",
+        ),
     ],
 )
 def test_bad_files(text: str, message: str) -> None:

@@ -48,8 +48,11 @@ def test_keys() -> None:
         ("native:window=soon", "window=soon: expected whole seconds such as 15s, from 0 to 86400"),
         ("fast:target=0", "target=0: expected a quantity above 0 such as 10 or 500m"),
         ("fast:target=x", "target=x: expected a quantity above 0 such as 10 or 500m"),
-        ("fast:minReplicas=-1", "minReplicas=-1: expected a whole number of at least 0"),
-        ("fixed", "replicas=: expected a whole number of at least 0"),
+        ("fast:minReplicas=-1", "minReplicas=-1: expected a whole number from 0 to 100000"),
+        ("fast:maxReplicas=100001", "maxReplicas=100001: expected a whole number from 0 to 100000"),
+        ("fixed:replicas=999999999", "replicas=999999999: expected a whole number from 0 to 100000"),
+        ("native:behavior=", "behavior: expected a value behind the ="),
+        ("fixed", "replicas=: expected a whole number from 0 to 100000"),
     ],
 )
 def test_bad_policies(text: str, expected: str) -> None:
