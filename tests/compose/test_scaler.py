@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Scraped:
     """Nothing is scraped, so no callback is called."""
 
     def subscribe(self, finished: Callable[[str], None]) -> None: ...
+
+    def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None: ...
 
 
 class Bench:
