@@ -7,7 +7,8 @@ FastpathError
 ├── NamingError                a rule has no label for a requested resource
 ├── UnsupportedSelectorError   a selector requirement that PromQL cannot express
 ├── NotSeparableError          why the queries of a rule may not be merged
-├── UnscrapableError           why the series of one pod cannot answer a query; becomes a fault of the rule
+├── UnscrapableError           why scraped series cannot answer a query; becomes a fault of the rule
+├── UnionError                 why the scraped series as they are now give a query no answer
 ├── ExpositionError            the body that a pod serves is not in the exposition format
 │   └── ExposureLimitError     the body that a pod serves has too many series or too long labels
 ├── NotLeadingError            a write that must not be sent: another process may hold the lease
@@ -108,7 +109,11 @@ class ExposureLimitError(ExpositionError):
 
 
 class UnscrapableError(FastpathError):
-    """The first part of a query that cannot be evaluated from the series of one pod alone."""
+    """The first part of a query that cannot be evaluated from scraped series alone."""
+
+
+class UnionError(FastpathError):
+    """Why a query has no answer for the series as they are now, as PromQL says it."""
 
 
 class SourceError(FastpathError):

@@ -46,7 +46,6 @@ from tests.support.scalewrites import Audit
 
 CLOCK = SystemClock()
 SEED = 20_261_120
-_START_SECONDS = 90.0
 
 DRAWN = ("native", "boosted", "gauge")
 """The cases whose replicas over time are kept, for the picture that `benchmarks.reaction_plot` draws."""
@@ -118,7 +117,7 @@ async def _run(
         await stack.enter_async_context(
             native_hpa.running(kubeconfig, adapter, stage.directory, CLOCK, period=slow, random=spread.random)
         )
-        await _until_active(cluster, workloads, 2 * slow)
+        await stepping.until_active(cluster, NAMESPACE, [each.name for each in workloads], 2 * slow)
         await asyncio.sleep(stepping.WINDOW)  # so that every rate is over a whole window
         watch, audit = ScaleWatch(cluster, CLOCK.wall), Audit(CLOCK.wall, slow)
         scalewrites.follow(cluster, audit)
@@ -132,29 +131,6 @@ async def _run(
     figures = _figures(watch, workloads, pods, log) | _disputes(audit, workloads)
     curves = {case: [_curve(audit, each) for each in workloads if each.case == case] for case in DRAWN}
     return figures, {f"replicas_{case}": write_curves(found) for case, found in curves.items()}
-
-
-async def _until_active(cluster: Cluster, workloads: Sequence[Workload], more: float) -> None:
-    """Wait until every autoscaler has read its metric."""
-
-    def waiting() -> list[str]:
-        listed = [
-            *cluster.list("FastPathAutoscaler", NAMESPACE),
-            *cluster.list("HorizontalPodAutoscaler", NAMESPACE),
-        ]
-        active = {
-            each["metadata"]["name"]
-            for each in listed
-            for condition in each.get("status", {}).get("conditions", ())
-            if (condition["type"], condition["status"]) == ("ScalingActive", "True")
-        }
-        return [workload.name for workload in workloads if workload.name not in active]
-
-    deadline = CLOCK.monotonic() + _START_SECONDS + more
-    while missing := waiting():
-        if CLOCK.monotonic() > deadline:
-            sys.exit(f"these autoscalers never read their metric: {', '.join(missing)}")
-        await asyncio.sleep(0.2)
 
 
 async def _until_written(

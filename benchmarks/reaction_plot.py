@@ -18,10 +18,10 @@ from benchmarks.reaction import Curve
 
 PICTURE = suite.ROOT / "docs" / "images" / "reaction.svg"
 
-_WIDTH, _HEIGHT = 800, 330
-_TOP, _BOTTOM = 64, 278
+WIDTH, HEIGHT = 800, 330
+TOP, BOTTOM = 64, 278
 _NAMES = {"gauge": "fast-scaler", "boosted": "HPA with boost", "native": "HPA alone"}
-_STYLE = """
+STYLE = """
 svg { --ink: #1f2328; --soft: #656d76; --rule: #d0d7de; }
 svg { --gauge: #0969da; --boosted: #1a7f37; --native: #bc4c00; }
 @media (prefers-color-scheme: dark) {
@@ -55,7 +55,7 @@ class Panel:
 
     def y(self, replicas: float) -> float:
         """Return where a count lies."""
-        return round(_BOTTOM - (_BOTTOM - _TOP) * (replicas - self.low) / (self.high - self.low), 1)
+        return round(BOTTOM - (BOTTOM - TOP) * (replicas - self.low) / (self.high - self.low), 1)
 
     def path(self, points: Sequence[tuple[float, float]]) -> str:
         """Return a line in steps from the first point to the right edge."""
@@ -84,57 +84,57 @@ def draw(entry: Mapping[str, Any]) -> str:
     lines = {case: average(found, begin) for case, found in curves.items()}
     whole = Panel(46, 500, 2 * settings["slow"], (0, 5, 10, 15, 20, 25, 30), begin, needed)
     early = Panel(560, 770, 1.5, (0, 0.5, 1, 1.5), begin, needed)
-    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
+    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>Average replicas of {settings['workloads']} workloads after a load step</title>",
-        f"<style>{_STYLE}</style>",
-        _text(
+        f"<style>{STYLE}</style>",
+        label(
             8, 22, f"Replicas after the load doubles: average of {settings['workloads']} workloads", "title"
         ),
-        _text(early.left, 22, "The first 1.5 s", "title"),
+        label(early.left, 22, "The first 1.5 s", "title"),
     ]
     for panel in (whole, early):
-        parts += _axes(panel)
+        parts += axes(panel)
         for case in ("native", "boosted", "gauge"):
             parts.append(f'<path class="curve" stroke="var(--{case})" d="{panel.path(lines[case])}"/>')
     missing = f"{whole.path(lines['native'])} V{whole.y(needed):g} H{whole.x(0):g} Z"
     parts.insert(5, f'<path class="missing" d="{missing}"/>')
     parts += [
-        _text(whole.x(1.3), whole.y(needed) + 22, "with Fastpath", "case", "gauge"),
-        _text(whole.x(6), whole.y(begin + 0.65 * (needed - begin)), "too few replicas"),
-        _text(whole.x(16.8), whole.y(begin) - 80, _NAMES["native"], "case", "native"),
-        _text(whole.x(16.8), whole.y(begin) - 62, f"Prometheus scrapes every {settings['slow']:g} s,"),
-        _text(whole.x(16.8), whole.y(begin) - 45, f"the HPA decides every {settings['slow']:g} s"),
-        _text(early.x(0.05), early.y(needed) + 48, _NAMES["gauge"], "case", "gauge"),
-        _text(early.x(0.68), early.y(begin) - 75, _NAMES["boosted"], "case", "boosted"),
-        _text(early.x(0.68), early.y(begin) - 12, _NAMES["native"], "case", "native"),
+        label(whole.x(1.3), whole.y(needed) + 22, "with Fastpath", "case", "gauge"),
+        label(whole.x(6), whole.y(begin + 0.65 * (needed - begin)), "too few replicas"),
+        label(whole.x(16.8), whole.y(begin) - 80, _NAMES["native"], "case", "native"),
+        label(whole.x(16.8), whole.y(begin) - 62, f"Prometheus scrapes every {settings['slow']:g} s,"),
+        label(whole.x(16.8), whole.y(begin) - 45, f"the HPA decides every {settings['slow']:g} s"),
+        label(early.x(0.05), early.y(needed) + 48, _NAMES["gauge"], "case", "gauge"),
+        label(early.x(0.68), early.y(begin) - 75, _NAMES["boosted"], "case", "boosted"),
+        label(early.x(0.68), early.y(begin) - 12, _NAMES["native"], "case", "native"),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _axes(panel: Panel) -> list[str]:
+def axes(panel: Panel) -> list[str]:
     """Return the axes, their numbers, and the line of what is needed."""
     parts = []
     for count in range(panel.low, panel.high + 1):
         y = panel.y(count)
         kind = "needed" if count == panel.high else "rule"
         parts.append(f'<line class="{kind}" x1="{panel.left}" x2="{panel.right}" y1="{y:g}" y2="{y:g}"/>')
-        parts.append(_text(panel.left - 8, y + 4, str(count), anchor="end"))
+        parts.append(label(panel.left - 8, y + 4, str(count), anchor="end"))
     for at in panel.ticks:
         unit = " s" if at == panel.ticks[-1] else ""
-        parts.append(_text(panel.x(at), _BOTTOM + 20, f"{at:g}{unit}", anchor="middle"))
-    parts.append(_text(panel.right, _TOP - 8, "needed", anchor="end"))
-    parts.append(_text((panel.left + panel.right) / 2, _BOTTOM + 42, "time after the step", anchor="middle"))
+        parts.append(label(panel.x(at), BOTTOM + 20, f"{at:g}{unit}", anchor="middle"))
+    parts.append(label(panel.right, TOP - 8, "needed", anchor="end"))
+    parts.append(label((panel.left + panel.right) / 2, BOTTOM + 42, "time after the step", anchor="middle"))
     return parts
 
 
-def _text(x: float, y: float, text: str, kind: str = "", colour: str = "", *, anchor: str = "") -> str:
+def label(x: float, y: float, words: str, kind: str = "", colour: str = "", *, anchor: str = "") -> str:
     attributes = f' class="{kind}"' if kind else ""
     attributes += f' style="fill: var(--{colour})"' if colour else ""
     attributes += f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text x="{x:g}" y="{y:g}"{attributes}>{text}</text>'
+    return f'<text x="{x:g}" y="{y:g}"{attributes}>{words}</text>'
 
 
 def main(arguments: Sequence[str]) -> None:

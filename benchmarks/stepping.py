@@ -3,8 +3,10 @@
 Within a case only the moment of the step differs, and a pod's load depends on time alone.
 """
 
+import asyncio
 import contextlib
 import math
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,8 @@ INTERVAL = 1.0
 
 WINDOW = 5.0
 """What the rate of a counter is over, in seconds, where pods are scraped."""
+
+_START_SECONDS = 90.0
 
 _LOW, _HIGH, _TARGET = 9.5, 19.5, 10
 _BOOSTED_LOW = 8.0
@@ -100,6 +104,29 @@ async def listening(
             port = int(exporter.address.rpartition(":")[2])
             addresses.append((workload.case, exporter.address))
         yield port, addresses
+
+
+async def until_active(cluster: Cluster, namespace: str, names: Sequence[str], more: float) -> None:
+    """Wait until every autoscaler of these names has read its metric; `more` is seconds beyond the usual."""
+
+    def waiting() -> dict[str, str]:
+        found = dict.fromkeys(names, "it has no condition ScalingActive")
+        for kind in ("FastPathAutoscaler", "HorizontalPodAutoscaler"):
+            for each in cluster.list(kind, namespace):
+                for condition in each.get("status", {}).get("conditions", ()):
+                    if condition["type"] == "ScalingActive":
+                        found[each["metadata"]["name"]] = condition["message"]
+                        if condition["status"] == "True":
+                            del found[each["metadata"]["name"]]
+        return found
+
+    try:
+        async with asyncio.timeout(_START_SECONDS + more):
+            while waiting():  # noqa: ASYNC110 - the API server has no event for it
+                await asyncio.sleep(0.2)
+    except TimeoutError:
+        name, why = next(iter(waiting().items()))
+        sys.exit(f"{len(waiting())} of {len(names)} autoscalers never read their metric: {name}: {why}")
 
 
 def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:

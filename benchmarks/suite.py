@@ -79,6 +79,16 @@ CASES: Mapping[str, Case] = {
         "time from a load step to the written Scale, by source of the metric",
         "--workloads 2 --slow 1 --seconds 1",
     ),
+    "ready": Case(
+        "time from a load step to pods that are Ready and counted, by autoscaler and start-up time",
+        "--workloads 2 --zero 2 --short 0.2 --medium 0.4 --long 0.6 --slow 1 --seconds 1",
+    ),
+    "simulate": Case("speed of simulations of 14 days", "--days 0.02 --runs 1"),
+    "wake": Case(
+        "zero to one: from a queue's first message, at its exporter, to a written Scale",
+        "--workloads 2 --seconds 1",
+        long=True,
+    ),
     "growth": Case(
         "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
         "--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",

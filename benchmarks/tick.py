@@ -36,9 +36,11 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     decode_scalar,
 )
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
 from adapter.model.quantity import read
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report
@@ -110,6 +112,7 @@ class _World:
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
         self.statuses += 1
 
@@ -145,6 +148,7 @@ class _Following:
     def __init__(self, pods: Sequence[PodFacts], autoscaler: str) -> None:
         self.pods = pods
         self.selected_by = (autoscaler,)
+        self.became_ready: dict[str, float] = {}
 
     def min_ready(self, age: int) -> int | None:
         return len(self.pods)
@@ -161,7 +165,12 @@ class _Pods:
         self._world = world
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> _Following:
         name = selector.requirements[0].values[0]
         facts: dict[str, Any] = self._world._facts  # noqa: SLF001 - the same file

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, page, peer, reaction, reaction_plot, suite
+from benchmarks import load, page, peer, reaction, reaction_plot, ready_plot, suite
 from benchmarks.stage import Stage
 from tests.support import tools
 
@@ -31,6 +31,7 @@ _COUNTED = {
         "many_names_metrics": 60,
     },  # each name for pods and for namespaces
     "reaction": {"unwritten": 0, "boosted_reversals": 0},
+    "ready": {"unready": 0, "boosted_reversals": 0},
 }
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -152,6 +153,26 @@ def test_the_picture_is_up_to_date() -> None:
     assert reaction_plot.PICTURE.read_text() == reaction_plot.draw(entry), (
         "run python -m benchmarks.reaction_plot"
     )
+
+
+def test_the_picture_of_ready_pods_is_up_to_date() -> None:
+    entry = suite.read(suite.RESULTS)["ready"]
+
+    assert ready_plot.PICTURE.read_text() == ready_plot.draw(entry), "run python -m benchmarks.ready_plot"
+
+
+@pytest.mark.parametrize(
+    ("longest", "shown", "ticks"),
+    [
+        (1.4, 5, [0, 5]),
+        (19.0, 20, [0, 5, 10, 15, 20]),
+        (35.0, 40, [0, 10, 20, 30, 40]),
+        (60.0, 60, [0, 20, 40, 60]),
+        (118.0, 120, [0, 40, 80, 120]),
+    ],
+)
+def test_a_panel_shows_all_of_the_longest_time(longest: float, shown: float, ticks: list[float]) -> None:
+    assert ready_plot.scale_of(longest) == (shown, ticks)
 
 
 def test_replicas_over_time_survive_the_results() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.autoscaler import reporter
+from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.metrics import feed
 from adapter.boost import publisher
@@ -13,6 +13,7 @@ from adapter.config.options import Options
 from adapter.kubernetes import codec
 from adapter.kubernetes.cache import label_index, pod_codec, reflector, scale_codec
 from adapter.kubernetes.write import events
+from adapter.model import ready_times
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
@@ -155,6 +156,9 @@ NUMBERS = {
         reporter.PER_AUTOSCALER, reporter.IN_ALL, reporter.ROOM // MIB,
     ),
     "900,000 bytes, 450,000 of one": (publisher.LIMIT, publisher.SHARE),
+    "50 pods; about 4 KiB": (ready_times.MOST_PODS, ready_times.LEDGER_BYTES // 1024),
+    "900,000 bytes: about": ready_store.LIMIT,
+    "not stored, 3 each at least": ready_store.LEAST_PODS,
     "1,000; similar": events.QUEUED,
 }  # fmt: skip
 

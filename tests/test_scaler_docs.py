@@ -36,6 +36,14 @@ def test_examples_are_taken(document: dict[str, Any]) -> None:
     assert documents.read_document(document).metadata.namespace == "shop"
 
 
+def test_a_part_of_a_spec_is_taken() -> None:
+    (part,) = re.findall(r"^```yaml spec\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    document = SHOWN | {"spec": SHOWN["spec"] | yaml.safe_load(part)["spec"]}
+
+    assert structural.verdict(document, SCHEMA) == []
+    assert documents.read_document(document).spec.pending_capacity
+
+
 def test_examples_are_listed() -> None:
     for path in EXAMPLES:
         assert f"[{path.name}](../examples/autoscalers/{path.name})" in GUIDE
@@ -50,6 +58,7 @@ def test_every_field_is_on_the_page() -> None:
     spec = SCHEMA["properties"]["spec"]["properties"]
     own = {name for name in spec if name in ROWS}
     own |= {f"fallback.{name}" for name in spec["fallback"]["properties"]}
+    own |= {f"pendingCapacity.{name}" for name in spec["pendingCapacity"]["items"]["properties"]}
     assert own == ROWS.keys()
     for name in spec.keys() - own:
         assert f"`{name}`" in API, name

@@ -24,6 +24,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     PastChange,
 )
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.telemetry.logs import facts
 
 _log = logging.getLogger(__name__)
@@ -76,13 +77,14 @@ class ClusterActuator(_ScaleActuator):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
         """Queue a status; that of a HorizontalPodAutoscaler belongs to its controller."""
         if autoscaler.kind != KIND:
             return
         meta = autoscaler.metadata
         path = f"/apis/{API_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
-        document = functools.partial(_render_status, autoscaler, status, changes)
+        document = functools.partial(_render_status, autoscaler, status, changes, credited)
         update = StatusUpdate(
             meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document
         )
@@ -101,11 +103,15 @@ class ClusterActuator(_ScaleActuator):
 
 
 def _render_status(
-    autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+    autoscaler: FastPathAutoscaler,
+    status: HorizontalPodAutoscalerStatus,
+    changes: tuple[PastChange, ...],
+    credited: tuple[BacklogCredit, ...],
 ) -> Mapping[str, object]:
     metrics = fastpath_autoscaler.as_hpa(autoscaler).spec.metrics or ()
     targets = target_column.describe_targets(metrics, status.current_metrics or ())
-    return fastpath_autoscaler.status_to_plain(fastpath_autoscaler.full_status(status, changes, targets))
+    full = fastpath_autoscaler.full_status(status, changes, targets, credited)
+    return fastpath_autoscaler.status_to_plain(full)
 
 
 class FileActuator(_ScaleActuator):
@@ -116,6 +122,7 @@ class FileActuator(_ScaleActuator):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
         """Do nothing: a file has no status."""
 

@@ -9,6 +9,7 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.history import Recommendation, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
+from adapter.autoscaler.decide.record import encode as encode_record
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.reporter import JournalEntry
@@ -17,6 +18,7 @@ from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain
 from adapter.model.autoscaling.hpa import encode_scalar
+from adapter.model.ready_times import PARTS, TOTAL
 from adapter.model.timestamps import SECOND, write_instant
 
 
@@ -69,7 +71,9 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
         "mode": state.object.spec.mode,
         "writing": state.is_writing,
         "target": _target(state),
-        "status": status_to_plain(full_status(memory.status, state.recent_changes(now))),
+        "status": status_to_plain(
+            full_status(memory.status, state.recent_changes(now), credited=state.backlog_credits)
+        ),
         "recommendations": {
             "highest": _recommendations(recommendations.high),
             "lowest": _recommendations(recommendations.low),
@@ -79,6 +83,7 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
             "pausedBy": conflicts.paused_by,
             "reversals": [moment(at) for at in conflicts.reversals],
         },
+        "readyTimes": _ready_times(state),
         "last": None,
         "journal": [show_entry(entry) for entry in controller.journal.of(state.key)],
     }
@@ -132,6 +137,27 @@ def _target(state: AutoscalerState) -> dict[str, Any]:
     }
 
 
+def _ready_times(state: AutoscalerState) -> dict[str, Any]:
+    """Return how long the last pods took to be Ready, in seconds, and how many pods are not in that."""
+    times, left_out, starting = state.ready_times, state.ledger.left_out(), state.starting()
+    shown: dict[str, Any] = {"pods": 0 if times is None else times.count}
+    if times is not None:
+        parts = {part: getattr(times, part) for part in (*PARTS, TOTAL)}
+        shown["seconds"] = {part: each._asdict() for part, each in parts.items() if each is not None}
+        shown["unschedulable"] = times.unschedulable
+        shown["pullFailed"] = times.pull_failed
+    shown["leftOut"] = left_out._asdict()
+    shown["starting"] = None
+    if starting is not None:
+        shown["starting"] = {
+            "pods": starting.pods,
+            "noNode": starting.no_node,
+            "pullFails": starting.pulling,
+            "crashing": starting.crashing,
+        }
+    return shown
+
+
 # -- the journal ---------------------------------------------------------------------------------------------
 
 
@@ -154,6 +180,8 @@ def show_entry(entry: JournalEntry) -> dict[str, Any]:
     if entry.change is not None:
         by, count = entry.change.by, entry.change.replicas
         shown["changeSeen"] = {"replicas": count, "manager": by, "reversal": entry.change.reverses}
+    if entry.record is not None:
+        shown["record"] = msgspec.Raw(encode_record(entry.record))
     return shown
 
 
@@ -170,7 +198,8 @@ def _show_input(given: MetricInput, now: int) -> dict[str, Any]:
 
 def _value(reading: Reading) -> Mapping[str, Any]:
     if isinstance(reading, PodsReading):
-        return {"values": dict(reading.values), "overdue": reading.overdue}
+        left_out = {"leftOut": dict(reading.left_out)} if reading.left_out else {}
+        return {"values": dict(reading.values), "overdue": reading.overdue, **left_out}
     if isinstance(reading, ObjectReading):
         return {"value": reading.value, "readyThen": reading.ready_then, "overdue": reading.overdue}
     if isinstance(reading, ExternalReading):

@@ -9,7 +9,9 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
+from adapter.model.ready_times import Outcome, PodStart
 
 
 class Key(NamedTuple):
@@ -36,9 +38,17 @@ class SelectedPodCache(Protocol):
     """The pods of the cluster."""
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> PodSubscription:
-        """Keep the pods that match in the cache; call `changed` when they have changed."""
+        """Keep the pods that match in the cache; call `changed` when they have changed.
+
+        `started` is called with the start of each, when it is Ready for the first time or has ended before.
+        """
         ...
 
     def stale(self) -> str:
@@ -66,8 +76,9 @@ class Actuator(Protocol):
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
-        """Queue a status with the changes that policies still count."""
+        """Queue a status with what the next leader needs: the changes that policies count, and credits."""
         ...
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None: ...

@@ -7,7 +7,7 @@ milliseconds.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from adapter.autoscaler.decide import boost as boosting
@@ -25,6 +25,7 @@ from adapter.boost.publisher import FloorWriter
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
+from adapter.model.ready_times import ReadyLedger
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
@@ -90,6 +91,7 @@ class Controller:
         self._monitoring = monitoring
         self._random = random
         self._entries: dict[Key, _Running] = {}
+        self._inherited: dict[str, ReadyLedger] = {}
         self._scheduler = Scheduler()
         self._wake = asyncio.Event()
         self._writes: set[asyncio.Task[None]] = set()
@@ -122,6 +124,8 @@ class Controller:
         if entry is None:
             now = self._decision_clock.now()
             state = AutoscalerState(autoscaler, self._context, lambda: self.touch(key), now, events)
+            if (inherited := self._inherited.pop(autoscaler.metadata.uid, None)) is not None:
+                state.inherit(inherited)
             self._entries[key] = _Running(state)
             self._monitoring.scaler_autoscalers.set(len(self._entries))
             self._schedule(key, self._clock.monotonic() + self._random() * min(1.0, state.period))
@@ -146,6 +150,25 @@ class Controller:
         for key in keys:
             if (entry := self._entries.get(key)) is not None:
                 self._actuator.event(entry.state.object, _METRICS_DELAYED)
+
+    def inherit(self, ledgers: Mapping[str, ReadyLedger]) -> None:
+        """Take the ready-time ledgers of the previous leader, by the uid of the autoscaler."""
+        self._inherited = dict(ledgers)
+        for entry in self._entries.values():
+            ledger = self._inherited.pop(entry.state.object.metadata.uid, None)
+            if ledger is not None:
+                entry.state.inherit(ledger)
+
+    def is_awaited(self, uid: str) -> bool:
+        """Tell whether there is an inherited ledger for an autoscaler that is not here yet."""
+        return uid in self._inherited
+
+    def ledgers(self) -> Iterator[tuple[str, ReadyLedger]]:
+        """Yield the ledgers that are not empty, each with the uid of its autoscaler."""
+        for entry in self._entries.values():
+            ledger = entry.state.kept_ledger
+            if not ledger.is_empty:
+                yield entry.state.object.metadata.uid, ledger
 
     def remove(self, key: Key) -> None:
         entry = self._entries.pop(key, None)

@@ -28,8 +28,9 @@ from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.record import DecisionInputs
 from adapter.autoscaler.floor_keeper import FloorKeeper, Outcome
 from adapter.autoscaler.interfaces import Actuator
 from adapter.autoscaler.reporter import Reporter
@@ -41,6 +42,7 @@ from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.transport import RESET
 from adapter.kubernetes.write.scale import ScaleState, is_superseded, may_be_ours
 from adapter.kubernetes.write.writer import may_have_been_applied
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
@@ -65,6 +67,10 @@ class PendingScale(NamedTuple):
     clock_shift: int
     change: ForeignChange | None
     """A change by another client that was observed on the way to this decision."""
+    autoscaler: FastPathAutoscaler
+    memory: Memory
+    most: int | None = None
+    """The maximum that the decision was capped at, None if it was not."""
 
 
 @dataclass(slots=True)
@@ -143,10 +149,12 @@ class Reconciler:
             return None
         prepared, observation, memory = state.prepared, snapshot.observation, state.memory
         made = guarded.decide(prepared, observation, memory, now, constraints)
-        if most is not None and made.replicas > most:
-            capped = boosting.capped(prepared, most)
-            made = guarded.decide(capped, observation, memory, now, constraints)
-        return PendingScale(snapshot, made, now, prepared, state.clock_shift, change)
+        cap = most if most is not None and made.replicas > most else None
+        if cap is not None:
+            made = guarded.decide(boosting.capped(prepared, cap), observation, memory, now, constraints)
+        return PendingScale(
+            snapshot, made, now, prepared, state.clock_shift, change, state.object, memory, cap
+        )
 
     def _observe_scale(self, state: AutoscalerState, target: ScaleTarget, now: int) -> ForeignChange | None:
         """Note the count of a target, and report a change by another client."""
@@ -191,7 +199,8 @@ class Reconciler:
     ) -> None:
         """Remember and report a decision that was carried out."""
         events = state.commit(made, pending.snapshot, now)
-        self._reporter.report(state, made, pending.snapshot, events, pending.change, now, outcome)
+        inputs = _inputs_of(pending) if self._reporter.keeps_inputs else None
+        self._reporter.report(state, made, pending.snapshot, events, pending.change, now, outcome, inputs)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -326,15 +335,11 @@ class Reconciler:
         state.note_unconfirmed(made.replicas if outcome.unknown else None)
         if outcome.error:
             state.note_failure()
-            made = guarded.failed(
-                pending.spec,
-                snapshot.observation,
-                state.memory,
-                now,
-                snapshot.constraints,
-                outcome.error,
-            )
-            self._commit(state, pending, made, now, "failed")
+            seen, memory, why = snapshot.observation, state.memory, outcome.error
+            made = guarded.failed(pending.spec, seen, memory, now, snapshot.constraints, why)
+            seen = msgspec.structs.replace(seen, write_error=why)
+            again = pending._replace(snapshot=snapshot._replace(observation=seen), memory=memory, at=now)
+            self._commit(state, again._replace(most=None), made, now, "failed")
             return
         state.note_success()
         if not made.rescale:
@@ -348,6 +353,19 @@ class Reconciler:
 def _is_void(state: AutoscalerState, write: _Write) -> bool:
     """Tell whether the autoscaler has gone, or scales another target, since the write began."""
     return state.is_closed or state.epoch != write.epoch
+
+
+def _inputs_of(pending: PendingScale) -> DecisionInputs:
+    snapshot = pending.snapshot
+    return DecisionInputs(
+        pending.autoscaler,
+        pending.spec.settings,
+        pending.at,
+        snapshot.observation,
+        pending.memory,
+        snapshot.constraints,
+        pending.most,
+    )
 
 
 def _failed(error: KubernetesError) -> Outcome:

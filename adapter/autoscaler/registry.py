@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
@@ -27,28 +28,43 @@ _PERIOD = 1.0
 
 
 class ScrapeSubscriptions:
-    """The autoscalers whose pods are scraped. `run` follows changes of the rules."""
+    """The autoscalers whose pods or endpoints are scraped. `run` follows changes of the rules."""
 
-    def __init__(self, scraped: ScrapedValues, targets: ScaleTargets, pods: PodCache) -> None:
+    def __init__(
+        self,
+        scraped: ScrapedValues,
+        targets: ScaleTargets,
+        pods: PodCache,
+        endpoints: EndpointSubscriptions | None = None,
+    ) -> None:
+        """`endpoints` has those of external metrics; None if no rule names any."""
+        self._endpoints = endpoints
         self.scraped = scraped
         self.targets = targets
         self.pods = pods
         self._subscriptions: dict[Key, _Subscription] = {}
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Scrape the pods of a new or changed autoscaler while one of its pod metrics is scraped."""
+        """Scrape the pods and endpoints of a new or changed autoscaler while its metrics are scraped."""
+        if self._endpoints is not None:
+            self._endpoints.put(autoscaler)
         key, spec = Key.of(autoscaler), autoscaler.spec
         metrics = frozenset(each.pods.metric.name for each in spec.metrics or () if each.pods is not None)
         known = self._subscriptions.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
             return
-        self.remove(key)
+        self._remove(key)
         if metrics:
             subscription = _Subscription(self, key, spec.scale_target_ref, metrics)
             self._subscriptions[key] = subscription
             subscription.settle()
 
     def remove(self, key: Key) -> None:
+        if self._endpoints is not None:
+            self._endpoints.remove(key)
+        self._remove(key)
+
+    def _remove(self, key: Key) -> None:
         gone = self._subscriptions.pop(key, None)
         if gone is not None:
             gone.close()

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
+from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
 from adapter.autoscaler.decide.trace import Step
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.series import AutoscalerSeries
@@ -52,19 +53,31 @@ class JournalEntry(NamedTuple):
     events: tuple[Event, ...]
     change: ForeignChange | None
     mark: tuple[object, ...]
+    record: DecisionRecord | None = None
+    """What the decision was made from, if the journal keeps that."""
 
     @property
     def weight(self) -> int:
         """Its estimated size in bytes."""
         read = (each.reading for each in self.inputs)
         values = sum(len(each.values) for each in read if isinstance(each, PodsReading | ExternalReading))
-        return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values
+        inputs = 0 if self.record is None else self.record.inputs.weight + _VALUE_BYTES * values
+        return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values + inputs
 
 
 class Journal:
     """The entries, newest last."""
 
-    def __init__(self, per_autoscaler: int = PER_AUTOSCALER, in_all: int = IN_ALL, room: int = ROOM) -> None:
+    def __init__(
+        self,
+        per_autoscaler: int = PER_AUTOSCALER,
+        in_all: int = IN_ALL,
+        room: int = ROOM,
+        *,
+        keeps_inputs: bool = False,
+    ) -> None:
+        """With `keeps_inputs` each entry has a record of what its decision was made from."""
+        self.keeps_inputs = keeps_inputs
         self._per_autoscaler = per_autoscaler
         self._in_all = in_all
         self._room = room
@@ -121,7 +134,7 @@ class Journal:
 def mark_of(made: Decision) -> tuple[object, ...]:
     """Return what must change for a decision to be news: all but the values of metrics."""
     conditions = tuple((each.type, each.status, each.reason) for each in made.status.conditions or ())
-    return made.replicas, made.status.desired_replicas, conditions, bool(made.error)
+    return made.replicas, made.status.desired_replicas, conditions, bool(made.error), bool(made.covered)
 
 
 # -- reports -------------------------------------------------------------------------------------------------
@@ -178,16 +191,27 @@ class Reporter:
         change: ForeignChange | None,
         now: int,
         outcome: str,
+        inputs: DecisionInputs | None = None,
     ) -> None:
-        """Report a decision that `state` has committed; `outcome` is that of its write, for the journal."""
+        """Report a decision that `state` has committed.
+
+        For the journal: the `outcome` of its write, and what it was made from, None if that is not kept.
+        """
         reported = self._reported_of(state.key)
         if made.status_changed:
-            self._actuator.status(state.object, state.memory.status, state.recent_changes(now))
+            self._actuator.status(
+                state.object, state.memory.status, state.recent_changes(now), state.backlog_credits
+            )
         for event in events:
             if event.type == "Normal" or reported.is_news(event, now):
                 self._actuator.event(state.object, event)
         reported.series.show(state, made, snapshot, now)
-        self._note(state, made, snapshot, events, change, now, outcome)
+        self._note(state, made, snapshot, events, change, now, outcome, inputs)
+
+    @property
+    def keeps_inputs(self) -> bool:
+        """Whether the journal keeps what decisions are made from."""
+        return self._journal.keeps_inputs
 
     def _reported_of(self, key: Key) -> _Reported:
         reported = self._reported.get(key)
@@ -204,6 +228,7 @@ class Reporter:
         change: ForeignChange | None,
         now: int,
         outcome: str,
+        made_from: DecisionInputs | None,
     ) -> None:
         """Add a decision to the journal if it changed something or was kept from that."""
         desired, current = made.status.desired_replicas, made.status.current_replicas
@@ -213,7 +238,8 @@ class Reporter:
             if each.type == SCALING_LIMITED and each.status == "True":
                 is_limited = True
                 self._monitoring.scaler_limited.inc()
-        if not (made.rescale or made.error or is_limited or change or events or desired != current):
+        eventful = made.rescale or made.error or is_limited or made.covered
+        if not (eventful or change or events or desired != current):
             self._journal.quiet(state.key)
             return
         mark = mark_of(made)
@@ -237,6 +263,7 @@ class Reporter:
                 events=events,
                 change=change,
                 mark=mark,
+                record=None if made_from is None else record(made_from, made),
             )
         )
 

@@ -4,7 +4,7 @@ A decision is made up to twenty times in a period, so a series is only touched i
 is unknown has no series: a demand without values is a gap in a graph, not the last number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client import Gauge
@@ -18,6 +18,7 @@ from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
 from adapter.model.pods import PodFacts
+from adapter.model.ready_times import ReadyTimes
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 
@@ -44,6 +45,7 @@ class AutoscalerSeries:
         self._ready = 0
         self._replicas: int | None = None
         self._direction = 0
+        self._times: ReadyTimes | None = None
         self._changes = monitoring.direction_changes.labels(*self._labels)
 
     def show(self, state: AutoscalerState, made: Decision, snapshot: Snapshot | None, now: int) -> None:
@@ -64,6 +66,8 @@ class AutoscalerSeries:
         self._set(monitoring.min_replicas, self._labels, lowest)
         self._set(monitoring.max_replicas, self._labels, highest)
         self._set(monitoring.demand, self._labels, made.wanted)
+        self._set(monitoring.covered, self._labels, made.covered)
+        self._show_times(state.ready_times)
         self._show_reason(_reason_of(made.status))
         self._show_inputs(snapshot)
         if snapshot is not None:
@@ -75,10 +79,22 @@ class AutoscalerSeries:
         self._set(self._monitoring.last_scale_duration, self._labels, seconds)
 
     def remove(self) -> None:
+        self._show_times(None)
         for gauge in list(self._shown):
             self._clear(gauge)
         self._show_reason("")
         self._monitoring.direction_changes.remove(*self._labels)
+
+    def _show_times(self, times: ReadyTimes | None) -> None:
+        if times is self._times:
+            return
+        gauge, before, after = self._monitoring.ready_time, _series_of(self._times), _series_of(times)
+        for labels in before.keys() - after.keys():
+            gauge.remove(*self._labels, *labels)
+        for labels, seconds in after.items():
+            gauge.labels(*self._labels, *labels).set(seconds)
+        self._set(self._monitoring.ready_time_pods, self._labels, None if times is None else times.count)
+        self._times = times
 
     def _show_inputs(self, snapshot: Snapshot | None) -> None:
         """Expose the pods and metrics that a decision used.
@@ -133,6 +149,24 @@ class AutoscalerSeries:
         shown = self._shown.pop(gauge, None)
         if shown is not None:
             gauge.remove(*shown.labels)
+
+
+def _series_of(times: ReadyTimes | None) -> Mapping[tuple[str, str], float]:
+    """Return the seconds by part and quantile."""
+    if times is None:
+        return {}
+    parts = {
+        "scheduled": times.scheduled,
+        "started": times.started,
+        "ready": times.ready,
+        "total": times.total,
+    }
+    return {
+        (part, quantile): seconds
+        for part, percentiles in parts.items()
+        if percentiles is not None
+        for quantile, seconds in zip(("0.5", "0.95"), percentiles, strict=True)
+    }
 
 
 def _reason_of(status: HorizontalPodAutoscalerStatus) -> str:

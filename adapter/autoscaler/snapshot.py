@@ -15,11 +15,12 @@ from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key, SelectedPodCache
-from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
-from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.pods import PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, TargetSubscription, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
@@ -30,6 +31,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
+from adapter.model.ready_times import Outcome, PodStart, ReadyTimes
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
 _FEWER_PODS = "fewer pods are cached than the target has"
@@ -64,6 +66,8 @@ class Snapshot(NamedTuple):
     constraints: Constraints
     target: ScaleTarget
     inputs: tuple[MetricInput, ...]
+    ready_times: ReadyTimes | None = None
+    """How long the last pods of the target took to be Ready; None before the first."""
 
     @property
     def is_waiting(self) -> bool:
@@ -74,14 +78,24 @@ class Snapshot(NamedTuple):
 
 
 class Subscriptions:
-    """What one autoscaler follows. `changed` is called when any of it may have changed."""
+    """What one autoscaler follows.
 
-    def __init__(self, context: AutoscalerContext, key: Key, changed: Callable[[], None]) -> None:
+    `changed` is called when any of it may have changed, `started` with the start of each pod of the target.
+    """
+
+    def __init__(
+        self,
+        context: AutoscalerContext,
+        key: Key,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None],
+    ) -> None:
         self._context = context
         self._specs: Sequence[MetricSpec] = ()
         self._period = 0.0
         self._key = key
         self._changed = changed
+        self._started = started
         self._target: TargetSubscription | None = None
         self._selector_text = ""
         self._selector: LabelSelector | None = None
@@ -134,9 +148,23 @@ class Subscriptions:
             inputs = self._read(prepared, self._pods, pods, target, now, monotonic)
         readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
         observation = Observation(
-            replicas, target.status_replicas, target.selector, pods, readings, status, selected_by
+            replicas,
+            target.status_replicas,
+            target.selector,
+            pods,
+            readings,
+            status,
+            selected_by,
+            unsure_of_pods=self._context.pods.stale() if prepared.throughputs else "",
         )
         return Snapshot(observation, constraints, target, inputs)
+
+    def starting(self) -> StartingPods | None:
+        """Return the pods of the target that have never been Ready; None before the pods are known."""
+        try:
+            return None if self._pods is None else self._pods.starting
+        except NotSyncedError:
+            return None
 
     def close_metrics(self) -> None:
         """Close the metric sources and the pods: the spec has changed."""
@@ -162,7 +190,7 @@ class Subscriptions:
         self._selector = decision.selector_of(selector)
         if self._selector is not None:
             self._pods = self._context.pods.follow(
-                self._key.namespace, self._selector, str(self._key), self._changed
+                self._key.namespace, self._selector, str(self._key), self._changed, self._started
             )
 
     def _open_sources(self, following: PodSubscription) -> None:
@@ -189,7 +217,13 @@ class Subscriptions:
         now: int,
         monotonic: float,
     ) -> tuple[MetricInput, ...]:
-        context = ReadContext(pods, lambda since: _least_ready(following, pods, since, now), now, monotonic)
+        context = ReadContext(
+            pods,
+            lambda since: _least_ready(following, pods, since, now),
+            now,
+            monotonic,
+            following.became_ready,
+        )
         stale = self._context.pods.stale()
         # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
         behind = _FEWER_PODS if target.status_replicas > len(pods) else ""

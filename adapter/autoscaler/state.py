@@ -17,6 +17,7 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
@@ -26,6 +27,7 @@ from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling import fastpath_autoscaler
@@ -36,7 +38,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
 )
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
+from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
 from adapter.model.timestamps import SECOND
 
 _NO_SPEC = HorizontalPodAutoscalerSpec(metrics=())
@@ -96,8 +100,11 @@ class AutoscalerState:
         self.is_writing = False
         """Whether a write is in progress; until it ends the autoscaler is not decided."""
         self.is_closed = False
+        self.ledger = ReadyLedger()
+        """The last starts of pods of the target."""
         self._context = context
-        self._subscriptions = Subscriptions(context, self.key, changed)
+        self._subscriptions = Subscriptions(context, self.key, changed, self._note_start)
+        self._inherited: ReadyLedger | None = None
         self._newer: NewerTarget | None = None
         self._attempted: int | None = None
         self._uid = ""
@@ -109,12 +116,22 @@ class AutoscalerState:
         least, most = fastpath_autoscaler.SYNC_PERIODS  # an invalid spec may have any value
         return min(max(self.object.spec.sync_period, least), most) / SECOND
 
+    @property
+    def ready_times(self) -> ReadyTimes | None:
+        """How long the last pods of the target took to be Ready; None before the first."""
+        return self.ledger.times()
+
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
         history = self.memory.history
         if not (history.ups or history.downs):
             return ()
         return histories.changes_of(history.ups, history.downs, now, max(self.prepared.longest_periods))
+
+    @property
+    def backlog_credits(self) -> tuple[BacklogCredit, ...]:
+        """What the metrics with pending capacity count less."""
+        return pending_capacity.credits_of(self.memory.history.pending)
 
     # -- the spec --------------------------------------------------------------------------------------------
 
@@ -150,7 +167,8 @@ class AutoscalerState:
             # An invalid spec is only named in the status; its metrics and its behavior are not used.
             hpa = msgspec.structs.replace(hpa, spec=_NO_SPEC)
         self._subscriptions.adopt(hpa.spec.metrics or (), self.period)
-        return prepared_spec.prepare(hpa, self._context.settings)
+        pending = () if self.violations else self.object.spec.pending_capacity or ()
+        return prepared_spec.prepare(hpa, self._context.settings, pending)
 
     # -- the target ------------------------------------------------------------------------------------------
 
@@ -174,6 +192,27 @@ class AutoscalerState:
         if uid and known and uid != known:
             self._forget_target()
         self._uid = uid or self._uid
+        self.ledger.target = self._uid
+        if self._inherited is not None and self._uid:
+            if self._inherited.target == self._uid:
+                self.ledger.inherit(self._inherited)
+            self._inherited = None
+
+    def starting(self) -> StartingPods | None:
+        """Return the pods of the target that have never been Ready; None before the pods are known."""
+        return self._subscriptions.starting()
+
+    @property
+    def kept_ledger(self) -> ReadyLedger:
+        """The ledger for the next leader: that of the previous one while the target is not known yet."""
+        return self._inherited or self.ledger
+
+    def _note_start(self, start: PodStart | Outcome) -> None:
+        self.ledger.note(start)
+
+    def inherit(self, ledger: ReadyLedger) -> None:
+        """Take the ledger of the previous leader, once it is known that the target is the same object."""
+        self._inherited = ledger
 
     def _forget_target(self) -> None:
         """Forget what was done to the former target. A demotion belongs to the autoscaler, and stays."""
@@ -181,6 +220,7 @@ class AutoscalerState:
         self.memory = guarded.remember(NO_STATUS)
         self.set_boosting(Boosting(demotion=boosted.demotion, told=boosted.told))
         self._newer = self._attempted = None
+        self.ledger = ReadyLedger()
         self._uid = ""
         self.epoch += 1
 
@@ -241,7 +281,15 @@ class AutoscalerState:
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet."""
         status = self.memory.status
-        return self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
+        seen = self._subscriptions.observe(self.prepared, status, target, constraints, now, monotonic)
+        if isinstance(seen, Unfound):
+            return seen
+        times = self.ready_times
+        if self.prepared.throughputs and times is not None:
+            # The API writes whole seconds.
+            within = max(SECOND, round(times.total.p95 * SECOND))
+            seen = seen._replace(observation=msgspec.structs.replace(seen.observation, ready_within=within))
+        return seen._replace(ready_times=times)
 
     def commit(self, decision: Decision, snapshot: Snapshot, now: int) -> tuple[Event, ...]:
         """Remember a decision that was carried out, and return its events."""
@@ -312,7 +360,8 @@ def _remember(
         return guarded.remember(NO_STATUS, *(events or ((), ())))
     if events is None:
         events = histories.events_of(status.recent_changes, now)
-    return guarded.remember(fastpath_autoscaler.plain_status(status), *events)
+    pending = pending_capacity.state_of(status.pending_capacity, now)
+    return guarded.remember(fastpath_autoscaler.plain_status(status), *events, pending)
 
 
 def _is_older(version: str, newer: NewerTarget) -> bool:

@@ -1,4 +1,4 @@
-"""Stores the floors of one shard in a ConfigMap, each time against the version that was read.
+"""Stores what the next leader has to know in a ConfigMap, each time against the version that was read.
 
 Every write replaces the resource version that it was made from, and makes a new one even if it changes no
 floor (annotation `WRITTEN_FROM`). So a write that is still under way, of a previous leader or of our own, can
@@ -64,11 +64,24 @@ Change = Callable[[Mapping[str, str]], tuple[Mapping[str, str], bool]]
 """Returns the entries to store, made from those that are stored; with True they are written even if equal."""
 
 
-class FloorConfigMap:
-    """The ConfigMap `name`, written as the leader of one term."""
+class OwnConfigMap:
+    """The ConfigMap `name` with a label, written as the leader of one term."""
 
-    def __init__(self, writer: Writer, namespace: str, name: str) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        namespace: str,
+        name: str,
+        label: str = LABEL,
+        kind: WriteKind = WriteKind.FLOOR,
+        *,
+        adopts: bool = True,
+    ) -> None:
+        """`kind` is the priority of its writes. Without `adopts` one that lacks the label is an error."""
         self.name = f"{namespace}/{name}"
+        self._label = label
+        self._kind = kind
+        self._adopts = adopts
         self._unsure: str | None = None  # the version from which a write without a response was made
         self._writer = writer
         self._new = {"name": name, "namespace": namespace}
@@ -94,7 +107,7 @@ class FloorConfigMap:
         left = AGAIN
         while True:
             stored = self._stored or await self._fetch()
-            await self._writer.acquire(WriteKind.FLOOR)
+            await self._writer.acquire(self._kind)
             texts, force = make(stored.texts)
             is_forced = (force and bool(stored.version)) or self._unsure is not None
             if not is_forced and not self._differs(stored, texts):
@@ -113,12 +126,19 @@ class FloorConfigMap:
                 return True
             left -= 1
 
-    @staticmethod
-    def _differs(stored: ConfigMapState, texts: Mapping[str, str]) -> bool:
+    async def read(self) -> Mapping[str, str]:
+        """Return what is stored; errors as `update`, which then begins with it."""
+        self._stored = await self._fetch()
+        return self._stored.texts
+
+    def _differs(self, stored: ConfigMapState, texts: Mapping[str, str]) -> bool:
         if not stored.version:
             return bool(texts)
+        return texts != stored.texts or not self._is_labelled(stored)
+
+    def _is_labelled(self, stored: ConfigMapState) -> bool:
         labels = stored.document["metadata"].get("labels") or {}
-        return texts != stored.texts or labels.get(LABEL) != "true"
+        return bool(labels.get(self._label) == "true")
 
     async def _fetch(self) -> ConfigMapState:
         try:
@@ -133,20 +153,26 @@ class FloorConfigMap:
             stored = ConfigMapState("", {}, {})
         else:
             stored = self._decode(answer)
+            if not self._adopts and not self._is_labelled(stored):
+                message = (
+                    f"the ConfigMap {self.name} lacks the label {self._label}=true, so it is not used: "
+                    "delete it, or add the label"
+                )
+                raise errors.KubernetesError(0, "Foreign", message)
         if self._unsure != stored.version:
             self._unsure = None  # the write has landed, or never will
         return stored
 
     async def _send(self, stored: ConfigMapState, texts: Mapping[str, str]) -> ConfigMapState:
         metadata = dict(stored.document.get("metadata") or self._new)
-        metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: "true"}
+        metadata["labels"] = {**(metadata.get("labels") or {}), self._label: "true"}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), WRITTEN_FROM: stored.version}
         head = {"apiVersion": "v1", "kind": "ConfigMap"}
         content = msgspec.json.encode({**head, **stored.document, "metadata": metadata, "data": texts})
         if stored.version:
-            answer = await self._writer.send(WriteKind.FLOOR, "PUT", self._path, content)
+            answer = await self._writer.send(self._kind, "PUT", self._path, content)
         else:
-            answer = await self._writer.send(WriteKind.FLOOR, "POST", self._collection, content)
+            answer = await self._writer.send(self._kind, "POST", self._collection, content)
         return self._decode(answer)
 
     def _decode(self, answer: client.ResponseBody) -> ConfigMapState:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import msgspec
 
 from adapter import errors
-from adapter.boost.config_map import FloorConfigMap
+from adapter.boost.config_map import OwnConfigMap
 from adapter.boost.view import FloorView
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.floor import Floor, config_map_name, decode_floors, encode_floor
@@ -71,7 +71,7 @@ class FloorWriter:
     """Publishes the floors of a shard as the leader of one term. `run` writes once `start` has returned."""
 
     def __init__(self, writer: Writer, namespace: str, shard: Shard, problems: ProblemLog) -> None:
-        self._config_map = FloorConfigMap(writer, namespace, config_map_name(shard))
+        self._config_map = OwnConfigMap(writer, namespace, config_map_name(shard))
         self._problems = problems
         self._published: dict[str, _FloorEntry] = {}
         self._pending: dict[str, _FloorEntry] = {}

@@ -160,7 +160,8 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
         notes += _without_handshake(read.spec)
     if wish.mode:
         annotations = tree["metadata"].get("annotations") or {}
-        notes += model.read_annotations(annotations | {MODE_ANNOTATION: wish.mode}).faults
+        annotations = annotations | {MODE_ANNOTATION: wish.mode}
+        notes += model.read_annotations(annotations, model.without_handshake(metrics) or ()).faults
     return PatchPlan(tuple(operations), tuple(notes))
 
 

@@ -38,7 +38,8 @@ COMMAND = Command(
 Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as
 YAML, or with --back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits,
 metrics and behavior are kept. What the other kind does not have is left out and named on standard
-error: the metric and the annotations of boost, or syncPeriod, mode and fallback.
+error: the metric and the annotations of boost, or syncPeriod, mode, fallback
+and pendingCapacity.
 
 Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not
 scale it. docs/guides/fast-scaler.md has the steps in both directions. FILE is YAML or JSON; - or no FILE:

@@ -41,6 +41,23 @@ _NAME = re.compile(r"[^/]+/[^/]+")
 _READY = b"Forwarding from 127.0.0.1:"
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
+_START_PARTS = (
+    ("scheduled", "created to scheduled"),
+    ("started", "scheduled to containers started"),
+    ("initialized", "  of which init containers"),
+    ("ready", "containers started to Ready"),
+)
+_LEFT_OUT = (
+    ("restarted", "restarted before they were Ready"),
+    ("ended", "ended before they were Ready"),
+    ("incoherent", "with times that contradict each other"),
+)
+_STARTING = (
+    ("noNode", "not scheduled"),
+    ("pullFails", "whose image cannot be pulled"),
+    ("crashing", "whose containers were restarted"),
+)
+
 _server = partial(option, group="Server")
 _server_file = partial(_server, FlagType.TEXT, "", metavar="file")
 _lease = partial(option, group="Lease")
@@ -270,6 +287,7 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
         f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
         for each in document["status"].get("conditions", [])
     ]
+    lines += _ready_times(document.get("readyTimes"))
     lines += _boost(document.get("boost"))
     if writers["pausedUntil"]:
         lines.append(f"  scaling suspended until {writers['pausedUntil']}: {writers['pausedBy']}")
@@ -303,6 +321,45 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
             shown = "not in the HPA's status yet"
         lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
     return lines
+
+
+def _ready_times(shown: dict[str, Any] | None) -> list[str]:
+    """Return how long pods take to be Ready; nothing for a scaler that is older than this."""
+    if shown is None:
+        return []
+    lines = []
+    if seconds := shown.get("seconds"):
+        lines.append(f"  time to Ready (last {_pods(shown['pods'])}): {_percentiles(seconds['total'])}")
+        lines += [
+            f"    {words}: {_percentiles(seconds[part])}"
+            for part, words in _START_PARTS
+            if part in seconds and (part != "initialized" or seconds[part]["p95"])
+        ]
+    counted = {
+        "no node fitted at first": shown.get("unschedulable", 0),
+        "an image could not be pulled at first": shown.get("pullFailed", 0),
+    }
+    lines += [f"    of {_pods(count)} {what}" for what, count in counted.items() if count]
+    left_out = shown["leftOut"]
+    others = [f"{left_out[key]} {what}" for key, what in _LEFT_OUT if left_out[key]]
+    if others:
+        lines.append(f"  pods without a time to Ready: {', '.join(others)}")
+    return lines + _starting(shown["starting"])
+
+
+def _starting(shown: dict[str, int] | None) -> list[str]:
+    if shown is None or not shown["pods"]:
+        return []
+    why = [f"{shown[key]} {what}" for key, what in _STARTING if shown[key]]
+    return [f"  {_pods(shown['pods'])} never Ready yet{': ' if why else ''}{', '.join(why)}"]
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def _percentiles(seconds: dict[str, float]) -> str:
+    return f"p50 {seconds['p50']:g} s, p95 {seconds['p95']:g} s"
 
 
 def _headline(entry: dict[str, Any]) -> str:

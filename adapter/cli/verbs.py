@@ -52,6 +52,11 @@ VERBS = {
         command_line="adapter.cli.check.options",
     ),
     "evaluate": Verb("show what an autoscaler does with exactly this input, offline, and why", "evaluate"),
+    "simulate": Verb(
+        "show what an autoscaler would have done with a load, and what another would have done better",
+        "simulate.command",
+        command_line="adapter.cli.simulate.options",
+    ),
     "doctor": Verb(
         "measure how long an autoscaler of a live cluster takes to react, hop by hop, and what helps most",
         "doctor.command",

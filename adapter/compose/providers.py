@@ -35,6 +35,7 @@ from adapter.provider.relist import Relister
 from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rule_source import RulesFiles, RuleSource
 from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
@@ -52,6 +53,7 @@ class Runtime:
     source_problems: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
+    endpoints: ScrapedEndpoints
     clock: Clock
     monitoring: Monitoring
     problems: ProblemLog
@@ -121,6 +123,7 @@ async def open_runtime(
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
+    endpoints = ScrapedEndpoints(scraped, lambda: relister.registry, clock, monitoring, source_problems)
     return Runtime(
         client,
         context,
@@ -130,6 +133,7 @@ async def open_runtime(
         source_problems,
         freshness,
         scraped,
+        endpoints,
         clock,
         monitoring,
         problems,
@@ -157,6 +161,7 @@ def open_provider(runtime: Runtime, objects: ObjectLister) -> RulesMetricsProvid
         runtime.source_problems,
         freshness=runtime.freshness,
         scraped=runtime.scraped,
+        endpoints=runtime.endpoints,
     )
 
 

@@ -20,8 +20,10 @@ from adapter.autoscaler.autoscaler_sources import (
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
 from adapter.autoscaler.metrics.factory import SourceFactory
 from adapter.autoscaler.metrics.polling import DelayReporter, Poller
+from adapter.autoscaler.ready_store import ReadyTimesStore
 from adapter.autoscaler.registry import AutoscalerRegistry, ScrapeSubscriptions
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
@@ -46,11 +48,13 @@ from adapter.model import timestamps
 from adapter.model.autoscaling import shards
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import LabelSelector
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import ScalerProvider
 
 _DRAIN_TIMEOUT = 0.5
-"""Seconds to write the statuses and events still queued when a term ends in order; the next leader waits."""
+"""Seconds to write what is still queued (ready times, statuses, events) when a term ends in order; the next
+leader waits."""
 
 
 class Scaler:
@@ -77,7 +81,7 @@ class Scaler:
         self._random = random
         self._shard = shards.parse_shard(options.shard)
         self._settings = settings_of(options)
-        self.journal = Journal()
+        self.journal = Journal(options.journal_entries, keeps_inputs=options.journal_records)
         self._namespace = credentials.find_namespace() or "default"
         self._files: AutoscalerFiles | None = None
         namespaces: Sequence[str] = ("",)
@@ -93,10 +97,12 @@ class Scaler:
         self._usages = usages_of(self.pods)
         self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
-        self._scrapes = ScrapeSubscriptions(runtime.scraped, self.targets, self.pods)
+        self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
+        self._scrapes = ScrapeSubscriptions(runtime.scraped, self.targets, self.pods, self._endpoints)
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)
+        runtime.scraped.follow_readiness(self.pods.became_ready)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._boosted_hpas = BoostedHPAs(self._registry, self.rivals.hpas, clock, problems, period)
         self.floors: FloorView | None = None
@@ -131,6 +137,7 @@ class Scaler:
             "scaler: targets": self.targets.run(),
             "scaler: rivals": self.rivals.run(),
             "scaler: scraped pods": self._scrapes.run(),
+            "scaler: scraped endpoints": self._endpoints.run(),
         }
         caches["scaler: autoscalers" if self._files is None else "scaler: files"] = self._source.run()
         if self.floors is not None:
@@ -172,9 +179,10 @@ class Scaler:
             delays=DelayReporter(monitoring, problems, self._registry.delayed),
             defect=monitoring.scaler_defects.inc,
         ) as poller:
-            floors = None
+            floors = ready_times = None
             if self.floors is not None:
                 floors = FloorWriter(writer, self.floors.namespace, self._shard, problems)
+                ready_times = ReadyTimesStore(writer, self.floors.namespace, self._shard, problems)
             controller = self._build_controller(actuator, poller, floors)
             self._registry.controller = controller
             try:
@@ -187,6 +195,8 @@ class Scaler:
                         "floors": floors.run(),
                         "floors of before": self._boosted_hpas.adopt_floors(floors),
                     }
+                if ready_times is not None:
+                    work["ready times"] = ready_times.run(controller)
                 if self.floors is not None and self._shard.number == 1:
                     cleaner = FloorCleaner(writer, self.floors, self._shard, clock, problems)
                     work["floors of other shards"] = cleaner.run()
@@ -196,6 +206,8 @@ class Scaler:
             finally:
                 self._registry.controller = None
                 self._boosted_hpas.end()
+                if ready_times is not None:
+                    await ready_times.drain(controller, _DRAIN_TIMEOUT)
                 controller.close()
                 if self._files is None:
                     await statuses.drain(_DRAIN_TIMEOUT)
@@ -210,6 +222,7 @@ class Scaler:
             runtime.resources.current,
             runtime.scraped,
             poller,
+            endpoints=runtime.endpoints,
             api_period=self._options.horizontal_pod_autoscaler_sync_period,
         )
         context = AutoscalerContext(
@@ -246,9 +259,14 @@ class _WatchedPods:
         self._stale = ""
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> PodSubscription:
-        return self._watch.follow(namespace, selector, autoscaler, changed)
+        return self._watch.follow(namespace, selector, autoscaler, changed, started)
 
     def stale(self) -> str:
         """Return why the cache may be out of date; every decision asks, so it is checked once a second."""

@@ -68,9 +68,9 @@ class RuleConfig:
     """One entry of `rules` or `externalRules`. Durations are seconds, None if not in the file.
 
     `path`, `source` and `line` are its position. `ttl`: how long an answer is cached; `max_age`: how old an
-    answer may be while Prometheus fails; `max_sample_age`: how old a sample may be; `scrape`: how the pods
-    themselves are scraped. Without `on_nan` a custom metric leaves the object out, and an external metric is
-    an error.
+    answer may be while Prometheus fails; `max_sample_age`: how old a sample may be; `scrape`: how the pods,
+    or the endpoints of an external rule, are scraped. Without `on_nan` a custom metric leaves the object out,
+    and an external metric is an error.
     """
 
     path: str
@@ -275,8 +275,8 @@ def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[
 def build(sections: Sections, source: str) -> Parsed:
     """Read the entries of a document with a valid outer shape; a fault excludes only its entry."""
     faults: list[errors.Fault] = []
-    rules, all_rules = _rules(sections.rules, source, faults)
-    external_rules, all_external_rules = _rules(sections.external_rules, source, faults)
+    rules, all_rules = _rules(sections.rules, source, faults, external=False)
+    external_rules, all_external_rules = _rules(sections.external_rules, source, faults, external=True)
     resource_rules = all_resource_rules = None
     if sections.resource_rules:
         path, node = sections.resource_rules
@@ -290,13 +290,13 @@ def build(sections: Sections, source: str) -> Parsed:
 
 
 def _rules(
-    entries: Iterable[tuple[str, yaml.Node]], source: str, faults: list[errors.Fault]
+    entries: Iterable[tuple[str, yaml.Node]], source: str, faults: list[errors.Fault], *, external: bool
 ) -> tuple[tuple[RuleConfig, ...], tuple[RuleConfig, ...]]:
     """Return the rules without a fault, and all of them."""
     good, every = [], []
     for path, node in entries:
         decoder = Decoder(source, VOCABULARY)
-        rule = _rule(decoder.decode(node, _RULE, path), decoder)
+        rule = _rule(decoder.decode(node, _RULE, path), decoder, external=external)
         every.append(rule)
         if not decoder.faults:
             good.append(rule)
@@ -304,7 +304,10 @@ def _rules(
     return tuple(good), tuple(every)
 
 
-def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
+def _rule(fields: Fields, decoder: Decoder, *, external: bool) -> RuleConfig:
+    scrape = None
+    if "scrape" in fields.structs:
+        scrape = scrape_keys.read(fields.structs["scrape"], decoder, external=external)
     ttl = scrape_keys.read_duration(fields, "ttl", decoder, BOUNDS, None)
     max_age = scrape_keys.read_duration(fields, "maxAge", decoder, BOUNDS, None)
     if ttl is not None and max_age is not None and ttl > max_age:
@@ -325,7 +328,7 @@ def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
         ttl=ttl,
         max_age=max_age,
         max_sample_age=scrape_keys.read_duration(fields, "maxSampleAge", decoder, BOUNDS, None),
-        scrape=scrape_keys.read(fields.structs["scrape"], decoder) if "scrape" in fields.structs else None,
+        scrape=scrape,
     )
 
 

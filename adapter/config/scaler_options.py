@@ -115,6 +115,17 @@ class ScalerOptions(CommandOptions):
         metavar="address",
         check=_local_address,
     )
+    journal_entries: int = _scaler(
+        FlagType.INT,
+        "100",
+        "How many decisions of each autoscaler the journal keeps at most, the newest ones.",
+        check=lambda count: "" if 1 <= count <= 20_000 else "expected a number from 1 to 20000",
+    )
+    journal_records: bool = _switch(
+        "false",
+        "Keep with each decision of the journal everything that it was made from, so that `fastpath simulate "
+        "--replay` can make it again. Takes memory: about 400 bytes for each pod and metric of a decision.",
+    )
     health_probe_bind_address: str = _bind_address(
         "Address for kubelet's probes: /livez and /readyz over plain HTTP and nothing else, such as :8081; "
         "empty or 0 disables it."

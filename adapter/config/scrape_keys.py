@@ -1,8 +1,8 @@
 """The `scrape` key of a rule: how the pods' own endpoints are scraped, and within which limits.
 
-The settings as a frozen value, and their checks. Whether the query of the rule can be evaluated for one pod
-alone is decided in `rules.scrape.pod_query`. Nothing that can be abused is on by default: no credentials, no
-pods in the node's network, and bounded bytes, lines and time.
+The settings as a frozen value, and their checks. Whether the query of the rule can be evaluated from scrapes
+is decided in `rules.scrape`. Which endpoints an external rule reads is in `endpoint_keys`. Nothing that can
+be abused is on by default: no credentials, no pods in the node's network, and bounded bytes, lines and time.
 """
 
 import ipaddress
@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeVar
 
 import yaml
 
+from adapter.config import endpoint_keys
+from adapter.config.endpoint_keys import EndpointSource, is_name
 from adapter.config.yaml import reader
 from adapter.config.yaml.decode import Decoder, Fields, Leaf, Shape
 from adapter.model import timestamps
@@ -48,8 +50,8 @@ class EndpointTLS:
 class Access:
     """How a pod is scraped. Rules with equal access share the scrapes of a pod.
 
-    `port` is a number or the name of a container port. Durations are seconds, sizes bytes after unzipping;
-    `max_series` counts the series that rules use.
+    `port` is a number or the name of a container port, for a Service that of one of its ports. Durations are
+    seconds, sizes bytes after unzipping; `max_series` counts the series that rules use.
     """
 
     port: str
@@ -67,10 +69,14 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class ScrapeConfig:
-    """The `scrape` key: `window` is the range of a counter's rate, in seconds."""
+    """The `scrape` key: `window` is the range of a counter's rate, in seconds.
+
+    `source` says which endpoints an external rule reads; None for a rule about pods.
+    """
 
     access: Access
     window: float = 5.0
+    source: EndpointSource | None = None
 
 
 _Default = TypeVar("_Default", float, None)
@@ -101,8 +107,6 @@ LONGEST_TIMEOUT = 10.0
 WINDOW_INTERVALS = 5
 """The default of `window`, in intervals."""
 
-_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-
 CREDENTIALS = Shape("credentials", {"tokenFile": Leaf.TEXT, "namespaces": Leaf.NODE})
 TLS = Shape("tls", {"caFile": Leaf.TEXT, "serverName": Leaf.TEXT, "insecureSkipVerify": Leaf.BOOLEAN})
 SHAPE = Shape(
@@ -120,9 +124,14 @@ SHAPE = Shape(
         "maxBytes": Leaf.TEXT,
         "maxLines": Leaf.TEXT,
         "maxSeries": Leaf.TEXT,
+        "service": endpoint_keys.SERVICE,
+        "pods": endpoint_keys.PODS,
+        "honorLabels": Leaf.BOOLEAN,
     },
     notes={
-        "targetPort": "expected port: a number, or the name of a container port",
+        "targetPort": "expected port: a number, or the name of a port",
+        "namespace": "belongs in service or pods",
+        "selector": "belongs in pods",
         "headers": "headers are not sent; a token comes from credentials.tokenFile",
         "bearerTokenFile": "expected credentials.tokenFile, with the namespaces whose pods may see the token",
         "tokenFile": "belongs in credentials, with the namespaces whose pods may see the token",
@@ -133,15 +142,17 @@ VOCABULARY: Mapping[str, str] = {
     **{key: "in scrape" for key in SHAPE.fields if key != "window"},
     **dict.fromkeys(CREDENTIALS.fields, "in scrape.credentials"),
     **dict.fromkeys(TLS.fields, "in scrape.tls"),
+    "selector": "in scrape.pods",
 }
 """Where each key belongs. The caller adds `window`, which is also a key of resourceRules."""
 
 
-def read(fields: Fields, decoder: Decoder) -> ScrapeConfig | None:
-    """Return the settings; None after a fault."""
+def read(fields: Fields, decoder: Decoder, *, external: bool = False) -> ScrapeConfig | None:
+    """Return the settings; None after a fault. `external`: those of an external rule."""
     if fields.broken:
         return None
     before = len(decoder.faults)
+    source = endpoint_keys.read(fields, decoder, external=external)
     interval = read_duration(fields, "interval", decoder, BOUNDS, 1.0)
     default = min(WINDOW_INTERVALS * interval, BOUNDS["window"].greatest)
     window = read_duration(fields, "window", decoder, BOUNDS, default)
@@ -157,30 +168,30 @@ def read(fields: Fields, decoder: Decoder) -> ScrapeConfig | None:
                 "expected at most the interval: a pod is scraped by one request at a time",
             )
     access = Access(
-        _port(fields, decoder),
+        _port(fields, decoder, source),
         _path(fields, decoder),
         _scheme(fields, decoder),
         interval,
         timeout,
         fields.text("hostNetwork") == "true",
-        _credentials(fields, decoder),
+        _credentials(fields, decoder, source),
         _tls(fields, decoder),
         _count(fields, "maxBytes", decoder, MAX_BYTES),
         _count(fields, "maxLines", decoder, MAX_LINES),
         _count(fields, "maxSeries", decoder, MAX_SERIES),
     )
-    return ScrapeConfig(access, window) if len(decoder.faults) == before else None
+    return ScrapeConfig(access, window, source) if len(decoder.faults) == before else None
 
 
-def _port(fields: Fields, decoder: Decoder) -> str:
+def _port(fields: Fields, decoder: Decoder, source: EndpointSource | None) -> str:
     text = fields.text("port")
     number = text.isascii() and text.isdigit()
-    # the API server's rule for names of ports: at most 15 of a-z, 0-9 and inner dashes
-    good = 0 < int(text[:6]) < 65536 if number else _is_name(text) and len(text) <= 15
+    of_service = source is not None and source.service != ""
+    # the API server's rule: names of container ports have at most 15 characters, those of Services 63
+    good = 0 < int(text[:6]) < 65536 if number else is_name(text, 63 if of_service else 15)
     if not good:
-        decoder.refuse(
-            fields, "port", "expected a port number, or the name of a container port such as metrics"
-        )
+        whose = "of a port of the Service" if of_service else "of a container port"
+        decoder.refuse(fields, "port", f"expected a port number, or the name {whose} such as metrics")
     return text
 
 
@@ -202,7 +213,7 @@ def _scheme(fields: Fields, decoder: Decoder) -> str:
     return text
 
 
-def _credentials(fields: Fields, decoder: Decoder) -> Credentials | None:
+def _credentials(fields: Fields, decoder: Decoder, source: EndpointSource | None) -> Credentials | None:
     if "credentials" not in fields.structs:
         return None
     inner = fields.struct("credentials")
@@ -218,6 +229,10 @@ def _credentials(fields: Fields, decoder: Decoder) -> Credentials | None:
             "the pod's own service account token is never sent to pods: expected another file",
         )
     namespaces = _namespaces(inner, decoder)
+    if source is not None and namespaces and source.namespace not in namespaces:
+        place = reader.join(inner.path, "namespaces")
+        expected = f"expected {source.namespace} among them: no other pods are scraped by this rule"
+        decoder.fault(place, ", ".join(sorted(namespaces)), expected, inner.line)
     return Credentials(path, namespaces)
 
 
@@ -237,16 +252,12 @@ def _namespaces(fields: Fields, decoder: Decoder) -> frozenset[str]:
         return frozenset()
     entries = node.value if isinstance(node, yaml.SequenceNode) else []
     names = [reader.text_of(entry) for entry in entries if isinstance(entry, yaml.ScalarNode)]
-    valid = frozenset(name for name in names if name is not None and _is_name(name))
+    valid = frozenset(name for name in names if name is not None and is_name(name))
     if not valid or len(valid) != len(entries):
         decoder.fault(
             place, reader.shown(node), f"{expected}, each once and by its name", reader.line_of(node)
         )
     return valid
-
-
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= 63 and _NAME_CHARS.issuperset(text) and "-" not in {text[0], text[-1]}
 
 
 def _tls(fields: Fields, decoder: Decoder) -> EndpointTLS | None:
@@ -269,9 +280,7 @@ def _is_host(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return len(text) <= 253 and all(
-            _is_name(label.replace("_", "-")) for label in text.lower().split(".")
-        )
+        return len(text) <= 253 and all(is_name(label.replace("_", "-")) for label in text.lower().split("."))
     return True
 
 

@@ -54,6 +54,7 @@ class PodMeta(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     labels: Mapping[str, str] | None = None
+    creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
 
 
@@ -68,8 +69,9 @@ class Pod(Struct, frozen=True):
 class PodFacts(msgspec.Struct, frozen=True):
     """One pod, flattened.
 
-    `started` is None before the kubelet has seen it. `ready` is the status of its Ready condition, None
-    without one, and `ready_since` when that last changed. `pod_requests` are those of the pod as a whole.
+    `created` may be None for a Ready pod. `started` is None before the kubelet has seen it. `ready` is the
+    status of its Ready condition, None without one, and `ready_since` when that last changed. `pod_requests`
+    are those of the pod as a whole.
     """
 
     name: str
@@ -83,6 +85,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     init_containers: tuple[Container, ...] = ()
     pod_requests: Requests | None = None
     overhead: Requests | None = None
+    created: int | None = None
 
     @property
     def running_and_ready(self) -> bool:
@@ -110,4 +113,5 @@ def facts_of(pod: Pod) -> PodFacts:
         spec.init_containers or (),
         None if spec.resources is None else spec.resources.requests,
         spec.overhead,
+        meta.creation_timestamp,
     )

@@ -10,7 +10,6 @@ import gc
 import os
 import queue
 import resource
-import ssl
 import sys
 import threading
 import traceback
@@ -24,23 +23,20 @@ import requests
 import urllib3
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
-from requests.adapters import HTTPAdapter
-from urllib3.util.retry import Retry
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.prometheus import endpoint, response, series
+from adapter.prometheus import endpoint, http_session, response, series
+from adapter.prometheus.http_session import NO_RETRY, EndpointSession
 from adapter.prometheus.series import WorkerLine, WorkerRequest
 
 MEMORY_BYTES = 128 * 1024 * 1024
 """Memory of the worker beside one list: libraries, stacks of threads, pieces of answers."""
 
 _CHUNK = 256 * 1024
-_REFUSAL_BYTES = 64 * 1024
 _BEGINNING = 1024  # bytes of an answer that are examined if it is not JSON
 _LABEL_SETS = 1000  # sets of label names remembered of one name, to skip those already seen
 _NICE = 10  # queries have priority
-_NO_RETRY = Retry(0, read=False)
 
 _NO_MEMORY = (
     "the names in the series list take more memory than --discovery-max-bytes leaves: narrow the seriesQuery"
@@ -121,38 +117,20 @@ class TalliedResponse:
         return {"data": self._tally.result()}
 
 
-class SeriesSession(requests.Session):
+class SeriesSession(EndpointSession):
     """The session that prometheus-api-client sends with; `size` is the number of bytes of the last answer."""
 
     def __init__(self, request: WorkerRequest) -> None:
-        super().__init__()
+        super().__init__(request.endpoint, request.tls, request.headers, request.proxy)
         self.size = 0
         self._request = request
-        self.trust_env = False  # the parent has resolved proxies; netrc and CA variables do not apply
-        self.headers = requests.structures.CaseInsensitiveDict(request.headers)
-        self.max_redirects = 10
-        if request.proxy:
-            self.proxies = {"http": request.proxy, "https": request.proxy}
-        files = request.tls
-        system = ssl.get_default_verify_paths()
-        self.verify = files.verify and (files.ca_file or system.cafile or system.capath or True)
-        self.cert = (files.cert_file, files.key_file) if files.cert_file else None
-        if files.server_name:
-            # a longer prefix than that of the library's adapter, so that it takes precedence
-            self.mount(f"{request.endpoint.base}/api", _NamedServer(files.server_name))
 
     def get(  # type: ignore[override] # answers what get_series uses of a response
         self, _url: str | bytes, *, params: Mapping[str, str | None], timeout: float, **_: object
     ) -> TalliedResponse:
         """Send `params` to the endpoint. Raises PrometheusError for what is not an answer."""
         given = [(name, value) for name, value in params.items() if value is not None]
-        method, full, body = self._request.endpoint.request(series.ENDPOINT, given)
-        form = {"Content-Type": "application/x-www-form-urlencoded"} if body is not None else None
-        with self.request(method, full, data=body, headers=form, timeout=timeout, stream=True) as answer:
-            if answer.status_code >= 300:
-                readable = answer.status_code in response.READABLE_STATUSES
-                refusal = next(answer.iter_content(_REFUSAL_BYTES), b"") if readable else b""
-                raise response.explain_refusal(answer.status_code, refusal)
+        with self.answer(series.ENDPOINT, given, timeout) as answer:
             return TalliedResponse(self._read(answer))
 
     def _read(self, answer: requests.Response) -> SeriesTally:
@@ -186,30 +164,17 @@ class SeriesSession(requests.Session):
         return tally
 
 
-class _NamedServer(HTTPAdapter):
-    """Expects another name in the server's certificate than the URL's."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        super().__init__(max_retries=_NO_RETRY)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool: object) -> None:  # noqa: FBT001, FBT002 - requests' own signature
-        super().init_poolmanager(
-            connections, maxsize, block, server_hostname=self._name, assert_hostname=self._name, **pool
-        )
-
-
 def list_series(session: SeriesSession, request: WorkerRequest, selector: str) -> list[SeriesInfo]:
     """Return the series of a selector. Raises PrometheusError."""
     connect: Any = PrometheusConnect  # its types ask for more than it uses
     # the library's own Retry would repeat three times with pauses
-    client = connect(request.endpoint.base, session=session, retry=_NO_RETRY, timeout=request.timeout)
+    client = connect(request.endpoint.base, session=session, retry=NO_RETRY, timeout=request.timeout)
     try:
         listed: list[SeriesInfo] = client.get_series(
             TimeParameter(request.start), TimeParameter(None), params={"match[]": selector}
         )
     except requests.RequestException as error:
-        raise map_error(error) from error
+        raise http_session.map_error(error) from error
     except PrometheusApiClientException as error:
         raise PrometheusError("status", response.shorten(str(error))) from error
     except (
@@ -217,33 +182,6 @@ def list_series(session: SeriesSession, request: WorkerRequest, selector: str) -
     ) as error:  # requests raises it for TLS files that it cannot read, such as half-written ones
         raise PrometheusError("unreachable", response.shorten(error.strerror or str(error))) from error
     return listed
-
-
-def map_error(error: requests.RequestException) -> PrometheusError:
-    """Map an error of requests.
-
-    The text is that of the innermost cause: outer ones hold the URL and memory addresses.
-    """
-    kind = "timeout" if isinstance(error, requests.Timeout) else "unreachable"
-    if isinstance(
-        error, requests.TooManyRedirects | requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema
-    ):
-        return PrometheusError("status", "too many redirects, or a redirect to an invalid URL")
-    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
-        return PrometheusError(kind, "the connection broke within the answer")
-    if kind == "timeout":
-        return PrometheusError(kind, "no answer in time")
-    cause: BaseException = error
-    while (inner := cause.__cause__ or cause.__context__) is not None:
-        cause = inner
-    text = (isinstance(cause, OSError) and cause.strerror) or str(cause)
-    if isinstance(cause, TimeoutError):
-        return PrometheusError("timeout", "no answer in time")
-    if isinstance(cause, ssl.SSLError):
-        text = endpoint.explain_tls(cause)
-    elif isinstance(error, requests.exceptions.SSLError):
-        text = f"certificate not accepted: {cause}"
-    return PrometheusError(kind, response.shorten(text))
 
 
 def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool:

@@ -7,6 +7,7 @@ answer and never zero.
 
 import asyncio
 import functools
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -22,10 +23,12 @@ from adapter.model.metrics import (
     ExternalValue,
     MetricValue,
     ObjectReference,
+    Sample,
 )
 from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider import resolver
+from adapter.provider.endpoint_sampler import EndpointSampler
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import ObjectNames, Resolver, Resources
 from adapter.provider.sampler import QUERY_ERRORS, Plan, Sampler
@@ -37,6 +40,7 @@ from adapter.rules.query import MetricQuery
 from adapter.rules.query_plan import Objects
 from adapter.rules.registry import CustomEntry
 from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
@@ -60,7 +64,7 @@ class RulesMetricsProvider:
     """Answers questions about custom and external metrics.
 
     `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
-    pods.
+    pods, `endpoints` those of scraped endpoints.
     """
 
     def __init__(
@@ -75,7 +79,9 @@ class RulesMetricsProvider:
         *,
         freshness: Freshness,
         scraped: ScrapedValues | None = None,
+        endpoints: ScrapedEndpoints | None = None,
     ) -> None:
+        self._endpoints = EndpointSampler(endpoints, monitoring)
         self.resolver = Resolver(resources, objects, relister, problems)
         self.sampler = Sampler(cache, clock, monitoring, problems, freshness=freshness, scraped=scraped)
         self._relister = relister
@@ -149,18 +155,42 @@ class RulesMetricsProvider:
         try:
             parts = external_matchers(rule, question)
             promql = rule.render(entry.series, parts, [])
-            is_bounded = rule.config.max_sample_age is not None
+            scraped = await self._endpoints.read(entry, parts)
+            if scraped.samples is not None:
+                values = await self._external_values(question.metric, rule, scraped.samples, promql)
+                return ExternalAnswer(values, self._clock.monotonic())
+            is_bounded = rule.config.max_sample_age is not None or scraped.last > -math.inf
             companion = lookback.age_query(promql, entry.series, parts) if is_bounded else None
-            answer, samples = await self.sampler.read_series(rule, promql, companion, freshness)
+            answer, samples = await self.sampler.read_series(
+                rule, promql, companion, freshness, after=scraped.last
+            )
         except QUERY_ERRORS as error:
             # To upstream a text is no answer at all, and a matrix one that it does not expect.
             if isinstance(error, PrometheusError) and error.result_type == "matrix":
                 raise PlainError("encountered an unexpected query result type") from error
             raise self.sampler.failure(error, rule, InternalError(UNFETCHED)) from error
         stale = len(answer.result.samples) - len(samples)
+        self._endpoints.count_instead(scraped, len(samples) if not stale else 0)
+        if scraped.reason and stale:
+            text = f"{scraped.reason}, and the samples of Prometheus are not newer than the last scrape"
+            self._problems.report("value", "external metric refused", text, rule.config.path)
+            raise InternalError(UNFETCHED)
         if stale:
             self._refuse_part(rule, f"{stale} of its samples are older than maxSampleAge", promql)
         has_labels = answer.result.type != "scalar"
+        values = await self._external_values(question.metric, rule, samples, promql, has_labels=has_labels)
+        return ExternalAnswer(values, answer.asked + freshness.refresh_after)
+
+    async def _external_values(
+        self,
+        metric: str,
+        rule: Rule,
+        samples: Sequence[Sample],
+        promql: str,
+        *,
+        has_labels: bool = True,
+    ) -> tuple[ExternalValue, ...]:
+        """Return a value for each sample; InternalError if one has none and the rule does not drop it."""
         values = []
         for number, sample in enumerate(samples, 1):
             if number % _STEP == 0:
@@ -170,8 +200,8 @@ class RulesMetricsProvider:
                 self._refuse_part(rule, "one of its samples has no value", promql)
                 continue
             labels = sample.labels if has_labels else None
-            values.append(ExternalValue(question.metric, labels, milli, sample.time))
-        return ExternalAnswer(tuple(values), answer.asked + freshness.refresh_after)
+            values.append(ExternalValue(metric, labels, milli, sample.time))
+        return tuple(values)
 
     async def _values(self, metric: str, plan: Plan, answer: ObjectAnswer) -> tuple[MetricValue, ...]:
         """Return a value for each object that has one, in the order of their names."""

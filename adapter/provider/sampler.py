@@ -108,7 +108,7 @@ class Sampler:
         ):
             return await self._query(plan)
         await self._scraped.prepare(entry, namespace, names, selector)
-        scraped = self._scraped.read(entry, namespace, names, selector)
+        scraped = self._scraped.read_cut(entry, namespace, names, selector)
         if not scraped.values and not scraped.absent:
             return await self._query(plan)
         return await self._read_scraped(plan, scraped)
@@ -116,7 +116,7 @@ class Sampler:
     async def _read_scraped(self, plan: Plan, scraped: ScrapedAnswer) -> ObjectAnswer:
         asked = self._clock.monotonic()
         namespace, names = plan.objects
-        rest = tuple(name for name in names if name not in scraped.values)
+        rest = tuple(name for name in names if name not in scraped.values and name not in scraped.left_out)
         answer = ObjectAnswer({}, asked)
         if rest:
             try:
@@ -176,23 +176,30 @@ class Sampler:
         return answer if answer.failure is None else answer._replace(fallbacks=frozenset(answer.samples))
 
     async def read_series(
-        self, rule: Rule, promql: str, companion: AgeQuery | None, freshness: Freshness
+        self,
+        rule: Rule,
+        promql: str,
+        companion: AgeQuery | None,
+        freshness: Freshness,
+        *,
+        after: float = -math.inf,
     ) -> tuple[TextAnswer, list[Sample]]:
         """Return the answer to an external metric's query, and its samples without those that are too old.
 
-        `companion` asks for the times of the samples, None where the rule does not bound their age. Raises
-        PrometheusError.
+        `companion` asks for the times of the samples, None where neither the rule nor `after` (epoch seconds)
+        bounds their age. Raises PrometheusError.
         """
         accepts = rule.accepts_warnings
         asked = self._cache.ask(promql, freshness, accepts_warnings=accepts)
         oldest = rule.config.max_sample_age
-        if companion is None or oldest is None:
+        if companion is None:
             answer = await asked
             samples = answer.result.samples
         else:
             asked_ages = self._cache.ask(companion.promql, freshness, accepts_warnings=accepts)
             answer, ages = await with_ages(asked, asked_ages, freshness)
-            samples = companion.fresh(answer.result.samples, ages.result.samples, self._clock.wall() - oldest)
+            limit = after if oldest is None else max(after, self._clock.wall() - oldest)
+            samples = companion.fresh(answer.result.samples, ages.result.samples, limit)
             self._drop("stale", len(answer.result.samples) - len(samples))
             answer = answer._replace(
                 asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure

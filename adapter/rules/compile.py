@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import promql_parser as promql
+
 from adapter.config.rules_file import (
     OnWarnings,
     ResourceRuleConfig,
@@ -19,12 +21,14 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import lookback, matchers, naming
+from adapter.rules import lookback, matchers, mergeable, naming
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.query import QueryRule
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
 from adapter.rules.scrape import pod_query as scrape
+from adapter.rules.scrape import union_query
 from adapter.rules.scrape.pod_query import PodQuery
+from adapter.rules.scrape.union_query import UnionQuery
 from adapter.rules.template import template
 from adapter.rules.template.template import LabelTemplate, Template
 
@@ -40,7 +44,9 @@ class Rule(QueryRule):
     """One compiled rule of a rules file.
 
     `age` queries the time of the oldest sample of each object. Each rule has its own: queries merge by rule.
-    `pod_query` is the query for one scraped pod, None without `scrape`.
+    `pod_query` is the query for one scraped pod, `union_query` that of an external rule for all its endpoints
+    together; None without `scrape`. `named_series` is the series that an external rule with `scrape` names,
+    which exists whether Prometheus has seen it or not.
     """
 
     config: RuleConfig
@@ -48,6 +54,8 @@ class Rule(QueryRule):
     converter: ResourceConverter
     age: QueryRule
     pod_query: PodQuery | None = None
+    union_query: UnionQuery | None = None
+    named_series: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,16 +126,19 @@ def _compile_rule(
     query = _parse_query(config.metrics_query, "metricsQuery", report)
     filters = [(entry.is_ or entry.is_not, not entry.is_not) for entry in config.series_filters]
     namer = naming.compile_namer(filters, config.name_matches, config.name_as, report)
-    pod_query = None
-    if config.scrape is not None and not describes:
-        report("scrape", "", "has no effect on external rules: their metrics describe no pods")
-    elif config.scrape is not None and converter is not None and query is not None:
-        pod_query = _compile_pod_query(config, converter, query, report)
+    pod_query = union = None
+    named = ""
+    if config.scrape is not None and converter is not None and query is not None:
+        if describes:
+            pod_query = _compile_pod_query(config, converter, query, report)
+        else:
+            named = _named_series(config.series_query, report)
+            union = _compile_union_query(config, query, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
     accepts = config.on_warnings is OnWarnings.ACCEPT
     age = QueryRule(config.path, _AGE, accepts)
-    return Rule(config.path, query, accepts, config, namer, converter, age, pod_query)
+    return Rule(config.path, query, accepts, config, namer, converter, age, pod_query, union, named)
 
 
 def _compile_pod_query(
@@ -151,6 +162,39 @@ def _compile_pod_query(
         return scrape.compile_query(query, pod_label, namespace_label)
     except UnscrapableError as error:
         expected = f"expected a query that scrape can evaluate for one pod by itself: {error}"
+        report("metricsQuery", config.metrics_query, expected)
+        return None
+
+
+def _named_series(selector: str, report: Report) -> str:
+    """Return the one series that a selector names, "" after a report."""
+    try:
+        parsed = promql.parse(selector)
+    except ValueError:
+        parsed = None
+    name = ""
+    if isinstance(parsed, promql.VectorSelector) and not parsed.matchers.or_matchers:
+        names = [each for each in parsed.matchers.matchers if each.name == union_query.NAME]
+        exact = len(names) == 1 and mergeable.OPERATORS[str(names[0].op)] == "="
+        name = parsed.name or (names[0].value if exact else "")
+    if not matchers.is_series_name(name):
+        report(
+            "seriesQuery",
+            selector,
+            "expected the name of one series, such as queue_depth{...}: endpoints are scraped for it before "
+            "Prometheus has seen it",
+        )
+    return name
+
+
+def _compile_union_query(config: RuleConfig, query: Template, report: Report) -> UnionQuery | None:
+    """Return the query for all endpoints together, or None after a report."""
+    source = config.scrape.source if config.scrape is not None else None
+    absent = () if source is None or source.service else ("job",)  # the name of a PodMonitor
+    try:
+        return union_query.compile_query(query, absent)
+    except UnscrapableError as error:
+        expected = f"expected a query that scrape can evaluate: {error}"
         report("metricsQuery", config.metrics_query, expected)
         return None
 

@@ -280,8 +280,8 @@ def _named(
     """
     for rule in rules:
         place = rule.config.path
-        for known in memory.get(rule.config.series_query, ()):
-            name = known.series.name
+        for series in _series_of(rule, memory):
+            name = series.name
             metric = rule.namer.name(name)
             if (
                 metric is None
@@ -293,7 +293,17 @@ def _named(
             if metric is not None and metric in reserved:
                 refused[Refused(rule.config.path, metric)] = None
                 metric = None
-            yield rule, known.series, metric
+            yield rule, series, metric
+
+
+def _series_of(rule: Rule, memory: SeriesMemory) -> Iterator[SeriesInfo]:
+    """Yield the known series of a rule, and the one that its endpoints are scraped for."""
+    seen = False
+    for known in memory.get(rule.config.series_query, ()):
+        seen = seen or known.series.name == rule.named_series
+        yield known.series
+    if rule.named_series and not seen:
+        yield SeriesInfo(rule.named_series, frozenset(), 0)
 
 
 def _scopes(resource: APIResource) -> tuple[bool, ...]:

@@ -9,12 +9,13 @@ overdue; after that time it is absent.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
+from adapter.model.coherence import incoherent_pods
 from adapter.model.metrics import CustomMetricInfo
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import CustomEntry, Registry
@@ -99,6 +100,7 @@ class ScrapedValues:
         self._generation = -1
         self._metrics: dict[Hashable, dict[str, ScrapedMetric | None]] = {}  # owner -> its metrics
         self._listeners: list[Callable[[Hashable], None]] = []
+        self._became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
     @property
     def generation(self) -> int:
@@ -114,6 +116,10 @@ class ScrapedValues:
         It must be quick and must not raise.
         """
         self._listeners.append(scraped)
+
+    def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None:
+        """Ask `became_ready` when pods of a namespace became ready lately, by name, in monotonic seconds."""
+        self._became_ready = became_ready
 
     def is_scraped(self, metric: str) -> bool:
         """Whether the rule of a metric of pods has `scrape`."""
@@ -196,7 +202,33 @@ class ScrapedValues:
                 target.put(query, answer)
             answer.read = now
             reading.add(name, target, answer)
-        return ScrapedAnswer(reading.values, reading.absent, reading.unseen)
+        return ScrapedAnswer(reading.values, reading.absent, reading.unseen, reading.offset)
+
+    def read_cut(
+        self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
+    ) -> ScrapedAnswer:
+        """Return what `read` does, without the values of pods that are not of one cut with the others.
+
+        An HPA counts a pod without a value as zero in a scale-up, and as the target in a scale-down. It must
+        not scale down because of that, so a value above the mean of the others stays.
+        """
+        listed = tuple(names)
+        answer = self.read(entry, namespace, listed, selector)
+        became_ready = self._became_ready(namespace)
+        if not answer.values or became_ready.keys().isdisjoint(listed):
+            return answer
+        sampled = {name: found.time - answer.offset for name, found in answer.values.items()}
+        newer = incoherent_pods(sampled, became_ready)
+        older = [found.value for name, found in answer.values.items() if name not in newer]
+        mean = math.fsum(older) / len(older)
+        left_out = {name for name in newer if answer.values[name].value <= mean}
+        # Prometheus may know a new pod before its first scrape here.
+        oldest = min(sampled.values())
+        left_out.update(
+            name for name in listed if name not in sampled and became_ready.get(name, oldest) > oldest
+        )
+        values = {name: found for name, found in answer.values.items() if name not in left_out}
+        return answer._replace(values=values, left_out=left_out)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""
@@ -344,12 +376,35 @@ class ScrapedValues:
                 for scraped in self._listeners:
                     scraped(owner)
 
+    def put_target(self, target: ScrapeTarget) -> None:
+        """Scrape a target that another collection of values owns, within the same budgets."""
+        self._targets[target.key] = target
+        self._plan(target)
+
+    def drop_target(self, target: ScrapeTarget) -> None:
+        """Stop scraping a target of `put_target`."""
+        if self._targets.get(target.key) is target:
+            del self._targets[target.key]
+            self._schedule.drop(target.key)
+        self._work.drop(target)
+
+    @property
+    def stretch(self) -> float:
+        """The factor of all intervals; 1 while the allowed rate of scrapes is not exceeded."""
+        return self._schedule.stretch
+
+    async def evaluate(self, namespace: str, steps: Generator[None, None, None]) -> None:
+        """Run an evaluation in turns with all other work on the scrapes of a namespace."""
+        await self._work.turns.finish(self._work.turns.start(namespace, steps))
+
     def _note(self, target: ScrapeTarget, error: ScrapeError) -> None:
         for path in self._paths(target):
             self._problems.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
-    def _paths(self, target: ScrapeTarget) -> set[str]:
-        return {entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None}
+    def _paths(self, target: ScrapeTarget) -> Collection[str]:
+        return target.paths or {
+            entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None
+        }
 
 
 def _window(entry: CustomEntry) -> float:

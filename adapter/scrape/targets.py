@@ -96,6 +96,7 @@ class ScrapeTarget:
     key: TargetKey
     endpoint: ScrapeEndpoint
     wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
+    paths: frozenset[str] = frozenset()  # of the rules that it is scraped for; empty for a pod of metrics
     series: PodSeries = field(default_factory=PodSeries)
     names: frozenset[str] = frozenset()
     selections: Selections | None = None
@@ -116,7 +117,7 @@ class ScrapeTarget:
 
     def reset(self, reason: str) -> None:
         """Drop all series, because a sum must not lack one."""
-        self.series = PodSeries()
+        self.series = PodSeries(self.series.relabel)
         self.failed = True
         self.reason = reason
 
@@ -201,12 +202,15 @@ class ScrapedAnswer(NamedTuple):
 
     `absent` are the scraped pods without a value now: only a sample later than the given time (epoch seconds)
     says more about them than the scrapes do. Of these, `unseen` are the pods whose last scrape failed, is
-    late or is not processed yet. Pods in neither mapping are not scraped.
+    late or is not processed yet. Pods in neither mapping are not scraped. `offset` is what was added to
+    monotonic times. The values of the pods `left_out` are not of one cut with the others (`model.coherence`).
     """
 
     values: Mapping[str, ScrapedValue]
     absent: Mapping[str, float]
     unseen: Collection[str] = frozenset()
+    offset: float = 0.0
+    left_out: Collection[str] = frozenset()
 
 
 @dataclass(slots=True)

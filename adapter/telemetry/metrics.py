@@ -343,6 +343,12 @@ class Monitoring:
         buckets=_SCRAPE_BUCKETS,
     )
     scrape_targets = _gauge("fastpath_scrape_targets", "Pod endpoints that are scraped.")
+    scrape_endpoints_refused = _counter(
+        "fastpath_scrape_endpoints_refused_total",
+        "Endpoints of external rules that are not scraped: not a pod of the rule's namespace, another "
+        "address than the pod's, in the node's network, or too many.",
+        reason=("foreign", "address", "host-network", "many"),
+    )
     scrape_stretch = _gauge(
         "fastpath_scrape_interval_stretch_ratio",
         "Factor by which --scrape-max-per-second stretches every scrape interval; 1 is as configured.",
@@ -475,6 +481,12 @@ class Monitoring:
         "policies. Absent while a metric has no value.",
         _AUTOSCALER,
     )
+    covered = _gauge(
+        "fastpath_autoscaler_pending_capacity_replicas",
+        "Replicas by which pending capacity reduces what the metrics of an autoscaler ask for. Absent "
+        "without that option.",
+        _AUTOSCALER,
+    )
     min_replicas = _gauge("fastpath_autoscaler_min_replicas", "minReplicas of an autoscaler.", _AUTOSCALER)
     max_replicas = _gauge("fastpath_autoscaler_max_replicas", "maxReplicas of an autoscaler.", _AUTOSCALER)
     ready_pods = _gauge(
@@ -508,6 +520,18 @@ class Monitoring:
     last_scale_duration = _gauge(
         "fastpath_autoscaler_last_scale_duration_seconds",
         "Time from the load to the response to the write (at most), of the last Scale that Fastpath wrote.",
+        _AUTOSCALER,
+    )
+    ready_time = _gauge(
+        "fastpath_autoscaler_ready_time_seconds",
+        "How long the last pods of the scale target took until they were Ready, by part (created to "
+        "scheduled, to containers started, to Ready, and the total) and quantile. Absent before the first "
+        "pod.",
+        f"{_AUTOSCALER} part quantile",
+    )
+    ready_time_pods = _gauge(
+        "fastpath_autoscaler_ready_time_pods",
+        "Pods from which fastpath_autoscaler_ready_time_seconds is computed, at most 50.",
         _AUTOSCALER,
     )
     scaler_decisions = _counter(

@@ -110,6 +110,10 @@ def test_the_same_event_is_reported_once_until_a_pause() -> None:
     [
         (PodsReading({"web-0": 1500}, {}, "late"), {"values": {"web-0": 1500}, "overdue": "late"}),
         (ObjectReading(5000, 3), {"value": 5000, "readyThen": 3, "overdue": ""}),
+        (
+            PodsReading({"a": 1000}, left_out={"b": 2000}),
+            {"values": {"a": 1000}, "overdue": "", "leftOut": {"b": 2000}},
+        ),
         (ExternalReading((1, 2)), {"values": [1, 2], "readyThen": None, "overdue": ""}),
         (Unavailable("NoMetrics", "no metrics"), {"unavailable": "no metrics"}),
     ],

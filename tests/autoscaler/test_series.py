@@ -7,6 +7,7 @@ import pytest
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import METRICS
 from tests.autoscaler.test_boost import BoostBench
@@ -171,3 +172,54 @@ async def test_a_demotion_shows_until_it_ends() -> None:
     assert demoted() == 0, "the annotations have changed"
     bench.controller.close()
     assert demoted() is None
+
+
+async def test_how_long_pods_take_to_be_ready(bench: Bench) -> None:
+    want(bench, 4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert shown(bench, "ready_time_pods") is None
+    (following,) = bench.pods.followings
+    assert following.started is not None
+    following.started(PodStart(1_000, UNKNOWN, UNKNOWN, 23_000))
+    await bench.step(15)
+    assert shown(bench, "ready_time_seconds", part="total", quantile="0.95") == 23
+    assert shown(bench, "ready_time_seconds", part="started", quantile="0.5") is None
+    following.started(PodStart(2_000, 2_000, 10_000, 24_000))
+    following.started(PodStart(2_000, 2_000, 10_000, 25_000))
+    await bench.step(15)
+    found = {
+        (part, quantile): shown(bench, "ready_time_seconds", part=part, quantile=quantile)
+        for part in ("scheduled", "started", "ready", "total")
+        for quantile in ("0.5", "0.95")
+    }
+    assert found == {
+        ("scheduled", "0.5"): 2,
+        ("scheduled", "0.95"): 2,
+        ("started", "0.5"): 8,
+        ("started", "0.95"): 8,
+        ("ready", "0.5"): 14,
+        ("ready", "0.95"): 15,
+        ("total", "0.5"): 24,
+        ("total", "0.95"): 25,
+    }
+    assert shown(bench, "ready_time_pods") == 3
+
+
+async def test_another_target_has_no_times_yet(bench: Bench) -> None:
+    want(bench, 4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    (following,) = bench.pods.followings
+    assert following.started is not None
+    following.started(PodStart(1_000, 1_000, 2_000, 23_000))
+    await bench.step(15)
+    assert shown(bench, "ready_time_pods") == 1
+    bench.server.set("web", 4, uid="another")
+    await bench.step(15)
+    assert shown(bench, "ready_time_pods") is None
+    assert shown(bench, "ready_time_seconds", part="total", quantile="0.5") is None
+    following.started(PodStart(1_000, 1_000, 2_000, 23_000))
+    await bench.step(15)
+    bench.controller.close()
+    assert own_series(bench) == []

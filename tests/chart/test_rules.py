@@ -48,9 +48,8 @@ NO_RULES = {"manifest", "faults-quotes", "empty"}
 def own() -> Sequence[Path]:
     """Return the rules of this repository: those of tests, and the examples of the documentation."""
     examples = Path(__file__).parents[2] / "docs" / "examples"
-    return sorted(
-        path for path in (*DATA.glob("*.yaml"), *examples.glob("*.yaml")) if path.stem not in NO_RULES
-    )
+    files = (*DATA.glob("*.yaml"), *examples.glob("*.yaml"), *examples.glob("packs/*/rules.yaml"))
+    return sorted(path for path in files if path.stem not in NO_RULES)
 
 
 def sections_of(path: Path) -> Values:

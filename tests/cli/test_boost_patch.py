@@ -233,6 +233,11 @@ NOTES = {
         ADVISE,
         ['annotation fastpath.io/hold: "1h": expected a duration from 1s to 10m0s, such as 45s'],
     ),
+    "pending capacity of no metric": (
+        _hpa([QUEUE], {"fastpath.io/pending-capacity": "jobs=2"}),
+        ADVISE,
+        ['annotation fastpath.io/pending-capacity: "jobs": spec.metrics has no metric of this name'],
+    ),
     "a hold, plain again": (_hpa([QUEUE], {"fastpath.io/hold": "1h"}), PLAIN, []),
     "zero replicas": (
         _hpa([CPU_50, EXTERNAL], minReplicas=0),

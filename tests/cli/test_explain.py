@@ -15,6 +15,8 @@ from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
 from adapter.cli import explain, main
 from adapter.errors import InputError, RunError
+from adapter.kubernetes.cache.pod_starts import StartingPods
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.sandbox.apiserver.server import Cluster
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric
@@ -50,6 +52,81 @@ async def test_a_journal_in_words() -> None:
     assert any("scaled from 4 to 7: external metric queue(nil) above target" in line for line in lines)
     assert any("stayed at 9" in line and "kubectl had changed the replicas by +2" in line for line in lines)
     assert "  external metric queue(nil): 7 (age unknown)" in lines
+
+
+async def test_how_long_pods_take_to_be_ready() -> None:
+    bench = Bench()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    (following,) = bench.pods.followings
+    assert following.started is not None
+    for start in (
+        PodStart(1_000, 3_000, 9_000, 23_000, unschedulable=True),
+        PodStart(1_000, 4_000, 9_000, 22_500, pull_failed=True),
+        Outcome.RESTARTED,
+        Outcome.ENDED,
+    ):
+        following.started(start)
+    bench.pods.starting = StartingPods(3, no_node=1, crashing=1)
+    await bench.step()
+
+    document = show(bench.controller, "default", "web", "").document
+    lines = explain.render(document)
+
+    assert document["readyTimes"] == {
+        "pods": 2,
+        "seconds": {
+            "scheduled": {"p50": 1, "p95": 1},
+            "initialized": {"p50": 2, "p95": 3},
+            "started": {"p50": 8, "p95": 8},
+            "ready": {"p50": 13.5, "p95": 14},
+            "total": {"p50": 22.5, "p95": 23},
+        },
+        "unschedulable": 1,
+        "pullFailed": 1,
+        "leftOut": {"restarted": 1, "ended": 1, "incoherent": 0},
+        "starting": {"pods": 3, "noNode": 1, "pullFails": 0, "crashing": 1},
+    }
+    at = lines.index("  time to Ready (last 2 pods): p50 22.5 s, p95 23 s")
+    assert lines[at + 1 : at + 9] == [
+        "    created to scheduled: p50 1 s, p95 1 s",
+        "    scheduled to containers started: p50 8 s, p95 8 s",
+        "      of which init containers: p50 2 s, p95 3 s",
+        "    containers started to Ready: p50 13.5 s, p95 14 s",
+        "    of 1 pod no node fitted at first",
+        "    of 1 pod an image could not be pulled at first",
+        "  pods without a time to Ready: 1 restarted before they were Ready, 1 ended before they were Ready",
+        "  3 pods never Ready yet: 1 not scheduled, 1 whose containers were restarted",
+    ]
+
+
+async def test_before_the_first_pod_there_is_no_line_of_times() -> None:
+    document = await shown()
+    lines = explain.render(document)
+
+    assert document["readyTimes"] == {
+        "pods": 0,
+        "leftOut": {"restarted": 0, "ended": 0, "incoherent": 0},
+        "starting": {"pods": 0, "noNode": 0, "pullFails": 0, "crashing": 0},
+    }
+    assert not [line for line in lines if "Ready (" in line or "never Ready" in line]
+
+
+async def test_a_scaler_of_before_shows_no_times() -> None:
+    document = await shown()
+    del document["readyTimes"]
+
+    assert explain.render(document)[0] == "default/web (Auto) scales Deployment web"
+
+
+async def test_pods_are_not_known_before_the_target() -> None:
+    bench = Bench()
+    bench.put(fpa(QUEUE))
+
+    document = show(bench.controller, "default", "web", "").document
+
+    assert document["readyTimes"]["starting"] is None
+    assert "never Ready" not in " ".join(explain.render(document))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from adapter.config.options import Options
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
 from adapter.model.resources import BUILTIN, Catalogue
+from adapter.rules.registry import EMPTY
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -47,6 +49,8 @@ class Scraped:
 
     def subscribe(self, finished: Callable[[str], None]) -> None: ...
 
+    def follow_readiness(self, became_ready: Callable[[str], Mapping[str, float]]) -> None: ...
+
 
 class Bench:
     """A scaler of autoscalers in files, on caches that never come in."""
@@ -70,6 +74,7 @@ class Bench:
             source_problems=nothing,
             freshness=nothing,
             scraped=scraped,
+            endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, self.monitoring, nothing),
             clock=clock,
             monitoring=self.monitoring,
             problems=problems,

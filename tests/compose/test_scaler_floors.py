@@ -20,6 +20,8 @@ from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
+from adapter.rules.registry import EMPTY
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.autoscaler.test_boost import hpa as native
@@ -104,6 +106,7 @@ def scaler() -> Any:
         source_problems=nothing,
         freshness=nothing,
         scraped=scraped,
+        endpoints=ScrapedEndpoints(scraped, lambda: EMPTY, clock, monitoring, nothing),
         clock=clock,
         monitoring=monitoring,
         problems=problems,

@@ -328,7 +328,7 @@ rules:
       namespaced: false
 externalRules:
 - seriesQuery: also good
-- scrape: {interval: 1s, ports: 80}
+- scrape: {interval: 1s, ports: 80, service: {namespace: a, name: b}}
 """
     parsed = parse(text)
     assert [rule.path for rule in parsed.config.rules] == ["rules[0]"]
@@ -354,11 +354,12 @@ externalRules:
         (
             "f.yaml:14: externalRules[1].scrape.ports: 80: unknown key, did you mean port? scrape has "
             "interval, window, "
-            "timeout, port, path, scheme, tls, credentials, hostNetwork, maxBytes, maxLines, maxSeries"
+            "timeout, port, path, scheme, tls, credentials, hostNetwork, maxBytes, maxLines, maxSeries, "
+            "service, pods, honorLabels"
         ),
         (
             "f.yaml:14: externalRules[1].scrape.port: missing: expected a port number, or the name of a "
-            "container port such as "
+            "port of the Service such as "
             "metrics"
         ),
     ]

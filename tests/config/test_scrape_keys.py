@@ -93,7 +93,7 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
             "yes",
             "rules[0].scrape: yes: expected a mapping: scrape has interval, window, timeout, port, path, "
             "scheme, tls, "
-            "credentials, hostNetwork, maxBytes, maxLines, maxSeries",
+            "credentials, hostNetwork, maxBytes, maxLines, maxSeries, service, pods, honorLabels",
             id="no mapping",
         ),
         pytest.param("{}", f"rules[0].scrape.port: missing: {_PORT}", id="no port"),

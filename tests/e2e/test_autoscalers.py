@@ -20,7 +20,9 @@ from tests.support.rendered import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]
 
-EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
+FOLDER = ROOT / "docs" / "examples"
+EXAMPLES = sorted((FOLDER / "autoscalers").glob("*.yaml"))
+PACKS = sorted(FOLDER.glob("packs/*/autoscaler.yaml"))
 NAME = f"{fastpath_autoscaler.PLURAL}.{fastpath_autoscaler.GROUP}"
 
 
@@ -58,6 +60,21 @@ async def test_what_is_applied_is_what_is_decided_on(cluster: ClusterUnderTest) 
         )
 
 
+async def test_autoscalers_of_rule_packs_are_taken(cluster: ClusterUnderTest) -> None:
+    await _install(cluster)
+    given = [(path.parent.name, each) for path in PACKS for each in yaml.safe_load_all(path.read_text())]
+    for pack, document in given:
+        document["metadata"] = {
+            "name": f"{pack}-{document['metadata']['name']}",
+            "namespace": cluster.namespace,
+        }
+    await cluster.create(*(document for _, document in given))
+    listed = json.loads(await cluster.kubectl("get", "fpa", "-n", cluster.namespace, "-o", "json"))
+    specs = {item["metadata"]["name"]: item["spec"] for item in listed["items"]}
+    for _, document in given:
+        assert document["spec"].items() <= specs[document["metadata"]["name"]].items()
+
+
 async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
     await _install(cluster)
     document = _example(EXAMPLES[0], cluster)
@@ -78,6 +95,7 @@ async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
         ],
         "recentChanges": [{"change": -2, "time": "2026-01-31T12:00:00.000000001Z"}],
         "targets": "<unknown>/50",
+        "pendingCapacity": [{"metric": "jobs", "credit": "1500m", "time": "2026-01-31T12:00:00.000000001Z"}],
     }
     name = document["metadata"]["name"]
     patch = json.dumps({"status": status, "spec": {"maxReplicas": 1}})
@@ -95,6 +113,11 @@ FLOOR_METRIC = {
         "target": {"type": "AverageValue", "averageValue": "1"},
     },
 }
+JOBS = {
+    "type": "External",
+    "external": {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "30"}},
+}
+PENDING = {"metric": "jobs", "podThroughput": "2"}
 REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "limits": ({"minReplicas": 50}, "maxReplicas must be greater than or equal to minReplicas"),
     "zero": ({"minReplicas": 0}, "minReplicas 0 needs an Object or External metric"),
@@ -104,6 +127,15 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "fallback": ({"fallback": {"type": "Floor"}}, "replicas is needed for type Floor, and for no other"),
     "floor": ({"fallback": {"type": "Floor", "replicas": 41}}, "must be less than or equal to maxReplicas"),
     "boost": ({"metrics": [FLOOR_METRIC]}, "fastpath_replicas is only for boosted HorizontalPodAutoscalers"),
+    "pending capacity of no metric": (
+        {"pendingCapacity": [PENDING]},
+        "pendingCapacity needs, for each metric, one Object or External metric of that name",
+    ),
+    "pending capacity twice": ({"metrics": [JOBS], "pendingCapacity": [PENDING, PENDING]}, "Duplicate value"),
+    "pending capacity without a throughput": (
+        {"metrics": [JOBS], "pendingCapacity": [{"metric": "jobs", "podThroughput": "0"}]},
+        "spec.pendingCapacity[0].podThroughput",
+    ),
 }
 
 

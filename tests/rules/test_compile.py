@@ -297,12 +297,6 @@ def test_a_scraped_rule_needs_no_namespaces() -> None:
             "label form specified for this metric",
             id="no pods",
         ),
-        pytest.param(
-            "externalRules",
-            SCRAPED,
-            "externalRules[0].scrape: has no effect on external rules: their metrics describe no pods",
-            id="external",
-        ),
     ],
 )
 def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said: str) -> None:
@@ -310,3 +304,70 @@ def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said
 
     assert (ruleset.custom, ruleset.external) == ((), ())
     assert faults == [f"rules.yaml:2: {said}"]
+
+
+ENDPOINTS = """
+  scrape: {port: metrics, service: {namespace: queues, name: exporter}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+PICKED = ENDPOINTS.replace(
+    "service: {namespace: queues, name: exporter}", "pods: {namespace: a, selector: b}"
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["depth", "depth{queue!=''}", "{__name__='depth'}", "{queue!='',__name__='depth'}", "  depth{}  "],
+)
+def test_an_external_rule_that_is_scraped_names_its_series(query: str) -> None:
+    rule = compile_rule(f'externalRules:\n- seriesQuery: "{query}"{ENDPOINTS}')
+
+    assert rule.named_series == "depth"
+    assert rule.union_query is not None
+    assert rule.pod_query is None
+    plain = compile_rule("externalRules: [{seriesQuery: a, metricsQuery: b}]")
+    assert (plain.union_query, plain.named_series) == (None, "")
+
+
+_NAMED = (
+    "expected the name of one series, such as queue_depth{...}: endpoints are scraped for it before "
+    "Prometheus has seen it"
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{__name__=~'depth.*'}",
+        "{queue='a'}",
+        "{__name__='a',__name__!='b'}",
+        "{__name__='a b'}",
+        "depth{a='1' or b='2'}",
+        "sum(depth)",
+        "depth{",
+    ],
+)
+def test_one_that_names_no_series_is_left_out(query: str) -> None:
+    ruleset, faults = faults_of(f'externalRules:\n- seriesQuery: "{query}"{ENDPOINTS}')
+
+    assert ruleset.external == ()
+    assert faults == [f"rules.yaml:2: externalRules[0].seriesQuery: {query}: {_NAMED}"]
+
+
+def test_an_external_rule_with_a_query_that_cannot_be_evaluated_is_left_out() -> None:
+    text = f"externalRules:\n- seriesQuery: depth{ENDPOINTS.replace('sum(', 'stddev(')}"
+    query = "stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+    expected = "expected a query that scrape can evaluate: stddev is not one of sum, max, min, avg, count"
+
+    assert faults_of(text)[1] == [f"rules.yaml:2: externalRules[0].metricsQuery: {query}: {expected}"]
+
+
+def test_pods_have_no_job() -> None:
+    def faults(text: str) -> list[str]:
+        return faults_of(
+            f"externalRules:\n- seriesQuery: depth{text.replace('by (<<.GroupBy>>)', 'by (job)')}"
+        )[1]
+
+    assert faults(ENDPOINTS) == []
+    (fault,) = faults(PICKED)
+    assert fault.endswith("it groups or matches by job, which the scraped pods do not have")

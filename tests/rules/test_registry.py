@@ -292,3 +292,20 @@ def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) 
 
     one = built({"s": [info("a", "pod")], "e": [info("b")]})
     assert registry.run(registry.same(one, built(lists))) is same
+
+
+SCRAPED = (
+    "externalRules: [{seriesQuery: depth, metricsQuery: 'sum(<<.Series>>)', name: {as: waiting}, "
+    "scrape: {port: metrics, service: {namespace: a, name: b}}}]"
+)
+
+
+def test_a_series_that_endpoints_are_scraped_for_exists_before_prometheus_has_seen_it() -> None:
+    built = build(SCRAPED)
+    assert {name: entry.series for name, entry in built.external.items()} == {"waiting": "depth"}
+
+
+def test_once_prometheus_has_seen_it_there_is_no_other() -> None:
+    built = build(SCRAPED, depth=[info("depth", "queue")])
+    assert {name: entry.series for name, entry in built.external.items()} == {"waiting": "depth"}
+    assert built.collisions == ()

@@ -124,5 +124,5 @@ def test_a_pod_is_never_less_than_what_was_measured_of_it(
         for of_kind, milli in ((cpu, usage.cpu), (memory, usage.memory)):
             last = [value for container, value in of_kind if (container or "") == name][-1]
             exact = Fraction(last) * 1000
-            rounding = math.ulp(last * 1000) / 2 if last * 1000 >= 2**53 else 0  # of the product of floats
+            rounding = math.ulp(last * 1000) / 2  # of the product of floats
             assert exact - 1 - Fraction(rounding) < milli <= exact + Fraction(rounding)

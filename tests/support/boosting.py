@@ -11,7 +11,7 @@ Durations are those of a cluster divided by about fifteen: the native controller
 import asyncio
 import contextlib
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,7 +72,7 @@ rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'
   resources: &of_pods {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
-  scrape: {interval: 200ms, port: PORT}
+  scrape: {interval: INTERVAL, port: PORT}
 - seriesQuery: 'busy{namespace!="",pod!=""}'
   resources: *of_pods
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
@@ -285,6 +285,10 @@ class Loads:
     def __init__(self, series: SeriesSet) -> None:
         self.port = 0
         """Where every pod answers scrapes, at an address of its own; known once `listening` has begun."""
+        self.interval = "200ms"
+        """Of the scrapes by Fastpath."""
+        self.scrapes: Counter[str] = Counter()
+        """How often the pods of each workload were scraped."""
         self.workloads: dict[str, Workload] = {}
         self.began: float | None = None
         self.series = series
@@ -299,7 +303,7 @@ class Loads:
     @property
     def rules(self) -> str:
         """Return Fastpath's rules for what is shown."""
-        return RULES.replace("PORT", str(self.port))
+        return RULES.replace("PORT", str(self.port)).replace("INTERVAL", self.interval)
 
     def begin(self) -> float:
         """Let all loads begin to move and return when that was."""
@@ -374,6 +378,7 @@ class Loads:
         app = self._gauges.get(request.transport.get_extra_info("sockname")[0])
         if app is None:
             return web.Response(status=404)
+        self.scrapes[app] += 1
         gauge = SeriesSet([Series("load", {}, self._share(self.workloads[app]))])
         return web.Response(text=exporter.render(gauge, CLOCK.wall()))
 
@@ -381,7 +386,13 @@ class Loads:
 class World(Loads):
     """Workloads on a sandbox. `audit` judges all writes of counts."""
 
-    def __init__(self, cluster: Cluster, prometheus: Prometheus, series: SeriesSet, startup: float) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        prometheus: Prometheus,
+        series: SeriesSet,
+        startup: float | Callable[[], float],
+    ) -> None:
         super().__init__(series)
         self.cluster = cluster
         self.prometheus = prometheus
@@ -458,8 +469,8 @@ def addresses() -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def running(startup: float = _STARTUP) -> AsyncIterator[World]:
-    """Run an empty world until the block ends, whose pods take `startup` seconds to be ready."""
+async def running(startup: float | Callable[[], float] = _STARTUP) -> AsyncIterator[World]:
+    """Run an empty world until the block ends, whose pods are ready after `startup` seconds."""
     async with contextlib.AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(now=CLOCK.wall))
         for document in yaml.safe_load_all(crd.PATH.read_text()):

@@ -5,7 +5,7 @@ what the test has told them.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.errors import KubernetesError
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
@@ -27,8 +28,10 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     decode_scalar,
 )
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.telemetry.metrics import Monitoring
 from tests.support.scaling import NOW, pods
 
@@ -129,7 +132,9 @@ class Server:
         autoscaler: FastPathAutoscaler,
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
+        credited: tuple[BacklogCredit, ...] = (),
     ) -> None:
+        self.credited = credited
         self.statuses.append((autoscaler.metadata.name, status, changes))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
@@ -156,10 +161,17 @@ class HandFollowed:
 class HandFollowing:
     """The pods of one selector, set by hand."""
 
-    def __init__(self, owner: "HandPods", name: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        owner: "HandPods",
+        name: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
+    ) -> None:
         self._owner = owner
         self._name = name
         self.changed = changed
+        self.started = started
         self.closed = False
 
     @property
@@ -167,8 +179,16 @@ class HandFollowing:
         return self._owner.pods.get(self._name, ())
 
     @property
+    def starting(self) -> StartingPods:
+        return self._owner.starting
+
+    @property
     def selected_by(self) -> Sequence[str]:
         return self._owner.selected_by
+
+    @property
+    def became_ready(self) -> Mapping[str, float]:
+        return self._owner.became_ready
 
     def min_ready(self, age: int) -> int | None:
         return self._owner.ready(age)
@@ -187,14 +207,21 @@ class HandPods:
         self.pods: dict[str, Sequence[PodFacts]] = {}
         self.selected_by: Sequence[str] = ()
         self.ready: Callable[[int], int | None] = lambda _: None
+        self.became_ready: dict[str, float] = {}
         self.most: Callable[[int], int] = lambda _: 0
+        self.starting = StartingPods()
         self.why_stale = ""
         self.followings: list[HandFollowing] = []
 
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> HandFollowing:
-        following = HandFollowing(self, str(selector), changed)
+        following = HandFollowing(self, str(selector), changed, started)
         self.followings.append(following)
         return following
 

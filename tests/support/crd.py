@@ -303,6 +303,40 @@ def _fallback() -> JSON:
     return _object(about, properties, "type", *rules)
 
 
+_PENDING_RULE = (
+    "!has(self.pendingCapacity) || self.pendingCapacity.all(p, "
+    "self.metrics.filter(m, has(m.external) && m.external.metric.name == p.metric && "
+    "has(m.external.target.averageValue) || has(m.object) && m.object.metric.name == p.metric && "
+    "m.object.target.type == 'AverageValue' && has(m.object.target.averageValue)).size() == 1)"
+)
+_PENDING_NEEDS = "one Object or External metric of that name in metrics, with averageValue"
+
+
+def _pending_capacity() -> JSON:
+    properties = {
+        "metric": _segment(
+            "The name of a metric of spec.metrics: an Object or External metric with a target of type "
+            "AverageValue, and the only metric of this name."
+        ),
+        "podThroughput": _positive(
+            "How many units of the metric one Ready pod works off in a second, such as 2 or 500m. A smaller "
+            "value than the true one withholds less; a greater one asks for too few pods until those that "
+            "are starting are Ready."
+        ),
+    }
+    items = _object("A queue and what a pod works off.", properties, "metric podThroughput")
+    about = (
+        "Queues that count less what pods that are starting would have worked off. Pods that were asked for "
+        "and are not Ready let a queue grow; for their learned start-up time that growth asks for no more "
+        "pods. This only withholds raises: it never asks for more pods than exact arithmetic, and never "
+        "scales down. It has no effect before a pod of the target was seen to start."
+    )
+    return _list(about, items, maxItems=fastpath_autoscaler.MOST_METRICS) | {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["metric"],
+    }
+
+
 def _spec() -> JSON:
     group = _rule(
         "self.kind == 'ReplicationController' || (has(self.apiVersion) && "
@@ -326,6 +360,7 @@ def _spec() -> JSON:
             default=fastpath_autoscaler.AUTO,
         ),
         "fallback": _fallback(),
+        "pendingCapacity": _pending_capacity(),
     }
     rules = [
         _rule(
@@ -340,6 +375,7 @@ def _spec() -> JSON:
             "self.maxReplicas",
             "fallback.replicas must be less than or equal to maxReplicas",
         ),
+        _rule(_PENDING_RULE, "pendingCapacity needs, for each metric, " + _PENDING_NEEDS),
     ]
     about = "The spec of an autoscaling/v2 HorizontalPodAutoscaler, and how Fastpath goes about it."
     return _object(about, properties, "scaleTargetRef maxReplicas", *rules)
@@ -398,6 +434,15 @@ def _status() -> JSON:
         },
         "change time",
     )
+    credit = _object(
+        "A queue with pending capacity.",
+        {
+            "metric": plain | {"description": "Its name."},
+            "credit": _measured("What starting pods would have worked off, in units of the metric."),
+            "time": time | {"description": "When."},
+        },
+        "metric credit time",
+    )
     properties = {
         "observedGeneration": {
             "type": "integer",
@@ -411,6 +456,7 @@ def _status() -> JSON:
         "conditions": _list("What is and is not so.", condition)
         | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         "recentChanges": _list("Changes that policies still count, oldest first.", change),
+        "pendingCapacity": _list("What queues with pending capacity count less.", credit),
         "targets": plain | {"description": "What each metric was and what it is held at, for kubectl get."},
     }
     return _object("What the last decision came to; as of a HorizontalPodAutoscaler.", properties)

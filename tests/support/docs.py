@@ -8,6 +8,7 @@ from typing import Any
 from adapter.cli import boost, certs, completion, convert, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
 from adapter.cli.doctor import options as doctor
+from adapter.cli.simulate import options as simulate
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
@@ -28,6 +29,7 @@ otherwise or its result is negative, such as a metric that is not served.
 _GUIDES = {
     "explain": "../guides/fast-scaler.md",
     "evaluate": "../guides/evaluate.md",
+    "simulate": "../guides/simulate.md",
     "boost": "../guides/boost.md",
     "convert": "../guides/fast-scaler.md",
 }
@@ -39,6 +41,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     doctor.COMMAND,
     explain.COMMAND,
     evaluate.COMMAND,
+    simulate.COMMAND,
     boost.COMMAND,
     convert.COMMAND,
     certs.COMMAND,

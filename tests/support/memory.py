@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.autoscaler import reporter
+from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
 from adapter.config.options import SERVE, Options
 from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
+from adapter.model import ready_times as ready_times_of
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules import lookback, matchers
@@ -132,6 +133,9 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("parsed selectors and resource requests", ESTIMATED * read)
         yield Bound("parsed queries", ESTIMATED * (matchers.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
+        ready_times = ready_times_of.LEDGER_BYTES * load.autoscalers
+        yield Bound("ready times of autoscalers, as stated", ESTIMATED * ready_times)
+        yield Bound("ready times, stored and being written", 3 * ready_store.LIMIT)
         yield Bound("decisions remembered", ESTIMATED * reporter.ROOM)
         yield Bound("pending events", events.QUEUED * EVENT_BYTES)
     if process.scales or options.serves_floors:

@@ -308,6 +308,18 @@ AUTOSCALER = Dashboard(
             unit="s",
         ),
         Panel(
+            "From the creation of a pod to Ready",
+            "The last 50 pods; the newest weigh most. A scale-up helps only after this time: fastpath doctor "
+            "says which part of it is a setting.",
+            [
+                Query(
+                    f'max by (part, quantile) (<ready_time>{{{ONE}, part!="total"}})', "{{part}} {{quantile}}"
+                ),
+                Query(f'max by (quantile) (<ready_time>{{{ONE}, part="total"}})', "total {{quantile}}"),
+            ],
+            unit="s",
+        ),
+        Panel(
             "Boost",
             "1 while another client has demoted the HPA to advice. A FastPathAutoscaler has no data here.",
             [Query(f"max(<boost_demoted>{{{HPA}}})", "demoted")],

@@ -39,6 +39,7 @@ class PrometheusServer:
         scrape_interval: str,
         flags: Sequence[str],
         labels: Mapping[str, str] = types.MappingProxyType({}),
+        jobs: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._program = tools.require("prometheus", "prometheus")
         self._directory = directory
@@ -55,7 +56,8 @@ class PrometheusServer:
                     "static_configs": [{"targets": list(addresses), "labels": dict(labels)}],
                 }
                 for job, addresses in targets.items()
-            ],
+            ]
+            + [dict(job) for job in jobs],
         }
         (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
 
@@ -226,6 +228,7 @@ class PrometheusFactory:
         samples: str = "",
         flags: Sequence[str] = (),
         labels: Mapping[str, str] = types.MappingProxyType({}),
+        jobs: Sequence[Mapping[str, Any]] = (),
         start: bool = True,
     ) -> PrometheusServer:
         """Return a server, ready unless `start` is false.
@@ -233,10 +236,16 @@ class PrometheusFactory:
         `targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `samples` is
         OpenMetrics text as for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command
         line. `labels` are those of every target; as with our ServiceMonitors, labels of series win over them.
+        `jobs` are further entries of ``scrape_configs``.
         """
         directory = self._directory / f"prometheus-{len(self._servers)}"
         server = PrometheusServer(
-            directory, targets=targets or {}, scrape_interval=scrape_interval, flags=flags, labels=labels
+            directory,
+            targets=targets or {},
+            scrape_interval=scrape_interval,
+            flags=flags,
+            labels=labels,
+            jobs=jobs,
         )
         self._servers.append(server)
         if samples:

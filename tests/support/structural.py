@@ -135,8 +135,20 @@ def _pattern(
         yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
 
 
+def _map_keys(
+    validator: object, keys: list[str], value: object, schema: object
+) -> Iterator[jsonschema.ValidationError]:
+    seen = set()
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict):
+            key = repr([item.get(each) for each in keys])
+            if key in seen:
+                yield jsonschema.ValidationError(f"Duplicate value: {key}")
+            seen.add(key)
+
+
 _Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # the stub leaves it untyped
-    jsonschema.Draft202012Validator, {"pattern": _pattern}
+    jsonschema.Draft202012Validator, {"pattern": _pattern, "x-kubernetes-list-map-keys": _map_keys}
 )
 
 

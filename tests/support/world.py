@@ -29,6 +29,7 @@ from adapter.provider.scaler_provider import ScalerProvider
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
 from adapter.scrape.targets import ScrapedAnswer
 from adapter.server.api import paths, query_string
@@ -245,6 +246,9 @@ class World:
             per_second=2000,
             random=lambda: 0.0,
         )
+        self.endpoints = ScrapedEndpoints(
+            self.scraped, lambda: self.relister.registry, clock, self.monitoring, met
+        )
         self.provider = RulesMetricsProvider(
             resources,
             names,
@@ -255,6 +259,7 @@ class World:
             met,
             freshness=FRESHNESS,
             scraped=self.scraped,
+            endpoints=self.endpoints,
         )
         self.scaler = ScalerProvider(self.provider.resolver, self.provider.sampler, clock, met)
         self.running = running

@@ -149,9 +149,7 @@ def resource_replicas(
     requested = _requested(situation.pods, resource, container)
     if isinstance(requested, Unavailable):
         return requested
-    return _replicas_for_pods(
-        counted, UtilizationAverage(requested, target), reading.most_then, metric, situation
-    )
+    return _replicas_for_pods(counted, UtilizationAverage(requested, target), reading, metric, situation)
 
 
 def _requested(pods: Iterable[PodFacts], resource: str, container: str) -> dict[str, int] | Unavailable:
@@ -175,9 +173,7 @@ def raw_resource_replicas(
     counted = _count_pods(reading, situation, cpu=resource == "cpu")
     if isinstance(counted, Unavailable):
         return counted
-    return _replicas_for_pods(
-        counted, ValueAverage(target, resource == "memory"), reading.most_then, metric, situation
-    )
+    return _replicas_for_pods(counted, ValueAverage(target, resource == "memory"), reading, metric, situation)
 
 
 class _Counted(NamedTuple):
@@ -200,32 +196,41 @@ def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Co
 
 
 def _replicas_for_pods(
-    counted: _Counted, average: PodsAverage, most_then: int, metric: str, situation: Situation
+    counted: _Counted, average: PodsAverage, reading: PodsReading, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
     """Compute replicas from an average over pods; mirrors ``calcPlainMetricReplicas``.
 
     The base is the number of pods with a sample, not the scale's spec. The status reports the first average,
-    before missing and unready pods are added.
+    before missing and unready pods are added. Our own addition: a pod whose value was left out counts at
+    least that value when scaling down, so nothing is scaled down because it was left out.
     """
-    values, groups = counted
+    (values, groups), left_out = counted, reading.left_out
     measured = average.measure(values)
     if isinstance(measured, Unavailable):
         return measured
     ratio, overflowed = measured.ratio, measured.overflowed
     told = {"metric": metric, "ready": groups.ready}
-    told |= {"unready": len(groups.unready), "missing": len(groups.missing), "ignored": len(groups.ignored)}
+    told |= {
+        "unready": len(groups.unready),
+        "missing": len(groups.missing) - len(left_out),
+        "ignored": len(groups.ignored),
+    }
     steps: tuple[Step, ...] = (Step("pods", told), average.step(measured))
+    if left_out:
+        steps = (steps[0], Step("leftOut", {"pods": len(left_out)}), steps[1])
     up_unready = bool(groups.unready) and ratio > 1.0
     if not up_unready and not groups.missing:
         if situation.band.holds(ratio):
             replicas, last = _stay(ratio, situation)
         else:
             replicas, last = _multiply(ratio, groups.ready)
-        lessened = _count_former_pods(ratio, groups.ready, most_then, replicas, situation)
+        lessened = _count_former_pods(ratio, groups.ready, reading.most_then, replicas, situation)
     else:
         repaired = dict(values)
         if ratio < 1.0:
-            repaired.update({name: average.absent(name) for name in groups.missing})
+            repaired.update(
+                {name: max(average.absent(name), left_out.get(name, 0)) for name in groups.missing}
+            )
         elif ratio > 1.0:
             repaired.update(dict.fromkeys(groups.missing, 0))
         if up_unready:
@@ -241,7 +246,7 @@ def _replicas_for_pods(
         }
         steps += (Step("repair", {**counts, "ratio": again.ratio, "pods": len(repaired)}),)
         replicas, last = _repaired(ratio, again.ratio, len(repaired), situation)
-        lessened = _count_former_pods(again.ratio, len(repaired), most_then, replicas, situation)
+        lessened = _count_former_pods(again.ratio, len(repaired), reading.most_then, replicas, situation)
     if lessened is not None:
         replicas, (*before, last) = lessened
         steps = (*steps, *before)

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import behavior
+from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.behavior import Normalized
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.history import History, with_event
-from adapter.autoscaler.decide.observation import Observation, Unavailable
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation, Unavailable
+from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedMetric, PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.errors import BadRequestError
@@ -55,7 +57,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     carried out.
 
     `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
-    what the metrics ask for before limits, None if one is absent or none was computed.
+    what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
+    much pending capacity has reduced that, None without the option.
     """
 
     replicas: int
@@ -69,6 +72,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     trace: tuple[Step, ...]
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
+    covered: int | None = None
 
 
 @dataclass(slots=True)
@@ -84,6 +88,7 @@ class _Sync:
     steps: list[Step] = field(default_factory=list)
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
+    covered: int | None = None
 
     def warn(self, reason: str, message: str) -> None:
         self.events.append(Event("Warning", reason, message))
@@ -120,6 +125,7 @@ class _Sync:
             trace=tuple(self.steps),
             absent=self.absent,
             wanted=self.wanted,
+            covered=self.covered,
         )
 
 
@@ -216,7 +222,7 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
         normalized = behavior.normalize_legacy(desired, current, limits, window, history.recommendations, now)
     else:
         normalized = behavior.normalize(desired, current, limits, spec.up, spec.down, history, now)
-    sync.history = History(normalized.recommendations, history.ups, history.downs)
+    sync.history = History(normalized.recommendations, history.ups, history.downs, history.pending)
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
     sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
     sync.steps += normalized.steps
@@ -251,7 +257,7 @@ def _rescale(
             ups = with_event(ups, replicas - current, sync.now, spec.up.longest_period)
         else:
             downs = with_event(downs, current - replicas, sync.now, spec.down.longest_period)
-        sync.history = History(recommendations, ups, downs)
+        sync.history = History(recommendations, ups, downs, sync.history.pending)
     if spec.settings.scale_to_zero:
         to_zero = replicas == 0 and spec.limits.lowest == 0 and spec.has_outer_metric
         reason_of_zero = "ScaledToZero" if to_zero else "NotScaledToZero"
@@ -351,7 +357,8 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         spec.settings,
         sync.now,
     )
-    best, description = 0, ""
+    pending = _follow_pending(sync)
+    best, exact, description = 0, 0, ""
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(spec.metrics, observation.readings, strict=True):
@@ -361,6 +368,13 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
             outcome = Unavailable(reading.reason, metric.fetching + reading.message)
         else:
             outcome = metric.propose(reading, situation)
+        if pending is not None and metric.queue is not None and isinstance(outcome, Proposal):
+            assert isinstance(reading, ObjectReading | ExternalReading)
+            exact = max(exact, outcome.replicas)
+            outcome, credit = pending_capacity.withhold(
+                metric.queue, outcome, reading, metric.compute, pending, observation, situation
+            )
+            pending = pending._replace(credited={**pending.credited, metric.queue.name: credit})
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)
@@ -372,9 +386,22 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         statuses.append(metric.report(metric.current(outcome)))
         if best == 0 or outcome.replicas > best:
             best, description = outcome.replicas, metric.description
+    if pending is not None:
+        sync.history = msgspec.structs.replace(sync.history, pending=pending)
+        sync.covered = max(0, exact - best)
     sync.absent = tuple(metric.description for metric, _ in failures)
     sync.wanted = None if failures else max(0, best)
     return _conclude(sync, best, description, tuple(statuses), failures)
+
+
+def _follow_pending(sync: _Sync) -> PendingState | None:
+    """Return the state of pending capacity, None without the option."""
+    before, throughputs = sync.history.pending, sync.spec.throughputs
+    if throughputs:
+        return pending_capacity.follow(before, throughputs, sync.observation, sync.now)
+    if before is not None:
+        sync.history = msgspec.structs.replace(sync.history, pending=None)
+    return None
 
 
 def _conclude(

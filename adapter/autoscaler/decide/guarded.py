@@ -17,12 +17,14 @@ import msgspec
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, decision, fallback
 from adapter.autoscaler.decide import history as histories
+from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.history import Events, History, RecommendationQueues
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
+from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
@@ -68,14 +70,20 @@ class Memory(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, boost=msgspec.structs.replace(self.boost, floor=floor))
 
 
-def remember(status: HorizontalPodAutoscalerStatus, ups: Events = (), downs: Events = ()) -> Memory:
+def remember(
+    status: HorizontalPodAutoscalerStatus,
+    ups: Events = (),
+    downs: Events = (),
+    pending: PendingState | None = None,
+) -> Memory:
     """Return what the object alone tells, as after a start or a change of leader.
 
     Recommendations are not stored there, so nothing is scaled down for one stabilization window. Scale events
-    are, so a change of leader exceeds no policy.
+    are, so a change of leader exceeds no policy; and the credits of pending capacity.
     """
     own_zero = statuses.holds(status.conditions, SCALED_TO_ZERO)
-    return Memory(status, History(RecommendationQueues(), ups, downs), ConflictState(own_zero=own_zero))
+    history = History(RecommendationQueues(), ups, downs, pending)
+    return Memory(status, history, ConflictState(own_zero=own_zero))
 
 
 # -- observing the scale -------------------------------------------------------------------------------------
@@ -208,6 +216,10 @@ def commit(
     state, boost = memory.conflicts, constraints.boost
     if made.rescale:
         state = conflicts.commit(state, observation.replicas, made.replicas)
+        if made.history.pending is not None:
+            asked = pending_capacity.asked(made.history.pending, made.replicas)
+            history = msgspec.structs.replace(made.history, pending=asked)
+            made = msgspec.structs.replace(made, history=history)
     if boost is not None:
         state = msgspec.structs.replace(state, ours=None)
         return _commit_boosted(memory, made, state, observation, now, boost)
@@ -370,7 +382,7 @@ def _withhold(
         events=tuple(
             event for event in made.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
         ),
-        history=History(made.history.recommendations, history.ups, history.downs),
+        history=History(made.history.recommendations, history.ups, history.downs, made.history.pending),
         trace=(*made.trace, Step("withheld", withheld)),
     )
 

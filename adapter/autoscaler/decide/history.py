@@ -24,7 +24,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.numbers import w32
+from adapter.autoscaler.decide.pending import PendingState
 from adapter.model.autoscaling.fastpath_autoscaler import PastChange
 from adapter.model.timestamps import SECOND, FineInstant
 
@@ -39,7 +41,7 @@ class Recommendation(NamedTuple):
     at: int
 
 
-class RecommendationList(msgspec.Struct, frozen=True):
+class RecommendationList(msgspec.Struct, frozen=True, tag=True):
     """A list in upstream's order, which is not that of time.
 
     In both forms `after` is exclusive: an entry at that nanosecond does not count. Entries before
@@ -82,7 +84,7 @@ class RecommendationList(msgspec.Struct, frozen=True):
         return RecommendationList(_shifted(self.entries, by))
 
 
-class RecommendationQueues(msgspec.Struct, frozen=True):
+class RecommendationQueues(msgspec.Struct, frozen=True, tag=True):
     """Two queues in the order of time: counts fall in `high` and rise in `low`. `now` must not go back."""
 
     high: tuple[Recommendation, ...] = ()
@@ -177,11 +179,15 @@ def with_event(
 
 
 class History(msgspec.Struct, frozen=True):
-    """Recommendations and scale events. A change of the spec resets nothing."""
+    """Recommendations, scale events, and pending capacity, None without that option.
+
+    A change of the spec resets nothing.
+    """
 
     recommendations: Recommendations = RecommendationList()
     ups: Events = ()
     downs: Events = ()
+    pending: PendingState | None = None
 
 
 def growth(history: History, after: int) -> int:
@@ -211,6 +217,7 @@ def shifted(history: History, by: int) -> History:
         history.recommendations.shifted(by),
         tuple(event._replace(at=event.at + by) for event in history.ups),
         tuple(event._replace(at=event.at + by) for event in history.downs),
+        pending_capacity.shifted(history.pending, by),
     )
 
 

@@ -25,30 +25,32 @@ NOT_YET = "NotYet"
 """The reason before the first answer: it is unknown whether there is a value."""
 
 
-class Unavailable(msgspec.Struct, frozen=True):
+class Unavailable(msgspec.Struct, frozen=True, tag=True):
     """Why there is no value: a reason for programs, and a message, upstream's for upstream's errors."""
 
     reason: str
     message: str
 
 
-class PodsReading(msgspec.Struct, frozen=True):
+class PodsReading(msgspec.Struct, frozen=True, tag=True):
     """The values of pods in thousandths by name; there may be values of unknown pods.
 
     `samples` are the times and windows of the samples in nanoseconds, which matter for cpu; a pod without an
     entry was sampled at Go's zero time. `overdue` says why the values may be out of date, "" if they are not:
     an overdue reading may scale up, not down. `most_then` is the largest number of ready pods over the time
     that the values cover, 0 if it does not matter: a scale-down counts with these pods, because they shared
-    the load.
+    the load. `left_out` are the values of pods that became ready after the oldest sample; they are not in
+    `values`, and these pods count as missing. When scaling down each counts at least its own value.
     """
 
     values: Mapping[str, int]
     samples: Mapping[str, tuple[int, int]] = {}
     overdue: str = ""
     most_then: int = 0
+    left_out: Mapping[str, int] = {}
 
 
-class ObjectReading(msgspec.Struct, frozen=True):
+class ObjectReading(msgspec.Struct, frozen=True, tag=True):
     """The value of one object in thousandths.
 
     `ready_then` is the number of ready pods at the time of the sample, None if unknown. A value that lags
@@ -63,7 +65,7 @@ class ObjectReading(msgspec.Struct, frozen=True):
     most_then: int = 0
 
 
-class ExternalReading(msgspec.Struct, frozen=True):
+class ExternalReading(msgspec.Struct, frozen=True, tag=True):
     """The series of an external metric in thousandths; `ready_then` is as above."""
 
     values: Sequence[int]
@@ -84,6 +86,9 @@ class Observation(msgspec.Struct, frozen=True):
     than one is an error. `status` is the autoscaler's before the sync. `write_error` is why the new count
     could not be written, in a second decision on the same observation. `fallback` is the least count while a
     metric has no value, 0 without one.
+
+    `ready_within` is the learned start-up time of the pods, from created to Ready, in nanoseconds and
+    above 0; None if none is known. `unsure_of_pods` says why the pods may be out of date, "" if they are not.
     """
 
     replicas: int
@@ -95,6 +100,8 @@ class Observation(msgspec.Struct, frozen=True):
     selected_by: Sequence[str] = ()
     write_error: str = ""
     fallback: int = 0
+    ready_within: int | None = None
+    unsure_of_pods: str = ""
 
 
 class Settings(msgspec.Struct, frozen=True):

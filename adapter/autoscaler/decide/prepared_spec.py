@@ -8,7 +8,7 @@ impossible: values below zero and numbers that overflow. An overdue value may sc
 if it asks for fewer, it counts as unavailable.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +27,9 @@ from adapter.autoscaler.decide.observation import (
     band,
     count_ready,
 )
+from adapter.autoscaler.decide.pending import Queue
 from adapter.model import api_selectors
+from adapter.model.autoscaling import pending_capacity
 from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricStatus,
     ExternalMetricStatus,
@@ -42,6 +44,7 @@ from adapter.model.autoscaling.hpa import (
     PodsMetricStatus,
     ResourceMetricStatus,
 )
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.quantity import Format, from_milli
 from adapter.model.timestamps import SECOND
 
@@ -60,7 +63,7 @@ class PreparedMetric(NamedTuple):
     `description` names it in conditions and events. `failure` is the reason of its event. Errors have
     prefixes: `fetching` that of a missing reading, `computing` that of any error in the event, and before
     that `aggregate` in the error of the sync. `blank` is the error of a metric that can never be computed, ""
-    for any other.
+    for any other. `queue` is the metric as pending capacity sees it, None without that option.
     """
 
     description: str
@@ -72,6 +75,7 @@ class PreparedMetric(NamedTuple):
     computing: str = ""
     memory: bool = False
     blank: str = ""
+    queue: Queue | None = None
 
     def propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
         """Return the proposal of the metric, or why its reading is not used."""
@@ -123,7 +127,8 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     """What `decide` needs of a spec. `up` and `down` are None for the legacy algorithm.
 
     `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
-    External: only these can scale a workload up from zero.
+    External: only these can scale a workload up from zero. `throughputs` are those of pending capacity, in
+    thousandths a second for each pod, by the name of the metric.
     """
 
     target: str
@@ -134,6 +139,7 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     has_outer_metric: bool
     up: Rules | None = None
     down: Rules | None = None
+    throughputs: Mapping[str, int] = {}
 
     @property
     def longest_periods(self) -> tuple[int, int]:
@@ -141,8 +147,10 @@ class PreparedSpec(msgspec.Struct, frozen=True):
         return self.up.longest_period if self.up else 0, self.down.longest_period if self.down else 0
 
 
-def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> PreparedSpec:
-    """Prepare a valid autoscaler with its defaults filled in."""
+def prepare(
+    autoscaler: HorizontalPodAutoscaler, settings: Settings, pending: Sequence[PendingCapacity] = ()
+) -> PreparedSpec:
+    """Prepare a valid autoscaler with its defaults filled in, and the metrics with pending capacity."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
     tolerances = [settings.tolerance, settings.tolerance]
@@ -155,16 +163,26 @@ def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Prepared
             if rules.tolerance is not None:
                 tolerances[place] = rules.tolerance.approximate()
     metrics = spec.metrics or ()
+    throughputs = {each.metric: each.pod_throughput.milli for each in pending}
     return PreparedSpec(
         target=f"{target.kind}/{meta.namespace}/{target.name}",
         limits=ReplicaLimits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
-        metrics=tuple(_BY_TYPE[metric.type](metric, meta.namespace) for metric in metrics),
+        metrics=tuple(_prepared(metric, meta.namespace, throughputs) for metric in metrics),
         band=band(*tolerances),
         settings=settings,
         has_outer_metric=any(metric.type in {"Object", "External"} for metric in metrics),
         up=up,
         down=down,
+        throughputs=throughputs,
     )
+
+
+def _prepared(metric: MetricSpec, namespace: str, throughputs: Mapping[str, int]) -> PreparedMetric:
+    prepared = _BY_TYPE[metric.type](metric, namespace)
+    name, target = pending_capacity.name_of(metric), pending_capacity.target_of(metric)
+    if target is None or name not in throughputs:
+        return prepared
+    return prepared._replace(queue=Queue(name, target.milli))
 
 
 def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:

@@ -65,6 +65,10 @@ def _pods(facts: Facts) -> str:
     return f"{facts['metric']}: {', '.join(groups)}"
 
 
+def _left_out(facts: Facts) -> str:
+    return f"{_pods_count(facts['pods'])} left out: ready after the oldest sample"
+
+
 def _utilization(facts: Facts) -> str:
     shares = f"average {facts['measured']} % of requests, target {facts['target']} %"
     return f"{shares}: ratio {number(facts['ratio'])}"
@@ -155,6 +159,14 @@ def _blocked(facts: Facts) -> str:
     )
 
 
+def _pending(facts: Facts) -> str:
+    value, credit, rest = (milli(facts[name]) for name in ("value", "credit", "rest"))
+    now = "unknown" if facts["pods"] is None else facts["pods"] or "none"
+    less = f"{value} less {credit} that pending pods would have worked off ({now} pending now) is {rest}"
+    instead = f" instead of {facts['exact']}" if facts["exact"] != facts["replicas"] else ""
+    return f"{facts['metric']}: {less}: {_count(facts['replicas'])}{instead}"
+
+
 def _stabilized(facts: Facts) -> str:
     wanted, replicas = facts["desired"], facts["replicas"]
     if replicas == wanted:
@@ -199,6 +211,7 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "disabled": "the target is scaled to zero{why}: scaling is disabled",
     "selector": "the pods cannot be found: {message}",
     "pods": _pods,
+    "leftOut": _left_out,
     "utilization": _utilization,
     "average": _average,
     "value": _value,
@@ -209,6 +222,8 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "crowded": _crowded,
     "proposal": _proposal,
     "quotient": _quotient,
+    "pending": _pending,
+    "pendingUnknown": "{metric}: {message}",
     "unavailable": _unavailable,
     "choice": _choice,
     "blocked": _blocked,

@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from adapter.autoscaler.decide.observation import Unavailable
+from adapter.autoscaler.metrics.endpoint_source import ScrapedExternalSource
 from adapter.autoscaler.metrics.feed import QUERIES, Feed, Poll, PollResult, SourceAnswer
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.autoscaler.metrics.sources import (
     ExternalSource,
     InvalidMetric,
-    MetricSource,
     ObjectSource,
     PodsSource,
+    PolledSource,
     ResourceSource,
     ScrapedPodsSource,
     Subscriber,
@@ -46,7 +47,11 @@ from adapter.model.timestamps import SECOND, Instant, span_of
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler_provider import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.endpoint_values import ScrapedEndpoints
 from adapter.telemetry.problems import UNFETCHED
+
+MetricSource = PolledSource | ScrapedPodsSource | ScrapedExternalSource | InvalidMetric
+"""One metric of one autoscaler."""
 
 _T = TypeVar("_T")
 
@@ -70,14 +75,16 @@ class SourceFactory:
         scraped: ScrapedValues | None,
         poller: Poller,
         *,
+        endpoints: ScrapedEndpoints | None = None,
         api_period: float = HPA_PERIOD,
     ) -> None:
-        """`scraped` is None if no rule scrapes."""
+        """`scraped` and `endpoints` are None if nothing is scraped."""
         self._provider = provider
         self._usages = usages
         self._api = api
         self._catalogue = catalogue
         self._scraped = scraped
+        self._endpoints = endpoints
         self._poller = poller
         self._api_period = api_period
 
@@ -100,7 +107,7 @@ class SourceFactory:
             assert metric.external is not None
             name, selector = metric.external.metric.name, metric.external.metric.selector
             narrowed = api_selectors.compile_selector(selector)
-            return ExternalSource(self._external_feed(name, narrowed, subscriber), poller, key)
+            return self._open_external(name, narrowed, subscriber)
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
@@ -118,6 +125,17 @@ class SourceFactory:
         if self._scraped is None:
             return open_feed()
         return ScrapedPodsSource(self._scraped, metric, narrowed, subscriber, open_feed)
+
+    def _open_external(
+        self, metric: str, narrowed: LabelSelector, subscriber: Subscriber
+    ) -> ExternalSource | ScrapedExternalSource:
+        def open_feed() -> ExternalSource:
+            feed = self._external_feed(metric, narrowed, subscriber)
+            return ExternalSource(feed, self._poller, subscriber.key)
+
+        if self._endpoints is None:
+            return open_feed()
+        return ScrapedExternalSource(self._endpoints, metric, narrowed, subscriber, open_feed)
 
     def _pods_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
         question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)

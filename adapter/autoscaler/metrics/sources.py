@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import msgspec
+
 from adapter.autoscaler.decide.observation import NOT_YET, PodsReading, Reading, Unavailable, read_usage
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.metrics.feed import (
@@ -23,6 +25,7 @@ from adapter.autoscaler.metrics.feed import (
 )
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.config.rules_file import OnNaN
+from adapter.model.coherence import incoherent_pods
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, span_of
@@ -52,12 +55,39 @@ class Subscriber:
 
 
 class ReadContext(NamedTuple):
-    """What a reading depends on beside its source: pods and clocks (nanoseconds, monotonic seconds)."""
+    """What a reading depends on beside its source: pods and clocks (nanoseconds, monotonic seconds).
+
+    `became_ready` is when pods became ready lately, by name, in monotonic seconds.
+    """
 
     pods: Sequence[PodFacts]
     least_ready: LeastReady
     now: int
     monotonic: float
+    became_ready: Mapping[str, float] = {}
+
+    def cut(self, reading: PodsReading, sampled: Mapping[str, float]) -> PodsReading:
+        """Return a reading without the values that are not of one cut; `sampled` is in monotonic seconds.
+
+        A pod whose sample has no known time is left as it is. One that terminates or has ended delays no
+        other: it does not count, and it is not sampled again.
+        """
+        values, became_ready = reading.values, self.became_ready
+        if became_ready.keys().isdisjoint(values.keys()):
+            return reading
+        present = {
+            pod.name: sampled[pod.name]
+            for pod in self.pods
+            if pod.name in values and pod.name in sampled and pod.phase == "Running" and not pod.deleting
+        }
+        names = incoherent_pods(present, became_ready)
+        if not names:
+            return reading
+        return msgspec.structs.replace(
+            reading,
+            values={name: value for name, value in values.items() if name not in names},
+            left_out={name: values[name] for name in names},
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +140,21 @@ class _PolledSource:
 class PodsSource(_PolledSource):
     __slots__ = ()
     api: ClassVar[str] = "custom"
+
+    def read(self, context: ReadContext) -> Reading:
+        reading = self.read_all(context)
+        if not isinstance(reading, PodsReading) or not context.became_ready:
+            return reading
+        return context.cut(reading, self.sample_times(context))
+
+    def read_all(self, context: ReadContext) -> Reading:
+        """Return the values of all pods, whether or not they are of one cut."""
+        return _PolledSource.read(self, context)
+
+    def sample_times(self, context: ReadContext) -> dict[str, float]:
+        """Return when each pod was sampled, in monotonic seconds; without those that are not known."""
+        times = {} if self.feed.answer is None else self.feed.answer.times
+        return {name: context.monotonic - (context.now - time) / SECOND for name, time in times.items()}
 
     def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
         return pods_reading(answer, self.feed.interval.lasts, context.now, late)
@@ -233,7 +278,13 @@ class ScrapedPodsSource:
             unseen = next((name for name in missing if name in look.unseen and self._why(entry, name)), None)
             why = "" if unseen is None else f"; {unseen} is not scraped now{self._why(entry, unseen)}"
             return Unavailable("NoMetrics", f"no metrics returned from custom metrics API{why}")
-        return PodsReading(values, {}, overdue)
+        reading = PodsReading(values, {}, overdue)
+        return context.cut(reading, self._sample_times(look, context)) if context.became_ready else reading
+
+    def _sample_times(self, look: ScrapedAnswer, context: ReadContext) -> Mapping[str, float]:
+        """Return when each pod was sampled, by Prometheus unless it is scraped, in monotonic seconds."""
+        polled = {} if self.fallback is None else self.fallback.sample_times(context)
+        return polled | {name: value.time - look.offset for name, value in look.values.items()}
 
     def _read_values(
         self, entry: CustomEntry, look: ScrapedAnswer
@@ -268,7 +319,7 @@ class ScrapedPodsSource:
         A sample counts only if it is newer than the last scrape of its pod.
         """
         polled = self._polled()
-        reading = polled.read(context)
+        reading = polled.read_all(context)
         answer = polled.feed.answer
         if not isinstance(reading, PodsReading) or answer is None:
             return {}, ""
@@ -292,5 +343,5 @@ class ScrapedPodsSource:
             self.fallback = None
 
 
-MetricSource = _PolledSource | ScrapedPodsSource | InvalidMetric
-"""One metric of one autoscaler."""
+PolledSource = PodsSource | ObjectSource | ExternalSource | ResourceSource
+"""A source with a feed."""

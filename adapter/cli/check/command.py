@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from adapter.cli import command_line
-from adapter.cli.check import empty, inputs, lint, lint_query, missing, preview, report, why
+from adapter.cli.check import autoscalers, empty, inputs, lint, lint_query, missing, preview, report, why
 from adapter.cli.check.follow import Explanation
 from adapter.cli.check.options import COMMAND, CheckOptions
 from adapter.cli.check.preview import ResourcePreview, RulePreview
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
-    parsed = inputs.parse(options.config)
+    parsed, given = inputs.parse_with_autoscalers(options.config)
     unreachable: list[str] = []
     absent = warned = False
     async with AsyncExitStack() as stack:
@@ -70,7 +70,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             except KubernetesError as error:
                 unreachable.append(f"cannot query the API server, using the built-in kinds: {error}")
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
-        faults = inputs.collect_faults(parsed, catalogue)
+        faults = (*inputs.collect_faults(parsed, catalogue), *given.faults)
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = missing.rules_of(fault.path for fault in faults)
@@ -80,10 +80,13 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             absent = not explanation.served
         else:
             reports = await _report_rules(options, ruleset, prometheus, notes, unreachable)
+            made = [each.preview for each in reports if isinstance(each.preview, RulePreview)]
+            faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, made))
             reports += await _report_resource_rules(ruleset, prometheus, unreachable)
             has_rules = parsed.config.rules or parsed.config.external_rules or parsed.config.resource_rules
             general = [] if has_rules or faults else [_NO_RULE]
-            summary = Summary(reports, general, faults)
+            general += [warning for one in given.given for warning in autoscalers.warnings_of(one, made)]
+            summary = Summary(reports, general, faults, len(given.given))
             warned = summary.warning_count > 0
             _print(summary, options.output)
     for line in (*map(str, faults), *dict.fromkeys(unreachable)):

@@ -1,9 +1,11 @@
-"""The files that `fastpath check` and `fastpath doctor` read: rules files and values of the chart."""
+"""The files that `fastpath check` and `fastpath doctor` read: rules, values of the chart, autoscalers."""
 
 import re
 import sys
 from collections.abc import Iterable, Sequence
 
+from adapter.cli.check import autoscalers
+from adapter.cli.check.autoscalers import Autoscalers
 from adapter.cli.command_line import STDIN
 from adapter.config import helm_values, rules_file
 from adapter.config.rules_file import Parsed, RulesConfig
@@ -38,7 +40,25 @@ def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]
 def parse(files: Sequence[str]) -> Parsed:
     """Return what the files say together, the values of the chart converted."""
     fatal: list[Fault] = []
-    texts = read_texts(files, fatal)
+    return _parse(read_texts(files, fatal), fatal)
+
+
+def parse_with_autoscalers(files: Sequence[str]) -> tuple[Parsed, Autoscalers]:
+    """Return what the files say together, and the autoscalers of those that are manifests of such objects."""
+    fatal: list[Fault] = []
+    texts, found = [], []
+    for source, text in read_texts(files, fatal):
+        read = autoscalers.read(text, source)
+        if read is None:
+            texts.append((source, text))
+        else:
+            found.append(read)
+    given = tuple(one for read in found for one in read.given)
+    return _parse(texts, fatal), Autoscalers(given, tuple(one for read in found for one in read.faults))
+
+
+def _parse(texts: Sequence[tuple[str, str]], fatal: Sequence[Fault]) -> Parsed:
+    fatal = list(fatal)
     fatal += [Fault("", source, EMPTY) for source, text in texts if not text.strip()]
     parsed = [
         helm_values.rules_from_chart(text, source)

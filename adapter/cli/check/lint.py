@@ -1,13 +1,14 @@
 """Warnings: what loads and would still surprise its author. Each is a mistake met in public configurations.
 
 A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing. Here: names,
-labels, objects, and rules beside one another. What is wrong with the PromQL itself: `lint_query`.
+labels, objects, and rules beside one another. `lint_query` has what is wrong with the PromQL itself, and
+`saturation` gauges with a cap.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 
-from adapter.cli.check import lint_query
+from adapter.cli.check import lint_query, saturation
 from adapter.cli.check.preview import RulePreview
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.autoscaling.boost import METRIC
@@ -31,6 +32,7 @@ def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]
     """Return the warnings for rules in the order of the files; `scrape_interval` in seconds."""
     warnings: dict[Fault, None] = {}  # what is true for pods is often true for namespaces too
     makers: _Makers = {}
+    previews = list(previews)
     for number, made in enumerate(previews):
         findings = (
             *_names(made),
@@ -38,6 +40,7 @@ def lint(previews: Iterable[RulePreview], scrape_interval: float) -> list[Fault]
             *_series(made),
             *_labels(made),
             *lint_query.check(made, scrape_interval),
+            *saturation.check(made, previews),
             *_collisions(made, number, makers),
         )
         config = made.config

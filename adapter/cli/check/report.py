@@ -38,6 +38,7 @@ class Summary:
     reports: Sequence[Report]
     warnings: Sequence[Fault]
     faults: Sequence[Fault]
+    autoscaler_count: int = 0
 
     @property
     def warning_count(self) -> int:
@@ -46,7 +47,7 @@ class Summary:
     def text(self) -> str:
         """Return the report for people: a block for each rule and resource query, and a line that counts."""
         blocks = ["\n".join(_block(report)) for report in self.reports]
-        blocks += ["\n".join([warning.path, _warning(warning, "")]) for warning in self.warnings]
+        blocks += ["\n".join([_place(warning), _warning(warning, "")]) for warning in self.warnings]
         apis = Counter(report.preview.api for report in self.reports)
         counts = [
             counted(apis[CUSTOM], "rule", "rules"),
@@ -54,6 +55,8 @@ class Summary:
         ]
         if apis[RESOURCE]:
             counts.append(counted(apis[RESOURCE], "resource query", "resource queries"))
+        if self.autoscaler_count:
+            counts.append(counted(self.autoscaler_count, "autoscaler", "autoscalers"))
         counts.append(counted(self.warning_count, "warning", "warnings"))
         if self.faults:
             counts.append(counted(len(self.faults), "fault", "faults"))
@@ -107,7 +110,15 @@ def _scrape_lines(made: RulePreview) -> list[str]:
     counts = made.rule.pod_query and made.rule.pod_query.counts
     over = f", rates over {format_go_duration(scrape.window)}" if counts else ""
     interval = format_go_duration(access.interval)
-    return [_line("scrapes", f"{access.scheme}://POD:{access.port}{access.path} each {interval}{over}")]
+    where = f"{access.scheme}://POD:{access.port}{access.path}"
+    if scrape.source is not None:
+        where = f"{access.scheme}://ENDPOINT:{access.port}{access.path} of {scrape.source}"
+    return [_line("scrapes", f"{where} each {interval}{over}")]
+
+
+def _place(warning: Fault) -> str:
+    where = f"  ({place_of(warning.source, warning.line)})" if warning.source else ""
+    return f"{warning.path}{where}"
 
 
 def _warning(warning: Fault, below: str) -> str:

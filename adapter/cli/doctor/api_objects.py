@@ -29,8 +29,22 @@ class HPA(HorizontalPodAutoscaler, frozen=True):
     metadata: HPAMetadata = HPAMetadata()
 
 
+class RunningState(Struct, frozen=True):
+    started_at: Instant | None = None
+
+
+class ContainerState(Struct, frozen=True):
+    running: RunningState | None = None
+
+
 class ContainerStatus(Struct, frozen=True):
     restart_count: int = 0
+    state: ContainerState | None = None
+
+    @property
+    def started_at(self) -> Instant | None:
+        """When it was started; None if it does not run."""
+        return None if self.state is None or self.state.running is None else self.state.running.started_at
 
 
 class PodDocumentStatus(Struct, frozen=True):
@@ -44,7 +58,17 @@ class Mount(Struct, frozen=True):
     sub_path: str = ""
 
 
+class ProbeDocument(Struct, frozen=True):
+    """A probe, with Kubernetes' defaults."""
+
+    initial_delay_seconds: int = 0
+    period_seconds: int = 10
+
+
 class ContainerDocument(Struct, frozen=True):
+    name: str = ""
+    readiness_probe: ProbeDocument | None = None
+    startup_probe: ProbeDocument | None = None
     command: tuple[str, ...] | None = None
     args: tuple[str, ...] | None = None
     volume_mounts: tuple[Mount, ...] | None = None
@@ -99,6 +123,17 @@ class PodDocument(Struct, frozen=True):
         return next(
             (each for each in self.status.conditions or () if (each.type, each.status) == ready), None
         )
+
+
+class InvolvedObject(Struct, frozen=True):
+    name: str = ""
+
+
+class PodEvent(Struct, frozen=True):
+    """An event about a pod."""
+
+    involved_object: InvolvedObject = InvolvedObject()
+    message: str = ""
 
 
 class ServiceSpec(Struct, frozen=True):

@@ -256,15 +256,3 @@ def growth_seconds(rules: Rules, current: int, goal: int) -> int | None:
         if current >= goal:
             return second
     return None
-
-
-def pods_hop(facts: Facts) -> Hop:
-    """Return how long pods take until they are ready."""
-    if isinstance(facts.target, Unread):
-        return Hop("pod start", State.UNKNOWN, f"the pods are not known: {facts.target.why}")
-    starts = facts.target.starts
-    if starts is None:
-        return Hop("pod start", State.UNKNOWN, "no ready pod without a restart to measure")
-    counted = f"{starts.number} pod" if starts.number == 1 else f"{starts.number} pods"
-    took = Took(starts.median, starts.longest)
-    return Hop("pod start", State.OK, f"from creation to ready, {counted}", took)

@@ -14,8 +14,20 @@ from urllib.parse import quote
 
 import msgspec
 
-from adapter.cli.doctor.api_objects import HPA, ConfigMap, ItemList, LeaseDocument, PodDocument, Service
-from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Serving, Starts, TargetFacts, Unread
+from adapter.autoscaler import ready_store
+from adapter.cli.doctor import endpoints as doctor_endpoints
+from adapter.cli.doctor import pod_start
+from adapter.cli.doctor.api_objects import (
+    HPA,
+    ConfigMap,
+    ItemList,
+    LeaseDocument,
+    PodDocument,
+    PodEvent,
+    Service,
+)
+from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Pulls, Serving, TargetFacts, Unread
+from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
@@ -35,14 +47,18 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.clock import Clock
+from adapter.model.ready_times import ReadyTimes, decode_ledger
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
+from adapter.scrape.endpoints import FoundEndpoints
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
 _PODS = 200
 """How many pods of a selector are looked at."""
+_EVENTS = 500
+"""How many events about image pulls of a namespace are looked at; the API server keeps an hour of them."""
 
 GROUPS = {
     "Pods": "custom.metrics.k8s.io",
@@ -148,7 +164,17 @@ class LiveCluster:
             return target
         ready = [pod for pod in pods if pod.ready is not None]
         names = tuple(pod.metadata.name for pod in ready)
-        return target._replace(ready=names, starts=starts_of(ready))
+        return target._replace(ready=names, starts=pod_start.starts_of(ready))
+
+    async def pulls(self, namespace: str, pods: Sequence[str]) -> Pulls | None:
+        """Return how long images of pods took to be pulled, as far as events say; None if nothing does."""
+        selector = quote("involvedObject.kind=Pod,reason=Pulled")
+        path = f"/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit={_EVENTS}"
+        try:
+            events = (await self._fetch(path, ItemList[PodEvent])).items
+        except KubernetesError:
+            return None
+        return pod_start.pulls_of(events, frozenset(pods))
 
     async def _resource(self, kind: str, api_version: str) -> APIResource | None:
         group = api_version.rpartition("/")[0]
@@ -274,6 +300,11 @@ class LiveCluster:
         return tuple(texts)
 
     @once
+    async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
+        """Return the endpoints that an external rule is scraped from."""
+        return await doctor_endpoints.find(self._client, config)
+
+    @once
     async def period(self) -> Period:
         """Return how often the HPA controller decides, as its Pod says, else Kubernetes' default."""
         try:
@@ -315,15 +346,35 @@ class LiveCluster:
 
     @once
     async def _entries(self) -> dict[str, Floor] | Unread:
-        selector = quote(f"{floor.LABEL}=true")
-        path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
         entries: dict[str, Floor] = {}
         try:
-            for each in (await self._fetch(path, ItemList[ConfigMap])).items:
+            for each in await self._labelled(floor.LABEL):
                 entries |= floor.decode_floors(each.data)
         except (KubernetesError, ValueError) as error:
             return Unread(_why(error))
         return entries
+
+    async def ready_times(self, uid: str) -> ReadyTimes | None:
+        """Return the times that the scaler has stored for an autoscaler; None if they cannot be read."""
+        text = (await self._ledgers()).get(uid)
+        try:
+            return None if text is None else decode_ledger(text).times()
+        except ValueError:
+            return None
+
+    @once
+    async def _ledgers(self) -> dict[str, str]:
+        try:
+            found = await self._labelled(ready_store.LABEL)
+        except KubernetesError:
+            return {}
+        return {uid: text for each in found for uid, text in (each.data or {}).items()}
+
+    async def _labelled(self, label: str) -> tuple[ConfigMap, ...]:
+        """Return the ConfigMaps of Fastpath with a label. KubernetesError."""
+        selector = quote(f"{label}=true")
+        path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
+        return (await self._fetch(path, ItemList[ConfigMap])).items
 
 
 def _why(error: Exception) -> str:
@@ -334,19 +385,6 @@ def _why(error: Exception) -> str:
 def _identified(metric: MetricIdentifier) -> tuple[str, str]:
     """Return name and selector of a metric. ValueError for a selector that is not valid."""
     return metric.name, str(api_selectors.compile_selector(metric.selector))
-
-
-def starts_of(pods: Sequence[PodDocument]) -> Starts | None:
-    """Return how long pods took to become ready, of those that never restarted; None without one."""
-    took = [
-        max((pod.ready.last_transition_time - pod.metadata.creation_timestamp) / SECOND, 0.0)
-        for pod in pods
-        if pod.ready is not None
-        and pod.ready.last_transition_time is not None
-        and pod.metadata.creation_timestamp is not None
-        and not any(each.restart_count for each in pod.status.container_statuses or ())
-    ]
-    return Starts(statistics.median(took), max(took), len(took)) if took else None
 
 
 def _shard_of(lease: str, name: str) -> Shard | None:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from adapter.cli import cluster_options, command_line
 from adapter.cli.check import inputs, servers
-from adapter.cli.doctor import diagnosis, report
+from adapter.cli.doctor import diagnosis, pod_start, report
 from adapter.cli.doctor.api_objects import HPA
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster
 from adapter.cli.doctor.diagnosis import Examination, FastExamination
-from adapter.cli.doctor.model import BoostFacts, Facts, MetricFacts, State, TargetFacts, Unread
+from adapter.cli.doctor.model import BoostFacts, Facts, Leader, MetricFacts, State, TargetFacts, Unread
 from adapter.cli.doctor.options import COMMAND, DoctorOptions
 from adapter.cli.doctor.sources import SourceReader
 from adapter.compose.clock import SystemClock
@@ -26,7 +26,7 @@ from adapter.errors import InputError, KubernetesError, RunError
 from adapter.kubernetes.cache.autoscalers import TargetKey
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
-from adapter.model.autoscaling.hpa import MetricSpec
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry import logs
@@ -137,10 +137,23 @@ class Doctor:
         return Found(
             tuple(await asyncio.gather(*(self._examine(each, hpas, fpas) for each in chosen))),
             tuple(
-                diagnosis.examine_fast(each, _rivals_of(each, hpas, fpas), leaders) for each in fast_chosen
+                await asyncio.gather(*(self._examine_fast(each, hpas, fpas, leaders) for each in fast_chosen))
             ),
             unread,
         )
+
+    async def _examine_fast(
+        self,
+        fpa: FastPathAutoscaler,
+        hpas: Sequence[HPA],
+        fpas: Sequence[FastPathAutoscaler],
+        leaders: tuple[Leader, ...] | Unread,
+    ) -> FastExamination:
+        async with self._free:
+            meta, spec = fpa.metadata, fpa.spec
+            target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
+            starts = None if isinstance(target, Unread) else target.starts
+            return diagnosis.examine_fast(fpa, _rivals_of(fpa, hpas, fpas), leaders, starts)
 
     async def _miss(self, namespace: str, name: str, unread: str) -> None:
         """Raise RunError if a namespace or an autoscaler is named that is not there."""
@@ -156,7 +169,7 @@ class Doctor:
     ) -> Examination:
         async with self._free:
             meta, spec = hpa.metadata, hpa.spec
-            target = await self._cluster.target(meta.namespace, spec.scale_target_ref)
+            target = await self._target(meta.namespace, meta.uid, spec.scale_target_ref)
             own = model.without_handshake(spec.metrics) or ()
             metrics = await asyncio.gather(*(self._metric(hpa, each, target) for each in own))
             period = await self._cluster.period()
@@ -178,6 +191,21 @@ class Doctor:
             )
             return diagnosis.examine(facts)
 
+    async def _target(
+        self, namespace: str, uid: str, reference: CrossVersionObjectReference
+    ) -> TargetFacts | Unread:
+        """Return the target of an autoscaler, with the times of the scaler's ledger if it has any."""
+        target = await self._cluster.target(namespace, reference)
+        if isinstance(target, Unread) or target.starts is None:
+            return target
+        starts = target.starts
+        stored = await self._cluster.ready_times(uid)
+        if stored is not None:
+            starts = starts._replace(times=stored)
+        if pod_start.may_pull(starts.times):
+            starts = starts._replace(pulls=await self._cluster.pulls(namespace, target.ready))
+        return target._replace(starts=starts)
+
     async def _metric(self, hpa: HPA, metric: MetricSpec, target: TargetFacts | Unread) -> MetricFacts:
         namespace = hpa.metadata.namespace
         serving = await self._cluster.serving(GROUPS[metric.type])
@@ -187,7 +215,7 @@ class Doctor:
 
     async def _boost(self, hpa: HPA, target: TargetFacts | Unread) -> BoostFacts | None:
         meta, spec = hpa.metadata, hpa.spec
-        wishes = model.read_annotations(meta.annotations)
+        wishes = model.read_annotations(meta.annotations, model.without_handshake(spec.metrics) or ())
         handshakes = [each for each in spec.metrics or () if model.is_handshake(each)]
         if not (wishes.mode or wishes.faults or handshakes):
             return None

@@ -6,10 +6,23 @@ the scaler records its decisions, and `fastpath explain` shows them.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.cli.doctor import autoscaler_hops, metric_hops
-from adapter.cli.doctor.model import Chain, Facts, Hop, Leader, State, Total, Unread, seconds, total
+from adapter.cli.doctor import autoscaler_hops, metric_hops, pod_start
+from adapter.cli.doctor.model import (
+    Chain,
+    Facts,
+    Hop,
+    Improvement,
+    Leader,
+    Starts,
+    State,
+    Total,
+    Unread,
+    seconds,
+    total,
+)
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
 
@@ -66,7 +79,7 @@ def examine(facts: Facts) -> Examination:
     boosted = autoscaler_hops.is_boosted(facts)
     before = (*(() if boost is None else (boost,)), autoscaler_hops.autoscaler_hop(facts))
     chains = tuple(metric_hops.chain(facts, each, boosted=boosted) for each in facts.metrics)
-    after = (autoscaler_hops.behavior_hop(facts), autoscaler_hops.pods_hop(facts))
+    after = (autoscaler_hops.behavior_hop(facts), pod_start.pods_hop(facts))
     found = Examination(facts, before, chains, after)
     hops = found.hops()
     # causes that were found here come before what the controller makes of them, and both before what only
@@ -76,7 +89,8 @@ def examine(facts: Facts) -> Examination:
     if faults:
         change = faults[0].change
         return found._replace(diagnosis=faults[0].text, change=change.text if change is not None else "")
-    return found._replace(diagnosis=_slowest_hop(found, hops), change=_best_change(hops))
+    changes = [each.change for each in hops if each.change is not None]
+    return found._replace(diagnosis=_slowest_hop(found, hops), change=_best_change(changes))
 
 
 def _slowest_hop(found: Examination, hops: tuple[Hop, ...]) -> str:
@@ -92,8 +106,7 @@ def _slowest_hop(found: Examination, hops: tuple[Hop, ...]) -> str:
     return f"most of {whole} is {longest.name}, {seconds(took)}: {longest.text}{rest}"
 
 
-def _best_change(hops: tuple[Hop, ...]) -> str:
-    changes = [each.change for each in hops if each.change is not None]
+def _best_change(changes: Sequence[Improvement]) -> str:
     best = max(changes, key=lambda each: each.saves, default=None)
     if best is None or best.saves < _WORTH:
         return ""
@@ -122,11 +135,15 @@ class FastExamination(NamedTuple):
 
 
 def examine_fast(
-    fpa: FastPathAutoscaler, rivals: tuple[str, ...], leaders: tuple[Leader, ...] | Unread
+    fpa: FastPathAutoscaler,
+    rivals: tuple[str, ...],
+    leaders: tuple[Leader, ...] | Unread,
+    starts: Starts | None = None,
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
 
-    `rivals` are the other autoscalers of its target as ``Kind name``.
+    Without these it is how long its pods take to be Ready, if that is known. `rivals` are the other
+    autoscalers of its target as ``Kind name``.
     """
     meta, spec = fpa.metadata, fpa.spec
     target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
@@ -153,4 +170,8 @@ def examine_fast(
         change = f"raise spec.maxReplicas, now {spec.max_replicas}"
         return FastExamination(fpa, State.WARNING, text, change)
     text = "its conditions report no problem"
-    return FastExamination(fpa, State.OK, text)
+    if starts is None:
+        return FastExamination(fpa, State.OK, text)
+    advised = pod_start.advise(starts.times, starts.probe)
+    advice = _best_change(() if advised is None else (advised,))
+    return FastExamination(fpa, State.OK, f"{text}; pods take {pod_start.describe(starts)}", advice)

@@ -24,7 +24,9 @@ from adapter.cli.doctor.model import (
     evenly,
     seconds,
 )
+from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.rules.wording import counted
 
 TICK = 1.0
 """How often Fastpath decides."""
@@ -70,8 +72,7 @@ def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop
         yield Hop("window", State.UNKNOWN, "not known without the rule")
     elif source.scraped is not None and boosted:
         direct = source.scraped
-        text = f"Fastpath scrapes the pods every {seconds(direct.access.interval)} ({source.rule})"
-        yield Hop("scrape", State.OK, text, evenly(direct.access.interval))
+        yield _direct_scrape(source, direct)
         if source.lookback == 0:
             yield Hop("window", State.OK, "the latest sample", NOTHING)
         else:
@@ -84,6 +85,24 @@ def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop
             text = f"queries do not see the last {seconds(hidden)} (search.latencyOffset of VictoriaMetrics)"
             advice = "give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset"
             yield Hop("engine", State.WARNING, text, Took(hidden, hidden), Improvement(advice, hidden))
+
+
+def _direct_scrape(source: SourceFacts, direct: ScrapeConfig) -> Hop:
+    """Return the hop of a rule that Fastpath scrapes itself: from the pods, or from its endpoints."""
+    found, took = source.endpoints, evenly(direct.access.interval)
+    what = "the pods" if direct.source is None else str(direct.source)
+    text = f"Fastpath scrapes {what} every {seconds(direct.access.interval)} ({source.rule})"
+    if found is None:
+        return Hop("scrape", State.OK, text, took)
+    if isinstance(found, Unread):
+        return Hop("scrape", State.UNKNOWN, f"{text}; its endpoints cannot be read: {found.why}", took)
+    if found.reason:
+        advice = Improvement(f"check service, pods and port in scrape of {source.rule}")
+        return Hop("scrape", State.FAULT, found.reason, change=advice)
+    if found.missing:
+        return Hop("scrape", State.WARNING, f"{text}; may scale up, not down: {found.missing[0]}", took)
+    count = counted(len(found.endpoints), "endpoint", "endpoints")
+    return Hop("scrape", State.OK, f"{text}, {count}", took)
 
 
 def _without_rule(metric: MetricFacts) -> Iterator[Hop]:

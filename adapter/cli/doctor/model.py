@@ -14,6 +14,8 @@ from adapter.model.autoscaling.boost import BoostAnnotations, Handshake
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscaler, MetricSpec
 from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.ready_times import ReadyTimes
+from adapter.scrape.endpoints import FoundEndpoints
 
 # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -67,7 +69,8 @@ class SourceFacts(NamedTuple):
     """The rule and the query of a metric.
 
     `lookback` is None for a recording rule, which has its own. `scraped` is None if Fastpath does not scrape
-    the pods itself; `scrapable` tells whether it could. `reused` is how long an answer is used again.
+    the pods or endpoints itself; `scrapable` tells whether it could. `reused` is how long an answer is used
+    again. `endpoints` are those of an external rule that is scraped.
     """
 
     rule: str
@@ -77,6 +80,7 @@ class SourceFacts(NamedTuple):
     scraped: ScrapeConfig | None = None
     scrapable: bool = False
     reused: float = 0.0
+    endpoints: FoundEndpoints | Unread | None = None
 
 
 class MetricFacts(NamedTuple):
@@ -89,12 +93,27 @@ class MetricFacts(NamedTuple):
     source: SourceFacts | Unread | None = None
 
 
-class Starts(NamedTuple):
-    """How long pods took from their creation to Ready, over `number` pods that never restarted."""
+class Probe(NamedTuple):
+    """What a probe does before its first attempt, and after a failed one, in seconds."""
+
+    title: str
+    delay: float
+    period: float
+
+
+class Pulls(NamedTuple):
+    """How long image pulls took, as the events of `pods` pods say: the median of their sums, in seconds."""
 
     median: float
-    longest: float
-    number: int
+    pods: int
+
+
+class Starts(NamedTuple):
+    """How long pods took from their creation to Ready, the probe that may delay them, and image pulls."""
+
+    times: ReadyTimes
+    probe: Probe | None = None
+    pulls: Pulls | None = None
 
 
 class TargetFacts(NamedTuple):

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from adapter.kubernetes.cache import pod_starts
+from adapter.kubernetes.cache.pod_starts import WireCondition, read_time
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model import memo
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
 from adapter.model.quantity import Quantity, read
-from adapter.model.timestamps import NEVER, read_nanoseconds
+from adapter.model.ready_times import Outcome, PodStart
+from adapter.model.timestamps import NEVER
 
 _NEVER = int(NEVER)
 
@@ -25,6 +28,9 @@ MOST_RESOURCES = 64
 
 REQUESTS_BYTES = 4 * 1024 * 1024
 """Memory bound of the parsed requests, which outlive their pods."""
+
+UNFINISHED = frozenset({"", "Pending", "Running"})
+"""The phases of a pod that may still become Ready."""
 
 _ALWAYS_KEPT = ("cpu", "memory")
 _RESOURCE_BYTES = 400  # estimated memory of one resource
@@ -53,11 +59,15 @@ def _no_spec() -> SharedSpec:
 
 
 class WatchedPod(PodFacts, frozen=True, gc=False):
-    """A pod: the facts that decisions read, and its address for scraping. `ip` is "" until it has one."""
+    """A pod: the facts that decisions read, and its address for scraping. `ip` is "" until it has one.
+
+    `starting` is a sum of the flags of `pod_starts`, 0 for a pod that has been Ready.
+    """
 
     namespace: str = ""
     ip: str = ""
     spec: SharedSpec = msgspec.field(default_factory=_no_spec)
+    starting: int = 0
 
     @property
     def host_network(self) -> bool:
@@ -108,23 +118,21 @@ class WireSpec(Struct, frozen=True):
     host_network: bool = False
 
 
-class _WireCondition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
-
-
 class _WireStatus(Struct, frozen=True):
     phase: str = ""
     start_time: str | None = None
-    conditions: tuple[_WireCondition, ...] | None = None
+    conditions: tuple[WireCondition, ...] | None = None
     pod_ip: str = msgspec.field(default="", name="podIP")
+    # Not decoded unless the pod is starting: most pods are not, and a list may have 100,000.
+    container_statuses: msgspec.Raw = pod_starts.NO_STATUSES
+    init_container_statuses: msgspec.Raw = pod_starts.NO_STATUSES
 
 
 class _WireMetadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
@@ -146,14 +154,6 @@ class WirePod(Struct, frozen=True):
 
 POD_CODEC: ObjectCodec[WirePod] = ObjectCodec(WirePod, lambda pod: pod)
 """Decodes pods; `build` makes the records."""
-
-
-def _instant(text: str | None) -> int | None:
-    """Parse a time of the API; None for one that is invalid."""
-    try:
-        return read_nanoseconds(text) if text else None
-    except ValueError:
-        return None
 
 
 def _requests(written: Mapping[str, _Written] | None) -> Requests | None:
@@ -216,27 +216,65 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
     )
 
 
-def build(pod: WirePod, namespace: str, labels: Mapping[str, str], spec: SharedSpec) -> WatchedPod:
-    """Build the record of a pod; `namespace`, `labels` and `spec` are shared with other pods."""
+def build(
+    pod: WirePod,
+    namespace: str,
+    labels: Mapping[str, str],
+    spec: SharedSpec,
+    old: WatchedPod | None = None,
+) -> WatchedPod:
+    """Build the record of a pod; `namespace`, `labels` and `spec` are shared with other pods.
+
+    `old` is its former record, if it has one.
+    """
     status = pod.status
     ready, since = None, _NEVER
     for condition in status.conditions or ():
         if condition.type == "Ready":
-            ready, since = sys.intern(condition.status), _instant(condition.last_transition_time) or _NEVER
+            ready, since = sys.intern(condition.status), read_time(condition.last_transition_time) or _NEVER
             break
+    started, flags = read_time(status.start_time), 0
+    if ready != "True" and status.phase in UNFINISHED:
+        before = old.starting if old is not None and not _is_another(old, started) else None
+        flags = pod_starts.flags_of(
+            status.conditions, status.container_statuses, status.init_container_statuses, before
+        )
     return WatchedPod(
         pod.name,
         sys.intern(status.phase),
         labels,
         pod.metadata.deletion_timestamp is not None,
-        _instant(status.start_time),
+        started,
         ready,
         since,
         spec.containers,
         spec.init_containers,
         spec.pod_requests,
         spec.overhead,
+        None if ready == "True" else read_time(pod.metadata.creation_timestamp),
         namespace,
         status.pod_ip,
         spec,
+        flags,
+    )
+
+
+def _is_another(old: WatchedPod, started: int | None) -> bool:
+    """Tell whether a pod was replaced by one of the same name, as in a StatefulSet, while the watch was away.
+
+    The kubelet sets the start time of a pod once.
+    """
+    return old.started is not None and old.started != started
+
+
+def is_same(old: WatchedPod, new: WatchedPod) -> bool:
+    """Tell whether two records of one name are of the same pod."""
+    return not _is_another(old, new.started)
+
+
+def measure_start(pod: WirePod, starting: int) -> PodStart | Outcome:
+    """Return the start of a pod that is Ready for the first time; `starting` are the flags it had."""
+    status = pod.status
+    return pod_starts.measure_pod(
+        pod.metadata.creation_timestamp, status.conditions, status.container_statuses, starting
     )

@@ -14,8 +14,12 @@ import msgspec
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import WatchedPod
 from adapter.model.label_selectors import LabelSelector, Operator
+from adapter.model.ready_times import Outcome, PodStart
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
+
+RECENT_SECONDS = 360.0
+"""For how long it is known when a pod became ready, in seconds: longer than any sample may be old."""
 
 KEPT_SECONDS = 900.0
 """How far back the number of ready pods is known, in seconds: longer than any useful stabilization window."""
@@ -81,12 +85,58 @@ def _end_of(past: tuple[float, int]) -> float:
     return past[0]
 
 
+class RecentlyReady:
+    """When pods became ready for the first time, by name, for those that did so lately.
+
+    The times are seconds of the monotonic clock, at which the watch showed it: the clock of our scrapes. The
+    condition's own time is the kubelet's, in whole seconds.
+
+    A pod that becomes ready again is not new. Under overload pods lose and regain readiness, and the values
+    of those that do must count at once.
+    """
+
+    __slots__ = ("_lapsed", "_times")
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}
+        self._lapsed: set[str] = set()  # were ready and are not now
+
+    def note(self, name: str, time: float, now: float) -> None:
+        """Record that a pod is ready since `time`."""
+        if name in self._lapsed:
+            self._lapsed.discard(name)
+            return
+        self._times.pop(name, None)
+        self._times[name] = time
+        self.times(now)
+
+    def times(self, now: float) -> Mapping[str, float]:
+        """Return the times, and forget those that are no longer recent."""
+        times, oldest = self._times, now - RECENT_SECONDS
+        while times and times[first := next(iter(times))] < oldest:
+            del times[first]
+        return times
+
+    def lapse(self, name: str) -> None:
+        """Record that a pod is not ready any more."""
+        self._lapsed.add(name)
+
+    def forget(self, name: str) -> None:
+        """Forget a pod that is gone; another one of its name is new."""
+        self._times.pop(name, None)
+        self._lapsed.discard(name)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Follower:
-    """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed."""
+    """An autoscaler (``namespace/name``); `changed` is called when the pods it follows may have changed.
+
+    `started` is called with the start of each pod, or why it is only counted.
+    """
 
     autoscaler: str
     changed: Callable[[], None]
+    started: Callable[[PodStart | Outcome], None] | None = None
 
 
 class Selection:
@@ -100,6 +150,10 @@ class Selection:
         self._pods: tuple[WatchedPod, ...] | None = None
         self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
         self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
+
+    def became_ready(self, now: float) -> Mapping[str, float]:
+        """Return when pods of the namespace became ready lately, by name, in monotonic seconds."""
+        return self._space.became_ready.times(now)
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
@@ -122,6 +176,15 @@ class Selection:
         if ready:
             self.history.note(self.history.count + ready, now)
 
+    def refresh(self) -> None:
+        """Show the records as they are now; nothing that decisions depend on has changed."""
+        self._pods = None
+
+    def note_start(self, start: PodStart | Outcome) -> None:
+        for follower in self.followers:
+            if follower.started is not None:
+                follower.started(start)
+
     def notify(self) -> None:
         for follower in tuple(self.followers):
             follower.changed()
@@ -135,6 +198,7 @@ class PodNamespace:
         self.pods: dict[str, WatchedPod] = {}
         self.selections: dict[LabelSelector, Selection] = {}
         self.generation = 0
+        self.became_ready = RecentlyReady()
         self._index = index
         self._by_label: dict[tuple[str, str] | None, list[Selection]] = {}
 

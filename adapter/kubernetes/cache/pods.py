@@ -10,17 +10,21 @@ object that exists once per pod is tracked by the garbage collector.
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from adapter import errors
-from adapter.kubernetes.cache import pod_codec
+from adapter.kubernetes.cache import pod_codec, pod_starts
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.pod_codec import SharedSpec, WatchedPod, WirePod, WireSpec
-from adapter.kubernetes.cache.pod_selections import Follower, PodNamespace, Selection
+from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, PodNamespace, Selection
+from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import NamespaceView, in_steps
 from adapter.model.clock import Clock
-from adapter.model.label_selectors import LabelSelector
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
+from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.timestamps import SECOND
 
@@ -56,6 +60,19 @@ class PodSubscription:
         return self._selection.history.count
 
     @property
+    def became_ready(self) -> Mapping[str, float]:
+        """When pods became ready lately, by name, in monotonic seconds.
+
+        It has the pods of the whole namespace.
+        """
+        return self._selection.became_ready(self._cache.clock.monotonic())
+
+    @property
+    def starting(self) -> StartingPods:
+        """The pods that have never been Ready, without those that terminate."""
+        return pod_starts.count_starting(pod.starting for pod in self.pods if not pod.deleting)
+
+    @property
     def selected_by(self) -> tuple[str, ...]:
         """The autoscalers that follow any of these pods, sorted; this one is missing if there are no pods."""
         return self._selection.selected_by
@@ -79,9 +96,19 @@ class PodSubscription:
 
 
 class PodCache(ReflectedCache):
-    """The pods of the cluster, or of `namespaces`, and the selections among them, while `run` runs."""
+    """The pods of the cluster, or of `namespaces`, and the selections among them, while `run` runs.
 
-    def __init__(self, context: ReflectorContext, namespaces: Sequence[str] = ("",)) -> None:
+    `selector` restricts the pods that are watched, `purpose` names the watch in logs and self-metrics.
+    """
+
+    def __init__(
+        self,
+        context: ReflectorContext,
+        namespaces: Sequence[str] = ("",),
+        *,
+        selector: LabelSelector = EVERYTHING,
+        purpose: str = "scaler",
+    ) -> None:
         self.clock: Clock = context.clock
         self.index = LabelIndex(context.monitoring)
         """Names and labels of all pods."""
@@ -93,15 +120,19 @@ class PodCache(ReflectedCache):
         self._told = False
         self.reflectors = [
             Reflector(
-                ListWatch(pod_codec.POD_CODEC, PODS, namespace),
+                ListWatch(pod_codec.POD_CODEC, PODS, namespace, selector=selector),
                 NamespaceView(self, namespace, functools.partial(self.listed, namespace)),
                 context,
-                f"pods in {namespace} (scaler)" if namespace else "pods",
+                f"pods in {namespace} ({purpose})" if namespace else "pods",
             )
             for namespace in namespaces
         ]
 
     # -- questions -------------------------------------------------------------------------------------------
+
+    def covers(self, namespace: str) -> bool:
+        """Return whether the pods of a namespace are watched."""
+        return any(reflector.source.namespace in {"", namespace} for reflector in self.reflectors)
 
     @property
     def refused(self) -> bool:
@@ -148,20 +179,31 @@ class PodCache(ReflectedCache):
         space = self._spaces.get(namespace)
         return space.select(selector) if space else ()
 
+    def became_ready(self, namespace: str) -> Mapping[str, float]:
+        """Return when pods of a namespace became ready lately, by name, in monotonic seconds."""
+        space = self._spaces.get(namespace)
+        return {} if space is None else space.became_ready.times(self.clock.monotonic())
+
     def follow(
-        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+        self,
+        namespace: str,
+        selector: LabelSelector,
+        autoscaler: str,
+        changed: Callable[[], None],
+        started: Callable[[PodStart | Outcome], None] | None = None,
     ) -> PodSubscription:
         """Subscribe an autoscaler (its ``namespace/name``) to the pods that match.
 
         `changed` is called once the first list is in, and after each batch of events that added, removed or
-        changed one of them. It must not block; it may close subscriptions.
+        changed one of them. It must not block; it may close subscriptions. `started` is called at once when
+        one of them is Ready for the first time, or has ended before; it must do no more than note that.
         """
         space = self._space(namespace)
         selection = space.selections.get(selector)
         if selection is None:
             selection = Selection(space, selector, self.clock.monotonic())
             space.add(selection)
-        follower = Follower(autoscaler, changed)
+        follower = Follower(autoscaler, changed, started)
         selection.followers.append(follower)
         space.generation += 1
         return PodSubscription(self, selection, follower)
@@ -187,7 +229,7 @@ class PodCache(ReflectedCache):
         self.index.put(space.name, meta.name, meta.labels)
         labels = self.index.labels(space.name, meta.name)
         assert labels is not None
-        new = pod_codec.build(pod, space.name, labels, spec)
+        new = pod_codec.build(pod, space.name, labels, spec, old)
         if new == old:
             return
         spec.users += 1
@@ -195,8 +237,31 @@ class PodCache(ReflectedCache):
         if old is not None:
             self._release(old.spec)
         space.pods[meta.name] = new
-        if space.selections:
+        self._note_ready(space, old, new)
+        if not space.selections:
+            return
+        start = self._start_of(pod, old, new)
+        if start is not None:
+            _note_start(space, new, start)
+        if old is not None and old.starting != new.starting and _is_alike(old, new):
+            # What a pod waits for is shown, and no decision depends on it.
+            for selection in space.matching(new.labels):
+                selection.refresh()
+        else:
             self._tell(space, old, new)
+
+    def _start_of(self, pod: WirePod, old: WatchedPod | None, new: WatchedPod) -> PodStart | Outcome | None:
+        """Return the start of a pod that is Ready for the first time or has ended before, None for others.
+
+        Of a pod that the first list shows Ready it is unknown whether that was the first time.
+        """
+        if old is not None and not pod_codec.is_same(old, new):
+            old = None
+        if new.ready == "True":
+            is_first = self.synced if old is None else bool(old.starting)
+            return pod_codec.measure_start(pod, 0 if old is None else old.starting) if is_first else None
+        has_ended = new.phase not in pod_codec.UNFINISHED and old is not None and bool(old.starting)
+        return Outcome.ENDED if has_ended else None
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove a pod; an unknown one is ignored."""
@@ -205,10 +270,30 @@ class PodCache(ReflectedCache):
         if space is None or old is None:
             return
         self.index.remove(namespace, name)
+        space.became_ready.forget(name)
         self.running -= old.phase == RUNNING
         self._release(old.spec)
+        if old.starting:
+            _note_start(space, old, Outcome.ENDED)
         self._tell(space, old, None)
         self._forget_if_empty(space)
+
+    def _note_ready(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod) -> None:
+        """Note when a pod became ready, or that it is not any more."""
+        if old is not None and not pod_codec.is_same(old, new):
+            space.became_ready.forget(new.name)  # as in a StatefulSet
+            old = None
+        is_ready, was_ready = new.running_and_ready, old is not None and old.running_and_ready
+        if is_ready == was_ready:
+            return
+        if not is_ready:
+            space.became_ready.lapse(new.name)
+            return
+        now = self.clock.monotonic()
+        # The watch has just shown it, unless this is the pod's first event. Conditions have whole seconds.
+        age = 0.0 if old is not None else self.clock.wall() - 1 - new.ready_since / SECOND
+        if age < RECENT_SECONDS:
+            space.became_ready.note(new.name, now - max(0.0, age), now)
 
     def _tell(self, space: PodNamespace, old: WatchedPod | None, new: WatchedPod | None) -> None:
         """Update the selections that had the pod or have it now."""
@@ -281,3 +366,13 @@ class PodCache(ReflectedCache):
     def _forget_if_empty(self, space: PodNamespace) -> None:
         if not space.pods and not space.selections:
             self._spaces.pop(space.name, None)
+
+
+def _note_start(space: PodNamespace, pod: WatchedPod, start: PodStart | Outcome) -> None:
+    for selection in space.matching(pod.labels):
+        selection.note_start(start)
+
+
+def _is_alike(old: WatchedPod, new: WatchedPod) -> bool:
+    """Tell whether a pod has changed only in what it waits for."""
+    return msgspec.structs.replace(new, starting=old.starting) == old

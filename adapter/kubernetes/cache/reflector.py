@@ -26,6 +26,7 @@ from adapter.kubernetes.cache.store import NamespaceView, ObjectStore, T, TypedS
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import ObjectCodec, WatchEvent
 from adapter.model.clock import Clock
+from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
 from adapter.telemetry.logs import facts
@@ -109,8 +110,8 @@ class ReflectorContext:
 class ListWatch(Generic[T]):
     """What a reflector lists and watches: a kind in one namespace or ("") all, as `codec` keeps its objects.
 
-    `fields` is a field selector as text. An `optional` kind need not exist: if the API server does not serve
-    it, there are no objects of it.
+    `fields` is a field selector as text, `selector` a label selector. An `optional` kind need not exist: if
+    the API server does not serve it, there are no objects of it.
     """
 
     codec: ObjectCodec[T]
@@ -118,6 +119,7 @@ class ListWatch(Generic[T]):
     namespace: str = ""
     fields: str = ""
     optional: bool = False
+    selector: LabelSelector = EVERYTHING
 
 
 class ReflectorMetrics:
@@ -278,6 +280,7 @@ class Reflector(Generic[T]):
                 self.source.resource,
                 deliver,
                 namespace=self.source.namespace,
+                selector=self.source.selector,
                 fields=self.source.fields,
                 resource_version=self._version,
             )
@@ -318,6 +321,7 @@ class Reflector(Generic[T]):
             self.source.codec,
             self.source.resource,
             namespace=self.source.namespace,
+            selector=self.source.selector,
             fields=self.source.fields,
             resource_version=self._version,
             duration=periods.watch * (1 + self._context.random()),

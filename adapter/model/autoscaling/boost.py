@@ -1,20 +1,21 @@
 """HorizontalPodAutoscalers that ask to be boosted: annotations, handshake, and what decisions are made for.
 
-The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting. The handshake is the metric by
-which the HPA reads the floor of a raise; it counts only if every field of it is right, because a wrong one
-would scale the target by the floor. Decisions are made for the HPA without its handshake: the floor is never
-an input of a decision.
+The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting, and
+``fastpath.io/pending-capacity`` sets the option of that name. The handshake is the metric by which the HPA
+reads the floor of a raise; it counts only if every field of it is right, because a wrong one would scale the
+target by the floor. Decisions are made for the HPA without its handshake: the floor is never an input of a
+decision.
 """
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from adapter.model.api_selectors import APISelector
-from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling import fastpath_autoscaler, pending_capacity
 from adapter.model.autoscaling.fastpath_autoscaler import (
     ADVISE,
     BOOST,
@@ -35,6 +36,7 @@ from adapter.model.autoscaling.hpa import (
     ObjectMetricSource,
     encode_scalar,
 )
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
@@ -42,7 +44,7 @@ from adapter.model.timestamps import SECOND, Span, read_span, write_span
 MODE_ANNOTATION = "fastpath.io/mode"
 HOLD_ANNOTATION = "fastpath.io/hold"
 
-ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION)
+ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION, pending_capacity.ANNOTATION)
 
 WORDS = {"advise": ADVISE, "boost": BOOST}
 """The values of the mode annotation."""
@@ -69,11 +71,15 @@ _OWNING_LABELS = {
 
 
 class BoostAnnotations(NamedTuple):
-    """The annotations of an HPA. `mode` is "" without a valid mode, `hold` None without a valid hold."""
+    """The annotations of an HPA. `mode` is "" without a valid mode, `hold` None without a valid hold.
+
+    `pending` is empty without a valid pending capacity.
+    """
 
     mode: str
     hold: Span | None
     faults: tuple[str, ...] = ()
+    pending: tuple[PendingCapacity, ...] = ()
 
 
 class Handshake(NamedTuple):
@@ -96,8 +102,13 @@ class BoostedHPA(NamedTuple):
     digest: str
 
 
-def read_annotations(annotations: Mapping[str, str] | None) -> BoostAnnotations:
-    """Read the annotations of an HPA. An invalid value is a fault, and counts as absent."""
+def read_annotations(
+    annotations: Mapping[str, str] | None, metrics: Sequence[MetricSpec] | None = None
+) -> BoostAnnotations:
+    """Read the annotations of an HPA. An invalid value is a fault, and counts as absent.
+
+    So is, if the HPA's `metrics` are given, pending capacity for a metric that cannot have it.
+    """
     found = annotations or {}
     faults = []
     word, text = found.get(MODE_ANNOTATION), found.get(HOLD_ANNOTATION)
@@ -113,7 +124,18 @@ def read_annotations(annotations: Mapping[str, str] | None) -> BoostAnnotations:
             bounds = f"a duration from {write_span(least)} to {write_span(greatest)}"
             faults.append(f"annotation {HOLD_ANNOTATION}: {quote(text)}: expected {bounds}, such as 45s")
             hold = None
-    return BoostAnnotations(mode, hold, tuple(faults))
+    pending: tuple[PendingCapacity, ...] = ()
+    if (text := found.get(pending_capacity.ANNOTATION)) is not None:
+        prefix = f"annotation {pending_capacity.ANNOTATION}"
+        try:
+            pending = pending_capacity.read_annotation(text)
+        except ValueError as error:
+            faults.append(f"{prefix}: {quote(text)}: {error}")
+        if metrics is not None and (violations := list(pending_capacity.check(pending, metrics))):
+            first = violations[0]
+            faults.append(f"{prefix}: {first.value}: {first.detail or first.problem.lower()}")
+            pending = ()
+    return BoostAnnotations(mode, hold, tuple(faults), pending)
 
 
 def find_owner(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:
@@ -201,7 +223,8 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
     The status is left out, because decisions remember their own.
     """
     meta, spec = hpa.metadata, hpa.spec
-    asked = read_annotations(meta.annotations if isinstance(meta, Metadata) else None)
+    metrics = without_handshake(spec.metrics)
+    asked = read_annotations(meta.annotations if isinstance(meta, Metadata) else None, metrics or ())
     if not asked.mode:
         return None
     assert isinstance(meta, Metadata)
@@ -209,9 +232,10 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
         spec.scale_target_ref,
         spec.min_replicas,
         spec.max_replicas,
-        without_handshake(spec.metrics),
+        metrics,
         spec.behavior,
         mode=asked.mode,
+        pending_capacity=asked.pending or None,
     )
     autoscaler = FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, plain)
     return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest_of(spec, asked))
@@ -220,4 +244,5 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
 def digest_of(spec: HorizontalPodAutoscalerSpec, asked: BoostAnnotations) -> str:
     """Return a digest of the spec and of the values of the annotations."""
     plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
-    return hashlib.blake2b(plain + repr(asked[:2]).encode(), digest_size=8).hexdigest()
+    values = repr(asked[:2]) + pending_capacity.write_annotation(asked.pending)
+    return hashlib.blake2b(plain + values.encode(), digest_size=8).hexdigest()

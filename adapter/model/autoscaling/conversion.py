@@ -31,7 +31,7 @@ from adapter.model.autoscaling.hpa import (
 _NOWHERE = "a-namespace"
 """Stands in for a namespace that a manifest leaves to `kubectl --namespace`; it is not part of the result."""
 
-_OWN_FIELDS = ("syncPeriod", "mode", "fallback")
+_OWN_FIELDS = ("syncPeriod", "mode", "fallback", "pendingCapacity")
 
 
 class Converted(NamedTuple):

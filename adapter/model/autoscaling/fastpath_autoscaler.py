@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from adapter.model.autoscaling import validation
+from adapter.model.autoscaling import pending_capacity, validation
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerBehavior,
@@ -25,6 +25,7 @@ from adapter.model.autoscaling.hpa import (
     encode_scalar,
     with_defaults,
 )
+from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
 from adapter.model.timestamps import SECOND, FineInstant, Span, write_span
@@ -94,12 +95,14 @@ class Fallback(Struct, frozen=True):
 class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
     """The desired state.
 
-    `sync_period` is the longest time between two decisions; a new value applies at once.
+    `sync_period` is the longest time between two decisions; a new value applies at once. `pending_capacity`
+    are the metrics that count less what starting pods will work off.
     """
 
     sync_period: Span = SYNC_PERIOD
     mode: str = AUTO
     fallback: Fallback | None = None
+    pending_capacity: tuple[PendingCapacity, ...] | None = None
 
 
 class PastChange(Struct, frozen=True):
@@ -112,13 +115,14 @@ class PastChange(Struct, frozen=True):
 class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
     """The result of the last decision.
 
-    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. `targets` is
-    the text of kubectl's column. It follows from the metrics of the spec and of the status, so a change of it
-    alone is never a reason to write.
+    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. So are
+    `pending_capacity`, what metrics counted less. `targets` is the text of kubectl's column. It follows from
+    the metrics of the spec and of the status, so a change of it alone is never a reason to write.
     """
 
     recent_changes: tuple[PastChange, ...] | None = None
     targets: str = ""
+    pending_capacity: tuple[BacklogCredit, ...] | None = None
 
 
 class FastPathAutoscaler(Struct, frozen=True):
@@ -166,9 +170,15 @@ def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerSta
 
 
 def full_status(
-    status: HorizontalPodAutoscalerStatus, changes: Iterable[PastChange], targets: str = ""
+    status: HorizontalPodAutoscalerStatus,
+    changes: Iterable[PastChange],
+    targets: str = "",
+    credited: Iterable[BacklogCredit] = (),
 ) -> FastPathAutoscalerStatus:
-    """Return the status to write: that of a decision, the changes that policies count, kubectl's column."""
+    """Return the status to write: that of a decision, the changes that policies count, kubectl's column.
+
+    `credited` are what metrics counted less at that decision.
+    """
     return FastPathAutoscalerStatus(
         status.observed_generation,
         status.last_scale_time,
@@ -178,6 +188,7 @@ def full_status(
         status.conditions,
         tuple(changes) or None,
         targets,
+        tuple(credited) or None,
     )
 
 
@@ -273,6 +284,8 @@ def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
     yield from _within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
     if spec.mode not in MODES:
         yield validation.unsupported("spec.mode", spec.mode, MODES)
+    yield from _too_many("spec.pendingCapacity", spec.pending_capacity, MOST_METRICS)
+    yield from pending_capacity.check(spec.pending_capacity or (), spec.metrics or ())
     fallback = spec.fallback
     if fallback is None:
         return

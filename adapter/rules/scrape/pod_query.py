@@ -34,8 +34,8 @@ _STEP_TESTS = 2000
 """How many series and matchers a step looks at."""
 
 _T = TypeVar("_T")
-_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
-_SLOT_LABEL = mergeable.MATCHERS_SLOT.partition("=")[0]
+FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
+SLOT_LABEL = mergeable.MATCHERS_SLOT.partition("=")[0]
 # Prometheus sets these two itself, whatever the pod exposes.
 _TARGET_LABELS = frozenset({"job", "instance"})
 
@@ -138,7 +138,7 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
     """Compile the query of a rule. Raises UnscrapableError with the reason."""
     if not template.is_plain:
         raise UnscrapableError("the template has actions other than a plain variable")
-    foreign = sorted(set(template.fields) - _FIELDS)
+    foreign = sorted(set(template.fields) - FIELDS)
     if foreign:
         raise UnscrapableError(f"the template uses .{foreign[0]}")
     try:
@@ -188,7 +188,7 @@ class _Compiler:
 
     def selector(self, node: Any) -> _Vector:
         """Return the values of the series of the last scrape."""
-        return self._series(node, lambda track, scope: _last(track, scope.pod))
+        return self._series(node, lambda track, scope: last_value(track, scope.pod))
 
     def call(self, node: Any) -> _Operand:
         name = node.func.name
@@ -291,10 +291,10 @@ class _Compiler:
         if not node.name:
             raise UnscrapableError("a selector without the name of a series")
         if node.at is not None or node.offset is not None:
-            raise UnscrapableError(f"{_plain(shown)} has an @ modifier or an offset")
+            raise UnscrapableError(f"{plain(shown)} has an @ modifier or an offset")
         if node.matchers.or_matchers:
-            raise UnscrapableError(f"{_plain(shown)} joins matchers with or")
-        own = self._own_matchers(node, _plain(shown))
+            raise UnscrapableError(f"{plain(shown)} joins matchers with or")
+        own = self._own_matchers(node, plain(shown))
         self.selections.append(
             (shown, tuple(matcher for matcher in own if matcher.label not in self.own_labels))
         )
@@ -326,7 +326,7 @@ class _Compiler:
         slots = 0
         own = []
         for matcher in node.matchers.matchers:
-            if matcher.name == _SLOT_LABEL:
+            if matcher.name == SLOT_LABEL:
                 slots += 1
             elif matcher.name in _TARGET_LABELS - self.own_labels:
                 raise UnscrapableError(
@@ -335,13 +335,24 @@ class _Compiler:
             elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
-                own.append(Matcher(matcher.name, mergeable.OPERATORS[str(matcher.op)], matcher.value))
+                own.append(own_matcher(matcher, shown))
         if slots != 1:
             raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
         return tuple(own)
 
 
-def _plain(name: str) -> str:
+def own_matcher(matcher: Any, shown: str) -> Matcher:
+    """Return a matcher of the query for the series `shown`. Raises UnscrapableError if RE2 refuses it."""
+    own = Matcher(matcher.name, mergeable.OPERATORS[str(matcher.op)], matcher.value)
+    try:
+        matchers.build_test(own)
+    except ValueError as error:
+        raise UnscrapableError(f"{shown} is selected by an invalid expression: {error}") from error
+    return own
+
+
+def plain(name: str) -> str:
+    """Return the name of a series as the rule's template has it."""
     return name.replace(mergeable.SERIES_SLOT, "<<.Series>>")
 
 
@@ -366,7 +377,8 @@ def _map(inner: _Operand, function: Callable[[float], float]) -> _Operand:
     return _Vector(evaluate, inner.grouping)
 
 
-def _last(track: Track, pod: PodSeries) -> float | None:
+def last_value(track: Track, pod: PodSeries) -> float | None:
+    """Return the value of the last scrape, None if that lacked the series."""
     return track.values[-1] if track.scrape == pod.scrapes else None
 
 
@@ -380,7 +392,7 @@ _READINGS: Mapping[str, Callable[[Track, _Scope, float], float | None]] = {
     "rate": lambda track, scope, _: track.rate(scope.pod.time, scope.window),
     "increase": _increase,
     "irate": lambda track, scope, _: track.last_rate(scope.pod.time, scope.window),
-    "last_over_time": lambda track, scope, _: _last(track, scope.pod),
+    "last_over_time": lambda track, scope, _: last_value(track, scope.pod),
 }
 _VISITORS: Mapping[type, Callable[[_Compiler, Any], _Operand]] = {
     promql.NumberLiteral: lambda _, node: float(node.val),

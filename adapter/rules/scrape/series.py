@@ -1,6 +1,7 @@
 """The series of one scraped pod: the last value of each, and the samples of counters within a window.
 
-A series belongs to the scraped pod, whatever its labels say. A series that the last scrape lacks has no last
+A series of a pod belongs to that pod, whatever its labels say; one of an endpoint has attached labels
+besides. A series that the last scrape lacks has no last
 value; nothing is interpolated between scrapes. Times are seconds of a monotonic clock.
 
 The pod chooses how many series it exposes and how long their labels are. Therefore a scrape is recorded in
@@ -47,6 +48,10 @@ Labels = tuple[str, ...]
 
 Selections = Mapping[str, frozenset[tuple[Matcher, ...]]]
 """The wanted series by name: all that match every matcher of one of the groups."""
+
+
+Relabel = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Makes the labels of a series; those that are empty are left out."""
 
 
 class Track(msgspec.Struct, gc=False, eq=False):
@@ -130,7 +135,9 @@ _V = TypeVar("_V")
 class PodSeries:
     """The wanted series of one pod, recorded scrape by scrape."""
 
-    def __init__(self) -> None:
+    def __init__(self, relabel: Relabel | None = None) -> None:
+        """`relabel` makes the labels of a series from the exposed ones; None for these as they are."""
+        self.relabel = relabel
         self.scrapes = 0
         """Number of recorded scrapes; results are valid until it changes."""
         self.time = 0.0
@@ -291,7 +298,7 @@ class _New:
         written = self.written.setdefault(sample.name, {})
         if sample.labels in written:
             return written[sample.labels]
-        flat = _read_labels(sample)
+        flat = _read_labels(sample, self._pod.relabel)
         track = self._find(sample.name, flat)
         written[sample.labels] = track
         self._grow(_TEXT_BYTES + len(sample.labels))
@@ -337,16 +344,18 @@ class _New:
         )
 
 
-def _read_labels(sample: Exposed) -> Labels:
+def _read_labels(sample: Exposed, relabel: Relabel | None) -> Labels:
     if len(sample.labels) > MAX_LABEL_BYTES:
         raise ExposureLimitError(
             f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABEL_BYTES} bytes of labels"
         )
-    labels = exposition.parse_labels(sample.labels)
+    labels: Mapping[str, str] = exposition.parse_labels(sample.labels)
     if len(labels) > MAX_LABELS:
         raise ExposureLimitError(
             f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABELS} labels"
         )
+    if relabel is not None:
+        labels = relabel(labels)
     return tuple(part for name in sorted(labels) if labels[name] for part in (sys.intern(name), labels[name]))
 
 

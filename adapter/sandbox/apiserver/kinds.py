@@ -152,6 +152,7 @@ BUILTIN: tuple[Kind, ...] = (
     Kind(
         "coordination.k8s.io", "v1", "leases", "Lease", True, must_carry_version=True, create_on_update=True
     ),
+    Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, generation=True),
 )
 
 

@@ -5,7 +5,7 @@ and `now` alone, so the same steps give the same pods. The caller decides when a
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +16,8 @@ from adapter.sandbox.apiserver.store import JSON, Change, Record
 
 _LETTERS = "bcdf2456789"
 _CONTROLLER = "kube-controller-manager"
+_ONCE_BOUND = ("PodScheduled", "Initialized")
+"""The conditions that hold from the creation of a pod: each has a node at once, and no init containers."""
 
 
 def pod_address(number: int) -> str:
@@ -55,13 +57,17 @@ def deployment(
 class Workloads:
     """Steps the Deployments of a cluster.
 
-    A pod is created Pending, and Running and Ready `startup` seconds later. A changed template starts a new
-    ReplicaSet; the old one is deleted when the new pods are ready. `address` gives a started pod its IP, by a
-    number that no other pod has.
+    A pod is created Pending, and Running and Ready `startup` seconds later; a function returns them for each
+    pod. A changed template starts a new ReplicaSet; the old one is deleted when the new pods are ready.
+    `address` gives a started pod its IP, by a number that no other pod has.
     """
 
     def __init__(
-        self, cluster: Cluster, *, startup: float = 3.0, address: Callable[[int], str] = pod_address
+        self,
+        cluster: Cluster,
+        *,
+        startup: float | Callable[[], float] = 3.0,
+        address: Callable[[int], str] = pod_address,
     ) -> None:
         self._cluster = cluster
         self._startup = startup
@@ -159,10 +165,11 @@ class Workloads:
                     "ownerReferences": [_owner("ReplicaSet", replica_set)],
                 },
                 "spec": dict(template["spec"]) | self._placed(),
-                "status": {"phase": "Pending", "conditions": [_condition("Ready", now, holds=False)]},
+                "status": {"phase": "Pending", "conditions": _conditions(now)},
             }
         )
-        self._due[made["metadata"]["uid"]] = now + self._startup
+        seconds = self._startup if isinstance(self._startup, int | float) else self._startup()
+        self._due[made["metadata"]["uid"]] = now + seconds
 
     def _placed(self) -> JSON:
         nodes = [record.name for record in self._cluster.store.records(("", "nodes"))]
@@ -174,13 +181,19 @@ class Workloads:
                 continue
             self._due.pop(pod.document["metadata"]["uid"], None)
             number = int(pod.document["metadata"]["uid"][-12:], 16)
+            before = pod.document["status"]["conditions"]
             state = {
                 "phase": "Running",
                 "startTime": timestamp(now),
                 "podIP": self._address(number),
-                "conditions": [_condition("Ready", now, holds=True)],
+                "conditions": _conditions(now, before),
                 "containerStatuses": [
-                    {"name": container["name"], "ready": True, "restartCount": 0}
+                    {
+                        "name": container["name"],
+                        "ready": True,
+                        "restartCount": 0,
+                        "state": {"running": {"startedAt": timestamp(now)}},
+                    }
                     for container in pod.document["spec"].get("containers") or ()
                 ],
             }
@@ -210,6 +223,15 @@ def _owner(kind: str, record: Record) -> JSON:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def _conditions(now: float, before: Sequence[JSON] = ()) -> list[JSON]:
+    """Return the conditions of a pod that is scheduled, and of one that is Ready; `before` are its former."""
+    bound = [each for each in before if each["type"] in _ONCE_BOUND]
+    return [
+        *(bound or [_condition(name, now, holds=True) for name in _ONCE_BOUND]),
+        _condition("Ready", now, holds=bool(before)),
+    ]
 
 
 def _condition(name: str, now: float, *, holds: bool) -> JSON:

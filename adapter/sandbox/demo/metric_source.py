@@ -22,10 +22,13 @@ _READY_SECONDS = 20.0
 
 
 class Job(NamedTuple):
-    """A scrape job of a Prometheus; `interval` is in seconds."""
+    """A scrape job of a Prometheus; `interval` is in seconds.
+
+    Targets that come and go are in a file, in the form of ``file_sd_configs``.
+    """
 
     name: str
-    targets: Sequence[str]
+    targets: Sequence[str] | Path
     interval: float
 
 
@@ -78,6 +81,12 @@ class _JoinedSeries(SeriesSet):
         )
 
 
+def _discovery(targets: Sequence[str] | Path) -> dict[str, object]:
+    if isinstance(targets, Path):
+        return {"file_sd_configs": [{"files": [str(targets)]}]}
+    return {"static_configs": [{"targets": list(targets)}]}
+
+
 def _configure(jobs: Sequence[Job], directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     configuration = {
@@ -87,7 +96,7 @@ def _configure(jobs: Sequence[Job], directory: Path) -> Path:
                 "honor_labels": True,
                 "scrape_interval": f"{round(job.interval * 1000)}ms",
                 "scrape_timeout": f"{round(min(job.interval, 10.0) * 1000)}ms",
-                "static_configs": [{"targets": list(job.targets)}],
+                **_discovery(job.targets),
             }
             for job in jobs
         ]

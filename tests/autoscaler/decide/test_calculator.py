@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import calculator
@@ -609,6 +609,54 @@ def test_missing_pods_and_a_sample_of_more_pods() -> None:
     made = calculator.raw_resource_replicas(measured, 30_000, "", "load", situation(6, pods(4)))
 
     assert _replicas(made) == 6, "8 pods at two thirds of the target"
+
+
+@pytest.mark.parametrize(
+    ("values", "left_out", "replicas", "ratio"),
+    [
+        pytest.param([60, 60], [60, 60], 4, "1", id="as 0 in a raise"),
+        pytest.param([90, 90], [90, 90], 6, "1.5", id="as 0 in a raise beyond all pods"),
+        pytest.param([6, 6], [6, 6], 3, "0.6", id="as the target in a shrink"),
+        pytest.param([6, 6], [60, 6], 4, "0.85", id="as its own value in a shrink"),
+        pytest.param([6, 6], [120, 6], 4, "1.35", id="its own value never raises"),
+    ],
+)
+def test_pods_that_are_left_out(values: list[int], left_out: list[int], replicas: int, ratio: str) -> None:
+    known = {f"web-{number}": value * 1000 for number, value in enumerate(values)}
+    others = {f"web-{number}": value * 1000 for number, value in enumerate(left_out, len(values))}
+    reading = PodsReading(known, left_out=others)
+
+    made = calculator.raw_resource_replicas(reading, 30_000, "", "load", situation(4, pods(4)))
+
+    assert isinstance(made, Proposal)
+    assert made.replicas == replicas
+    assert [step.text() for step in made.steps[:2]] == [
+        "load: 2 pods ready",
+        "2 pods left out: ready after the oldest sample",
+    ]
+    (repair,) = (step for step in made.steps if step.name == "repair")
+    assert f"ratio {ratio} over 4 pods" in repair.text()
+
+
+VALUES = st.lists(st.one_of(st.none(), st.integers(0, 100)), min_size=1, max_size=12)
+
+
+@given(VALUES, st.sets(st.integers(0, 11)), st.integers(1, 30))
+def test_nothing_is_scaled_down_because_a_pod_was_left_out(
+    values: list[int | None], out: set[int], replicas: int
+) -> None:
+    seen = situation(replicas, pods(len(values)))
+    known = {f"web-{number}": value * 1000 for number, value in enumerate(values) if value is not None}
+    left_out = {f"web-{number}": known[f"web-{number}"] for number in out if f"web-{number}" in known}
+    rest = {name: value for name, value in known.items() if name not in left_out}
+    assume(rest)
+
+    whole = calculator.raw_resource_replicas(PodsReading(known), 30_000, "", "load", seen)
+    cut = calculator.raw_resource_replicas(PodsReading(rest, left_out=left_out), 30_000, "", "load", seen)
+
+    assert isinstance(whole, Proposal)
+    assert isinstance(cut, Proposal)
+    assert cut.replicas >= min(whole.replicas, replicas)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import UNKNOWN_AGE, UNKNOWN_INTERVAL
 from adapter.autoscaler.metrics.polling import Poller
-from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
+from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, PodMetrics, decode_scalar
@@ -141,6 +141,7 @@ class Bench:
         provided: Any = self.provided
         other: Any = self.other
         self.pods = [pod(name) for name in "abc"]
+        self.became_ready: dict[str, float] = {}
         self.sources = SourceFactory(
             provided, provided, other, lambda: BUILTIN, here.scraped if scrapes else None, feeds
         )
@@ -155,7 +156,8 @@ class Bench:
         return self.sources.open(msgspec.convert(metric, MetricSpec, dec_hook=decode_scalar), site)
 
     def view(self) -> ReadContext:
-        return ReadContext(self.pods, lambda _: 3, round(self.clock.wall() * SECOND), self.clock.monotonic())
+        now, monotonic = round(self.clock.wall() * SECOND), self.clock.monotonic()
+        return ReadContext(self.pods, lambda _: 3, now, monotonic, self.became_ready)
 
     def read(self, source: MetricSource) -> Any:
         return source.read(self.view())
@@ -348,6 +350,77 @@ async def test_what_is_not_scraped_is_prometheus_alone() -> None:
         assert source.span is None
         source.close()
         assert len(here.feeds) == 0
+
+
+# --- values of one cut -------------------------------------------------------------------------------------
+
+
+async def scrape(here: Bench, *names: str) -> None:
+    for key in list(here.here.scraped._targets):
+        if key[1] in names:
+            await here.here.scraped._scrape(key)
+
+
+async def test_a_pod_that_became_ready_after_the_oldest_scrape_is_left_out() -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        source = here.open(pods_metric(name="load"))
+        await scrape(here, "a", "b")
+        here.clock.advance(0.4)
+        here.became_ready = {"c": here.clock.monotonic(), "other": here.clock.monotonic()}
+        here.clock.advance(0.2)
+        await scrape(here, "b", "c")
+        assert here.read(source) == PodsReading({"a": 1000, "b": 2000}, left_out={"c": 3000})
+
+        here.clock.set_wall(WALL + 3600)
+        assert here.read(source) == PodsReading({"a": 1000, "b": 2000}, left_out={"c": 3000})
+        await scrape(here, "a")
+        assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 3000})
+
+
+@pytest.mark.parametrize("gone", [{"deleting": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
+async def test_a_pod_that_ends_delays_no_other(gone: dict[str, Any]) -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        source = here.open(pods_metric(name="load"))
+        await scrape(here, "a")
+        here.clock.advance(0.5)
+        here.became_ready = {"c": here.clock.monotonic()}
+        await scrape(here, "b", "c")
+        here.pods[0] = pod("a", **gone)
+        assert here.read(source).left_out == {}
+
+
+async def test_scrapes_and_samples_of_prometheus_are_of_one_cut() -> None:
+    """A pod without a scrape has a sample from before another became ready."""
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B])
+        await here.here.scrape()
+        here.provided.objects = samples(20, c=7000)
+        source = here.open(pods_metric(name="load"))
+        here.became_ready = {"b": here.clock.monotonic() - 10}
+        assert await here.answered(source) == PodsReading({"a": 1000, "c": 7000}, left_out={"b": 2000})
+
+        here.became_ready = {"b": here.clock.monotonic() - 30}
+        assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 7000})
+
+
+async def test_values_of_prometheus_are_of_one_cut_if_their_times_are_known() -> None:
+    async with bench(scrapes=False) as here:
+        times = {"a": WALL - 20, "b": WALL - 12}
+        here.provided.objects = ObjectSamples({"a": 1000, "b": 2000, "c": 3000}, times, 0.0, 300.0)
+        source = here.open(pods_metric(name="load"))
+        for ago, left_out in ((25, {}), (15, {"b": 2000}), (5, {"b": 2000})):
+            here.became_ready = {"b": here.clock.monotonic() - ago}
+            reading = await here.answered(source)
+            assert reading.left_out == left_out
+            assert reading.values.keys() | left_out.keys() == times.keys()
+        here.became_ready = {"c": here.clock.monotonic()}
+        here.pods = [pod("c")]
+        assert here.read(source).left_out == {}, "a sample of no known time"
 
 
 # --- rules of ours and other adapters ----------------------------------------------------------------------

@@ -629,10 +629,15 @@ OWN_EXAMPLES = [
     ROOT / "manifests" / "components" / "external" / "example-rules.yaml",
     ROOT / "manifests" / "components" / "resource-rules" / "resource.yaml",
     *sorted((ROOT / "docs" / "examples").glob("*.yaml")),
+    *sorted((ROOT / "docs" / "examples" / "packs").glob("*/rules.yaml")),
 ]
+SATURATES = {"gpu.yaml": ["DCGM_FI_DEV_GPU_UTIL"]}
+"""What is said of our own examples: the comment of this one says so."""
 
 
-@pytest.mark.parametrize("path", OWN_EXAMPLES, ids=[path.stem for path in OWN_EXAMPLES])
+@pytest.mark.parametrize(
+    "path", OWN_EXAMPLES, ids=[f"{path.parent.name}-{path.stem}" for path in OWN_EXAMPLES]
+)
 def test_our_own_examples_have_no_warning(path: Path) -> None:
     text = path.read_text()
     read = helm_values.rules_from_chart if helm_values.is_chart_values(text) else rules_file.parse_rules
@@ -640,7 +645,8 @@ def test_our_own_examples_have_no_warning(path: Path) -> None:
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compile_rules(parsed.config, BUILTIN)
     assert faults == ()
-    assert lint.lint(preview.preview_rules(ruleset, {}), 15.0) == []
+    warnings = lint.lint(preview.preview_rules(ruleset, {}), 15.0)
+    assert [each.value for each in warnings] == SATURATES.get(path.name, [])
     if ruleset.resource is not None:
         resource = preview.preview_resource_rules(ruleset.resource)
         assert [[*lint_query.check_resource_query(each)] for each in resource] == [[]] * 4

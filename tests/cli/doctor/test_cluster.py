@@ -8,18 +8,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from adapter.autoscaler import ready_store
 from adapter.cli import main
-from adapter.cli.doctor.api_objects import PodDocument
-from adapter.cli.doctor.cluster import option_of, starts_of
+from adapter.cli.doctor.cluster import option_of
 from adapter.cli.doctor.sources import selectors_of
 from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
-from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.sandbox.apiserver.objects import timestamp
 from adapter.sandbox.apiserver.server import EPOCH, Cluster
@@ -336,7 +334,9 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
     }
     hops = finished.hops()
     assert hops["pod start"]["usualSeconds"] == 12.0
-    assert hops["pod start"]["finding"] == "from creation to ready, 2 pods"
+    assert hops["pod start"]["finding"] == (
+        "from creation to ready, 2 pods: 0 s until scheduled, 12 s until containers run, 0 s until Ready"
+    )
     cpu_scrape = found["metrics"][1]["hops"][0]["finding"]
     assert cpu_scrape.startswith("metrics-server has a new value about every 15 s")
     scrape = found["metrics"][0]["hops"][0]
@@ -542,6 +542,48 @@ async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("stored", "finding"),
+    [
+        (
+            '{"pods":[[0,0,2,30,0],[0,0,2,40,1]]}',
+            (
+                "from creation to ready, 2 pods: 0 s until scheduled, 2 s until containers run, "
+                "28 s until Ready, no node fitted at first for 1"
+            ),
+        ),
+        ('{"pods":[]}', "from creation to ready, 2 pods: 0 s until scheduled, 12 s until containers run, "),
+        ("{", "from creation to ready, 2 pods: 0 s until scheduled, 12 s until containers run, "),
+    ],
+    ids=["a ledger", "an empty one", "not a ledger"],
+)
+async def test_the_times_of_the_scaler_come_before_those_of_the_pods(
+    cluster: Cluster, server: Behind, run: Verb, stored: str, finding: str
+) -> None:
+    uid = cluster.create(hpa("web", CPU))["metadata"]["uid"]
+    metadata = {"name": ready_store.NAME, "namespace": "fastpath", "labels": {ready_store.LABEL: "true"}}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: stored}})
+
+    assert (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"].startswith(finding)
+
+
+async def test_events_tell_how_long_images_were_pulled(cluster: Cluster, server: Behind, run: Verb) -> None:
+    cluster.create(hpa("web", CPU))
+    pulled = 'Successfully pulled image "web:1" in 9.5s (9.5s including waiting). Image size: 7 bytes.'
+    for number, pod in enumerate(cluster.list("Pod", "shop")):
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"pulled-{number}", "namespace": "shop"},
+            "involvedObject": {"kind": "Pod", "name": pod["metadata"]["name"], "namespace": "shop"},
+            "reason": "Pulled",
+            "message": pulled,
+        }
+        cluster.create(event)
+    finding = (await run("shop/web", "-o", "json")).hops()["pod start"]["finding"]
+    assert finding.endswith("0 s until Ready, image pulls took 9.5 s in 2 of the pods")
+
+
 async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
     """Each autoscaler has one shard: `web` is of the first of two, `idle` of the second."""
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
@@ -734,7 +776,10 @@ async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Ver
         "shop/web is a FastPathAutoscaler: fastpath explain shop/web",
         "it scales Deployment web: 4 replicas, 2 to 8; mode Auto",
         "",
-        "diagnosis: its conditions report no problem",
+        (
+            "diagnosis: its conditions report no problem; pods take p50 12 s, p95 12 s to Ready "
+            "(2 pods: 0 s until scheduled, 12 s until containers run, 0 s until Ready)"
+        ),
     ]
     assert {each.method for each in cluster.requests} == {"GET"}
 
@@ -880,25 +925,6 @@ async def test_the_cluster_cannot_be_asked(cluster: Cluster, run: Verb) -> None:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_only_pods_without_a_restart_tell_how_long_a_start_takes() -> None:
-    def pod(took: float, restarts: int = 0) -> PodDocument:
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": timestamp(EPOCH + took)}
-        return msgspec.convert(
-            {
-                "metadata": {"creationTimestamp": timestamp(EPOCH)},
-                "status": {"conditions": [ready], "containerStatuses": [{"restartCount": restarts}]},
-            },
-            PodDocument,
-            dec_hook=decode_scalar,
-        )
-
-    found = starts_of([pod(10), pod(30), pod(12), pod(600, restarts=1)])
-    assert found is not None
-    assert tuple(found) == (12.0, 30.0, 3)
-    assert starts_of([pod(600, restarts=1)]) is None
-    assert starts_of([]) is None
-
-
 @pytest.mark.parametrize(
     ("words", "value"),
     [
@@ -935,3 +961,53 @@ async def test_the_version_that_the_hpa_controller_reads(
     cluster.delete("APIService", "v1beta1.metrics.k8s.io")
     hops = (await run("shop/web", "-ojson")).hops()
     assert "only v1 of metrics.k8s.io is registered, to Fastpath" in hops["metrics API"]["finding"]
+
+
+async def test_a_rule_that_scrapes_endpoints(
+    cluster: Cluster, server: Behind, run: Verb, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    scrape = "\n  scrape: {service: {namespace: queues, name: exporter}, port: metrics}\n"
+    rules.write_text(RULES.rstrip() + scrape)
+    cluster.create(hpa("web", QUEUE, HANDSHAKE, mode="boost"))
+    lead(cluster)
+
+    async def told() -> tuple[str, str]:
+        found = (await run("shop/web", "-o", "json", f"--config={rules}")).hops()["scrape"]
+        return found["state"], found["finding"]
+
+    nothing = "Service queues/exporter has no EndpointSlice: it does not exist, or has no selector"
+    assert await told() == ("fault", nothing)
+    cluster.create(deployment("exporter", "queues"))
+    Workloads(cluster, startup=0.0).step(EPOCH)
+    (pod,) = (each["metadata"]["name"] for each in cluster.list("Pod", "queues"))
+    reference = {"kind": "Pod", "namespace": "queues", "name": pod}
+    made = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "exporter-1",
+            "namespace": "queues",
+            "labels": {"kubernetes.io/service-name": "exporter"},
+        },
+        "addressType": "IPv6",
+        "ports": [{"name": "metrics", "port": 9090}],
+        "endpoints": [{"addresses": ["fd00::1"], "targetRef": reference}],
+    }
+    cluster.create(made)
+    scrapes = "Fastpath scrapes Service queues/exporter every 1 s (externalRules[0])"
+    assert await told() == ("ok", f"{scrapes}, 1 endpoint")
+    cluster.create(
+        made
+        | {
+            "metadata": made["metadata"] | {"name": "by-hand"},  # type: ignore[operator] # a mapping
+            "endpoints": [{"addresses": ["fd00::2"]}],
+        }
+    )
+    missing = "fd00::2 is not the address of a pod of namespace queues"
+    assert await told() == ("warning", f"{scrapes}; may scale up, not down: {missing}")
+    cluster.forbid("list", "endpointslices")
+    state, finding = await told()
+    assert (state, finding.startswith(f"{scrapes}; its endpoints cannot be read: ")) == ("unknown", True)
+    rules.write_text(RULES.rstrip() + scrape.replace("service:", "pods:").replace("name:", "selector:"))
+    assert await told() == ("fault", "there are no pods of namespace queues with exporter")

@@ -33,6 +33,7 @@ from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scalar
+from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, FineInstant
 
 NOW = 1_000_000 * SECOND
@@ -93,8 +94,13 @@ def load(**changes: Any) -> MetricFacts:
     return MetricFacts("load", spec_of(LOAD), OURS, GOOD, SOURCE)._replace(**changes)
 
 
+def starts(p50: float, p95: float, count: int) -> Starts:
+    """Return start-up times without parts."""
+    return Starts(ReadyTimes(Percentiles(p50, p95), None, None, None, None, count, 0, 0))
+
+
 def facts(*metrics: MetricFacts, **changes: Any) -> Facts:
-    target = TargetFacts(4, "app=web", ("a", "b", "c", "d"), Starts(12.0, 20.0, 4))
+    target = TargetFacts(4, "app=web", ("a", "b", "c", "d"), starts(12.0, 20.0, 4))
     return Facts(hpa(), target, metrics or (load(),), PERIOD, 0.0, NOW)._replace(**changes)
 
 

@@ -507,6 +507,101 @@ def test_a_ready_pod_whose_label_changes_is_counted_where_it_now_belongs() -> No
     assert (db.ready, db.min_ready(0), db.max_ready(0)) == (1, 0, 1)
 
 
+# -- when they became ready ----------------------------------------------------------------------------------
+
+
+def started(name: str, *, ready: bool = True, at: str = "00:00:10", since: str = "00:00:20") -> JSON:
+    """Return a pod that its kubelet started `at` a time of the first of January 2026."""
+    document = pod(name, ready=ready, app="web")
+    document["status"]["startTime"] = f"2026-01-01T{at}Z"
+    document["status"]["conditions"][1]["lastTransitionTime"] = f"2026-01-01T{since}Z"
+    return document
+
+
+JANUARY = 1_767_225_600.0
+"""The first of January 2026."""
+
+
+def became_ready(watch: PodCache) -> dict[str, float]:
+    """Return how many seconds ago pods became ready."""
+    web = watch.follow("default", WEB, "default/web", ignored)
+    return {name: watch.clock.monotonic() - time for name, time in web.became_ready.items()}
+
+
+def test_a_pod_became_ready_when_the_watch_showed_it() -> None:
+    clock = FakeClock(JANUARY + 1000)
+    watch = alone(clock)
+    put(watch, started("a", ready=False), started("b", ready=False))
+    clock.advance(5)
+    put(watch, started("a", since="00:00:00"))  # by the clock of its node
+    clock.advance(2)
+    put(watch, started("a") | {"metadata": started("a")["metadata"] | {"labels": {"app": "db"}}})
+    assert became_ready(watch) == {"a": 2.0}
+    assert watch.became_ready("default") == {"a": clock.monotonic() - 2}
+    assert watch.became_ready("elsewhere") == {}
+
+
+def test_a_pod_that_becomes_ready_again_is_not_new() -> None:
+    clock = FakeClock(JANUARY + 1000)
+    watch = alone(clock)
+    put(watch, started("a"), started("b", ready=False))
+    clock.advance(5)
+    put(watch, started("b"))
+    for ready in (False, True, False, True):
+        clock.advance(1)
+        put(watch, started("a", ready=ready), started("b", ready=ready))
+    assert became_ready(watch) == {"b": 4.0}
+
+
+def test_another_pod_of_the_same_name_is_new() -> None:
+    clock = FakeClock(JANUARY + 1000)
+    watch = alone(clock)
+    put(watch, started("a"), started("b"), started("c"))
+    watch.remove("default", "a")
+    put(watch, started("a", ready=False, at="00:10:00"), started("a", at="00:10:00"))
+    assert became_ready(watch) == {"a": 0.0}
+
+    clock.advance(1)
+    pending = started("b", ready=False)
+    del pending["status"]["startTime"]
+    put(watch, pending, started("b", ready=False, at="00:11:00"), started("b", at="00:11:00"))
+    put(watch, started("c", at="00:16:00", since="00:16:30"))  # only the next list shows it
+    assert became_ready(watch) == {"a": 1.0, "b": 0.0, "c": 10.0}
+
+
+def test_a_pod_that_ends_is_forgotten() -> None:
+    watch = alone(FakeClock(JANUARY + 30))
+    put(watch, started("a", ready=False), started("a"))
+    watch.remove("default", "a")
+    assert became_ready(watch) == {}
+
+
+@pytest.mark.parametrize(
+    ("wall", "ago"),
+    [
+        pytest.param(20, 0.0, id="in this second"),
+        pytest.param(30, 9.0, id="before the start"),
+        pytest.param(10, 0.0, id="the clock of the node is ahead"),
+        pytest.param(21 + pod_selections.RECENT_SECONDS, None, id="not lately"),
+    ],
+)
+def test_pods_that_are_listed_ready_have_the_time_of_their_condition(wall: float, ago: float | None) -> None:
+    watch = alone(FakeClock(JANUARY + wall))
+    put(watch, started("a"))
+    assert became_ready(watch) == ({} if ago is None else {"a": ago})
+
+
+def test_what_is_not_recent_is_forgotten() -> None:
+    clock = FakeClock(JANUARY + 5000)
+    watch = alone(clock)
+    for name in "abc":
+        put(watch, started(name, ready=False), started(name))
+        clock.advance(pod_selections.RECENT_SECONDS / 2)
+    assert became_ready(watch).keys() == set("bc")
+    clock.advance(pod_selections.RECENT_SECONDS)
+    assert became_ready(watch) == {}
+
+
 async def test_after_a_new_list_the_past_is_unknown() -> None:
     clock = ShiftedClock()
     async with Cluster() as cluster:

@@ -14,7 +14,7 @@ from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, WatchEvent
-from adapter.model.label_selectors import EVERYTHING, parse_selector
+from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -63,6 +63,7 @@ class Script:
         deliver: Callable[[list[Any]], None],
         *,
         namespace: str,
+        selector: LabelSelector,
         fields: str,
         resource_version: str,
     ) -> str:
@@ -79,6 +80,7 @@ class Script:
         resource: APIResource,
         *,
         namespace: str,
+        selector: LabelSelector,
         fields: str,
         resource_version: str,
         duration: float,
@@ -256,6 +258,7 @@ async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
             deliver: Callable[[list[Any]], None],
             *,
             namespace: str,
+            selector: LabelSelector,
             fields: str,
             resource_version: str,
         ) -> str:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.autoscaling import boost as model
+from adapter.model.autoscaling import pending_capacity
 from adapter.model.autoscaling.boost import (
     EXTERNAL,
     HOLD_ANNOTATION,
@@ -75,14 +76,14 @@ def test_annotations(annotations: dict[str, str] | None, wishes: BoostAnnotation
 
 
 def test_a_mode_that_is_none() -> None:
-    mode, _, faults = model.read_annotations({MODE_ANNOTATION: "Boost"})
+    mode, _, faults, _ = model.read_annotations({MODE_ANNOTATION: "Boost"})
 
     assert (mode, faults) == ("", ('annotation fastpath.io/mode: "Boost": expected advise or boost',))
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0s", "999ms", "10m1s", "-30s", "30"])
 def test_a_hold_that_is_none(text: str) -> None:
-    _, hold, faults = model.read_annotations({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: text})
+    _, hold, faults, _ = model.read_annotations({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: text})
 
     expected = "expected a duration from 1s to 10m0s, such as 45s"
     assert (hold, faults) == (None, (f'annotation fastpath.io/hold: "{text}": {expected}',))
@@ -220,12 +221,20 @@ def test_who_asks_for_nothing() -> None:
     assert model.read_boosted(HorizontalPodAutoscaler()) is None
 
 
+JOBS = {
+    "type": "External",
+    "external": {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "5"}},
+}
+
+
 def test_every_change_has_another_digest() -> None:
     states = [
         hpa(CPU, annotations={MODE_ANNOTATION: "boost"}),
         hpa(CPU, annotations={MODE_ANNOTATION: "advise"}),
         hpa(CPU, annotations={MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "45s"}),
         hpa(CPU, external(), annotations={MODE_ANNOTATION: "boost"}),
+        hpa(JOBS, annotations={MODE_ANNOTATION: "boost", pending_capacity.ANNOTATION: "jobs=2"}),
+        hpa(JOBS, annotations={MODE_ANNOTATION: "boost", pending_capacity.ANNOTATION: "jobs=3"}),
         hpa(annotations={MODE_ANNOTATION: "boost"}),
     ]
     digests = [found.digest for each in states if (found := model.read_boosted(each)) is not None]
@@ -236,14 +245,14 @@ def test_every_change_has_another_digest() -> None:
     assert again.digest == digests[0]
 
 
-@given(st.dictionaries(st.sampled_from([MODE_ANNOTATION, HOLD_ANNOTATION]), st.text()))
+@given(st.dictionaries(st.sampled_from(model.ANNOTATIONS), st.text()))
 def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
-    mode, hold, faults = model.read_annotations(annotations)
+    mode, hold, faults, pending = model.read_annotations(annotations)
 
     assert mode in {"", ADVISE, BOOST}
     assert len(faults) == (MODE_ANNOTATION in annotations and not mode) + (
         HOLD_ANNOTATION in annotations and hold is None
-    )
+    ) + (pending_capacity.ANNOTATION in annotations and not pending)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from adapter.model.autoscaling.hpa import (
     MetricValueStatus,
     ResourceMetricStatus,
 )
+from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
 from tests.support import crd, structural
@@ -201,7 +202,26 @@ METRICS: dict[str, JSON] = {
             "target": {"type": "Value", "value": "2k"},
         },
     },
+    "jobs": {
+        "type": "External",
+        "external": {
+            "metric": {"name": "jobs"},
+            "target": {"type": "AverageValue", "averageValue": "30"},
+        },
+    },
+    "mails": {
+        "type": "Object",
+        "object": {
+            "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "mail"},
+            "metric": {"name": "mails"},
+            "target": {"type": "AverageValue", "averageValue": "30"},
+        },
+    },
 }
+PENDING: list[JSON] = [
+    {"metric": "jobs", "podThroughput": "500m"},
+    {"metric": "mails", "podThroughput": 2},
+]
 BEHAVIOR: dict[str, JSON] = {
     "scaleUp": {
         "stabilizationWindowSeconds": 0,
@@ -224,6 +244,7 @@ FULL = [
         syncPeriod="500ms",
         mode=mode,
         fallback=each,
+        pendingCapacity=PENDING,
     )
     for mode, each in zip(fastpath_autoscaler.MODES, FALLBACKS, strict=True)
 ]
@@ -402,6 +423,20 @@ REFUSALS = [
     ),
     ("fallback.after", "500ms", "must be from 1s to 1h", "spec.fallback.after"),
     ("fallback.after", "61m", "must be from 1s to 1h", "spec.fallback.after"),
+    ("pendingCapacity.0.metric", "jbos", "one Object or External metric", "pendingCapacity[0].metric"),
+    ("pendingCapacity.0.metric", "queue", "with averageValue", "pendingCapacity[0].metric"),
+    ("pendingCapacity.0.metric", "cpu", "with averageValue", "pendingCapacity[0].metric"),
+    ("pendingCapacity.1.metric", "jobs", "Duplicate value", "pendingCapacity[1].metric"),
+    ("pendingCapacity.0.metric", None, "'metric' is a required property", "pendingCapacity[0].metric"),
+    ("pendingCapacity.0.podThroughput", "0", "does not match", "pendingCapacity[0].podThroughput"),
+    ("pendingCapacity.0.podThroughput", "-1", "does not match", "pendingCapacity[0].podThroughput"),
+    (
+        "pendingCapacity.0.podThroughput",
+        None,
+        "'podThroughput' is a required property",
+        "pendingCapacity[0].podThroughput",
+    ),
+    ("pendingCapacity", PENDING * 26, "is too long", "spec.pendingCapacity"),
 ]
 
 
@@ -527,6 +562,9 @@ _LIKELY: dict[str | int, list[Any]] = {
     "selectPolicy": ["Max", "Min", "Disabled"],
     "mode": list(fastpath_autoscaler.MODES),
     "fallback": FALLBACKS,
+    "metric": ["jobs", "mails", "queue"],
+    "podThroughput": _QUANTITIES,
+    "pendingCapacity": [PENDING, PENDING[:1], []],
     "metrics": [[], [METRICS["pods"]], [METRICS["external"], METRICS["pods"]]],
     "behavior": [{}, BEHAVIOR, {"scaleDown": {}}],
     "apiVersion": ["apps/v1", "v1", "apps/", ""],
@@ -648,12 +686,16 @@ def test_a_status_is_taken_as_it_is_written() -> None:
         ),
         conditions=(Condition("AbleToScale", "True", "SucceededRescale", "said", Instant(0)),),
         recent_changes=(PastChange(-3, FineInstant(1_700_000_000_500_000_007)),),
+        pending_capacity=(BacklogCredit("jobs", from_milli(1500), FineInstant(1_700_000_000_000_000_000)),),
     )
     autoscaler = replace(documents.read_document(_document()), status=status)
     written = json.loads(json.dumps(fastpath_autoscaler.to_plain(autoscaler)))
     assert structural.verdict(written, SCHEMA) == []
     assert structural.pruned(written, SCHEMA)["status"] == written["status"]
     assert written["status"]["recentChanges"] == [{"change": -3, "time": "2023-11-14T22:13:20.500000007Z"}]
+    assert written["status"]["pendingCapacity"] == [
+        {"metric": "jobs", "credit": "1500m", "time": "2023-11-14T22:13:20.000000000Z"}
+    ]
     assert written["status"]["lastScaleTime"] == "2023-11-14T22:13:20Z"
     read = documents.decode_object(json.dumps(written).encode())
     assert read.status == replace(status, last_scale_time=Instant(1_700_000_000_000_000_000))

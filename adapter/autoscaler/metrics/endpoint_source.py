@@ -1,0 +1,110 @@
+"""An external metric that is scraped from endpoints; Prometheus answers where no scrape is available."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
+from adapter.autoscaler.metrics.feed import ready_then
+from adapter.autoscaler.metrics.sources import ExternalSource, ReadContext, Subscriber
+from adapter.config.rules_file import OnNaN
+from adapter.errors import NamingError, UnsupportedSelectorError
+from adapter.model.label_selectors import LabelSelector
+from adapter.model.metrics import ExternalQuestion
+from adapter.model.timestamps import SECOND, span_of
+from adapter.provider import metrics as providers
+from adapter.rules.query import Dropped, milli_of
+from adapter.rules.registry import ExternalEntry
+from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
+
+_EMPTY = "no metrics returned from external metrics API"
+_FETCHING = "unable to fetch metrics from external metrics API"
+
+
+@dataclass(slots=True, eq=False)
+class ScrapedExternalSource:
+    """An external metric as an autoscaler reads it. `open_feed` polls Prometheus."""
+
+    endpoints: ScrapedEndpoints
+    metric: str
+    narrowed: LabelSelector
+    subscriber: Subscriber
+    open_feed: Callable[[], ExternalSource]
+    fallback: ExternalSource | None = None
+    scraped_at: int | None = None
+
+    @property
+    def sampled(self) -> int | None:
+        """The time of the oldest sample; None if unknown."""
+        return self.scraped_at if self.fallback is None else self.fallback.sampled
+
+    @property
+    def span(self) -> int | None:
+        """The time in nanoseconds that one scrape covers."""
+        if self.fallback is not None:
+            return self.fallback.span
+        entry = self.endpoints.entry_of(self.metric)
+        if entry is None or entry.rule.config.scrape is None:
+            return None
+        interval = entry.rule.config.scrape.access.interval
+        return round((self.endpoints.window_of(entry) + interval) * SECOND)
+
+    def read(self, context: ReadContext) -> Reading:
+        self.endpoints.follow()  # the rules may have changed
+        entry = self.endpoints.entry_of(self.metric)
+        look = None if entry is None else self._look(entry)
+        if entry is None or look is None:
+            return self._polled().read(context)
+        if not look.elements:
+            return self._instead(look, context)
+        self.close()
+        self.scraped_at = span_of(look.time)
+        values = []
+        rule = entry.rule
+        for element in look.elements:
+            try:
+                milli = milli_of(element.value, nan_is_zero=rule.config.on_nan is OnNaN.ZERO)
+            except OverflowError:
+                text = f"a value of {rule.config.path} is beyond 9.2e15, the limit of a quantity"
+                return Unavailable("InvalidValue", f"{_FETCHING}: {text}")
+            if not isinstance(milli, Dropped):
+                values.append(milli)
+            elif rule.config.on_nan is not OnNaN.DROP:  # a sum that lacks a part of unknown size is no value
+                return Unavailable("NoMetrics", f"{_FETCHING}: a series of {self.metric} has no value")
+        if not values:
+            return Unavailable("NoMetrics", _EMPTY)
+        window = round(self.endpoints.window_of(entry) * SECOND)
+        then = ready_then(self.scraped_at, window, None, context.now, context.least_ready)
+        return ExternalReading(tuple(values), then, look.overdue)
+
+    def _look(self, entry: ExternalEntry) -> EndpointReading | None:
+        """Return what the scrapes say, None if this metric is not scraped for the question."""
+        question = ExternalQuestion(self.subscriber.namespace, self.metric, self.narrowed)
+        try:
+            parts = providers.external_matchers(entry.rule, question)
+        except (NamingError, UnsupportedSelectorError):
+            return None  # the same for Prometheus, which reports it
+        return self.endpoints.read(entry, parts)
+
+    def _instead(self, look: EndpointReading, context: ReadContext) -> Reading:
+        """Return Prometheus' value if its samples are newer than the last scrape, else the reason."""
+        polled = self._polled()
+        reading = polled.read(context)
+        answer = polled.feed.answer
+        if isinstance(reading, ExternalReading) and answer is not None:
+            times = answer.times.values()
+            if look.last == float("-inf") or (times and min(times) > look.last * SECOND):
+                return reading
+        if polled.feed.polled is None:
+            return reading  # neither scraped nor answered yet
+        return Unavailable("NoMetrics", f"{_EMPTY}: {look.reason}")
+
+    def _polled(self) -> ExternalSource:
+        if self.fallback is None:
+            self.fallback = self.open_feed()
+        return self.fallback
+
+    def close(self) -> None:
+        """Stop polling; `EndpointSubscriptions` ends the scrapes."""
+        if self.fallback is not None:
+            self.fallback.close()
+            self.fallback = None

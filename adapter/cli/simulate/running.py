@@ -1,0 +1,64 @@
+"""Runs the policies of a simulation, on all cores where that is worth starting processes."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import track
+
+from adapter.cli.simulate.inputs import Variant
+from adapter.cli.simulate.results import PolicyFigures
+from adapter.simulate.engine import Change
+from adapter.simulate.recording import Recording
+from adapter.simulate.simulation import Scenario, simulate
+
+_WORTH = 250_000
+"""From so many simulated seconds on, of all policies and phases, processes are started."""
+
+
+class Played(NamedTuple):
+    """What a policy came to, and its first phase if that was recorded."""
+
+    figures: PolicyFigures
+    changes: Sequence[Change]
+    recording: Recording | None
+
+
+def run_all(scenario: Scenario, variants: Sequence[Variant], columns: int = 0) -> list[Played]:
+    """Run policies and return what they came to, in their order.
+
+    With `columns` the first phase of each is recorded.
+    """
+    seconds = min(load.seconds for load in scenario.loads.values())
+    processes = min(os.cpu_count() or 1, len(variants))
+    run = partial(_run, scenario, columns, seconds)
+    if processes < 2 or seconds * scenario.phases * len(variants) < _WORTH:
+        return [run(variant) for variant in variants]
+    # A new interpreter for each process: a copy of this one would share its locks.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_on_interrupt) as pool:
+        done = pool.map(run, variants)
+        return list(_shown(done, len(variants)))
+
+
+def _end_on_interrupt() -> None:
+    """Let Ctrl-C end this process without a traceback; the first process says what happened."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _shown(done: Iterator[Played], count: int) -> Iterable[Played]:
+    """Show on a terminal how many of the policies are done."""
+    console = Console(stderr=True)
+    return track(done, "simulating", count, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _run(scenario: Scenario, columns: int, seconds: int, variant: Variant) -> Played:
+    policy, behavior = variant
+    recording = Recording(seconds, columns) if columns else None
+    result = simulate(scenario, policy, behavior, observer=recording)
+    return Played(PolicyFigures(policy.text, result.runs), result.changes, recording)

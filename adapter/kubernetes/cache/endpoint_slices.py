@@ -1,0 +1,170 @@
+"""The endpoints of one Service, from a watch of its EndpointSlices and of no others.
+
+Anyone with the right to write EndpointSlices in a namespace can write very many. So the endpoints that are
+kept are bounded, and a slice that does not fit is kept without its endpoints, marked as `cut`.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
+from adapter.kubernetes.cache.store import TypedStore
+from adapter.kubernetes.codec import ObjectCodec
+from adapter.model.autoscaling.hpa import Struct
+from adapter.model.label_selectors import LabelSelector, Operator, Requirement
+from adapter.model.resources import APIResource
+
+MOST_KEPT = 4000
+"""Bound on the kept endpoints of a Service: more than are scraped, in two address families."""
+
+_VERBS = frozenset({"get", "list", "watch"})
+ENDPOINT_SLICES = APIResource(
+    "discovery.k8s.io", "v1", "endpointslices", "endpointslice", "EndpointSlice", True, _VERBS, True
+)
+SERVICE_NAME = "kubernetes.io/service-name"
+"""The label of an EndpointSlice that names its Service."""
+
+
+class SlicePort(msgspec.Struct, frozen=True, gc=False):
+    """A port of a slice; `name` is "" for the only port of a Service, which needs no name."""
+
+    name: str
+    port: int
+
+
+class SliceEndpoint(msgspec.Struct, frozen=True, gc=False):
+    """One endpoint. `pod` is the name of the pod in the slice's namespace that it refers to, "" for none."""
+
+    address: str
+    pod: str
+    ready: bool
+    terminating: bool
+
+
+class WatchedSlice(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of an EndpointSlice. Its ports are those of TCP; `cut` says that it has more endpoints."""
+
+    namespace: str
+    name: str
+    ports: tuple[SlicePort, ...]
+    endpoints: tuple[SliceEndpoint, ...]
+    cut: bool = False
+
+
+class _WirePort(Struct, frozen=True):
+    name: str | None = None
+    port: int | None = None
+    protocol: str | None = None
+
+
+class _WireConditions(Struct, frozen=True):
+    ready: bool | None = None
+    terminating: bool | None = None
+
+
+class _WireReference(Struct, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _WireEndpoint(Struct, frozen=True):
+    addresses: tuple[str, ...] | None = None
+    conditions: _WireConditions = _WireConditions()
+    target_ref: _WireReference | None = None
+
+
+class _WireMetadata(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _WireSlice(Struct, frozen=True):
+    metadata: _WireMetadata = _WireMetadata()
+    endpoints: tuple[_WireEndpoint, ...] | None = None
+    ports: tuple[_WirePort, ...] | None = None
+
+
+def _keep(found: _WireSlice) -> WatchedSlice:
+    namespace = found.metadata.namespace
+    ports = tuple(
+        SlicePort(port.name or "", port.port)
+        for port in found.ports or ()
+        if port.port is not None and port.protocol in {None, "TCP"}
+    )
+    endpoints = tuple(
+        SliceEndpoint(
+            each.addresses[0],  # the only one that clients use
+            _pod_of(each.target_ref, namespace),
+            each.conditions.ready is not False,  # unknown counts as ready
+            each.conditions.terminating is True,
+        )
+        for each in found.endpoints or ()
+        if each.addresses
+    )
+    return WatchedSlice(namespace, found.metadata.name, ports, endpoints)
+
+
+def _pod_of(reference: _WireReference | None, namespace: str) -> str:
+    if reference is None or reference.kind != "Pod" or reference.namespace not in {"", namespace}:
+        return ""
+    return reference.name
+
+
+CODEC: ObjectCodec[WatchedSlice] = ObjectCodec(_WireSlice, _keep)
+
+
+class _BoundedSlices(TypedStore[WatchedSlice]):
+    """Slices with at most `MOST_KEPT` endpoints together."""
+
+    _kept = 0
+
+    def put(self, each: WatchedSlice) -> None:
+        self._release(each.namespace, each.name)
+        if self._kept + len(each.endpoints) > MOST_KEPT:
+            each = msgspec.structs.replace(each, endpoints=(), cut=True)
+        self._kept += len(each.endpoints)
+        super().put(each)
+
+    def remove(self, namespace: str, name: str) -> None:
+        self._release(namespace, name)
+        super().remove(namespace, name)
+
+    def _release(self, namespace: str, name: str) -> None:
+        old = self.find(namespace, name)
+        self._kept -= 0 if old is None else len(old.endpoints)
+
+
+class ServiceEndpoints(ReflectedCache):
+    """The slices of one Service, while `run` runs; `changed` is called after each change."""
+
+    def __init__(
+        self, context: ReflectorContext, namespace: str, service: str, changed: Callable[[], None]
+    ) -> None:
+        self._slices = _BoundedSlices(lambda *_: changed())
+        selector = LabelSelector((Requirement(SERVICE_NAME, Operator.EQUALS, (service,)),))
+        self._reflector = Reflector(
+            ListWatch(CODEC, ENDPOINT_SLICES, namespace, selector=selector),
+            self._slices,
+            context,
+            f"endpointslices of {namespace}/{service}",
+        )
+        self.reflectors = [self._reflector]
+
+    @property
+    def slices(self) -> tuple[WatchedSlice, ...]:
+        """The slices in the order of their names."""
+        return tuple(sorted(self._slices, key=lambda each: each.name))
+
+    @property
+    def unknown(self) -> str:
+        """Why the slices are not known, "" once they are."""
+        if self._reflector.synced:
+            return ""
+        error = self._reflector.error
+        return str(error) if error is not None else "the first list has not arrived yet"
+
+    def abandon(self) -> None:
+        """Resolve the reported problems, because the watch has ended."""
+        self._reflector.abandon()

@@ -1,0 +1,111 @@
+"""Pending capacity: metrics of a queue, whose demand counts less what pods that are starting will work off.
+
+The option is a list in a FastPathAutoscaler (`spec.pendingCapacity`), and one annotation of a boosted
+HorizontalPodAutoscaler. `autoscaler.decide.pending` says what it does, and why only an Object or External
+metric with a target for each pod can have it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from adapter.model.autoscaling.hpa import MetricSpec, Struct
+from adapter.model.autoscaling.validation import Violation
+from adapter.model.go_text import quote
+from adapter.model.quantity import Quantity, read
+from adapter.model.timestamps import FineInstant
+
+ANNOTATION = "fastpath.io/pending-capacity"
+
+EXAMPLE = "jobs=2,mails=500m"
+_LONGEST = 8192
+
+_ZERO = read("0")
+
+
+class PendingCapacity(Struct, frozen=True):
+    """A metric by name, and how many units of it one Ready pod works off in a second."""
+
+    metric: str = ""
+    pod_throughput: Quantity = _ZERO
+
+
+class BacklogCredit(Struct, frozen=True):
+    """What a metric counts less, in its units, at a time: the record in the status for the next leader."""
+
+    metric: str = ""
+    credit: Quantity = _ZERO
+    time: FineInstant = FineInstant(0)
+
+
+def check(
+    listed: Sequence[PendingCapacity], metrics: Sequence[MetricSpec], path: str = "spec.pendingCapacity"
+) -> Iterator[Violation]:
+    """Yield what is wrong with a list, for a spec with these metrics."""
+    seen = set()
+    for index, each in enumerate(listed):
+        where, name = f"{path}[{index}]", each.metric
+        if each.pod_throughput.sign != 1:
+            shown = quote(str(each.pod_throughput))
+            yield Violation(f"{where}.podThroughput", "Invalid value", shown, "must be positive")
+        if name in seen:
+            yield Violation(f"{where}.metric", "Duplicate value", quote(name), "")
+        elif fault := fault_of(name, metrics):
+            yield Violation(f"{where}.metric", "Invalid value", quote(name), fault)
+        seen.add(name)
+
+
+def fault_of(name: str, metrics: Sequence[MetricSpec]) -> str:
+    """Return why a metric of this name cannot have pending capacity, "" if it can."""
+    named = [metric for metric in metrics if name_of(metric) == name]
+    if not named:
+        return "spec.metrics has no metric of this name"
+    count = sum(target_of(metric) is not None for metric in named)
+    if count == 1:
+        return ""
+    if count:
+        return f"spec.metrics has {count} such metrics of this name; pending capacity needs exactly one"
+    kind = named[0].type
+    if kind in {"Object", "External"}:
+        kind += " with a target of type Value"
+    return f"pending capacity needs an Object or External metric with averageValue; this one is {kind}"
+
+
+def target_of(metric: MetricSpec) -> Quantity | None:
+    """Return the target for each pod of a value of the whole scale target, None for any other metric."""
+    if metric.type == "External" and metric.external is not None:
+        return metric.external.target.average_value
+    if metric.type == "Object" and metric.object is not None:
+        target = metric.object.target
+        return target.average_value if target.type == "AverageValue" else None
+    return None
+
+
+def name_of(metric: MetricSpec) -> str:
+    """Return the name of a metric, that of the resource for a resource metric."""
+    for source in (metric.external, metric.object, metric.pods):
+        if source is not None:
+            return source.metric.name
+    resource = metric.resource or metric.container_resource
+    return "" if resource is None else resource.name
+
+
+def read_annotation(text: str) -> tuple[PendingCapacity, ...]:
+    """Read the value of the annotation, such as ``jobs=2,mails=500m``. Raise ValueError with a sentence."""
+    expected = f"expected metrics and what one Ready pod works off in a second, such as {EXAMPLE}"
+    if len(text) > _LONGEST:
+        raise ValueError(expected)
+    found = []
+    for part in text.split(","):
+        name, _, throughput = part.rpartition("=")
+        try:
+            quantity = read(throughput)
+        except ValueError:
+            raise ValueError(expected) from None
+        if not name.strip():
+            raise ValueError(expected)
+        found.append(PendingCapacity(name.strip(), quantity))
+    return tuple(found)
+
+
+def write_annotation(listed: Sequence[PendingCapacity]) -> str:
+    """Return the value of the annotation for a list."""
+    return ",".join(f"{each.metric}={each.pod_throughput}" for each in listed)

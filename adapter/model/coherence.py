@@ -1,0 +1,39 @@
+"""Which values of pods may be added up: those of one cut through time.
+
+Pods are sampled one after the other, and load moves between the samples. A new pod takes over load as soon as
+it is ready. Added to samples of the other pods from before that moment, its first sample counts the load that
+moved twice: 10 pods were needed, and 12 were asked for. So a pod's value counts only if every pod that was
+ready before it has been sampled since. Until then the pod counts as missing, as upstream treats a pod without
+a value: as zero in a scale-up, and at least as the target in a scale-down. The other samples still show the
+load that it takes over, so the first reaction is no later.
+
+The values that remain were all sampled while all of their pods were ready. If the pods share the load evenly,
+their sum is at most the largest load in that time.
+"""
+
+from collections.abc import Mapping
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+def incoherent_pods(sampled: Mapping[str, float], became_ready: Mapping[str, float]) -> frozenset[str]:
+    """Return the pods whose values are left out.
+
+    `sampled` has the time of each pod's sample, `became_ready` the time at which a pod became ready if that
+    is recent, both in seconds of one clock. A pod that is not in `became_ready` has been ready for long.
+
+    A pod whose own sample is from before it was ready is left out too, because the load that it has taken
+    over is in no sample of its own. If no value would remain, none is left out: without an older sample
+    nothing is counted twice.
+    """
+    recent = sorted((became_ready[name], name) for name in sampled if name in became_ready)
+    if not recent:
+        return _NOTHING
+    oldest = min((time for name, time in sampled.items() if name not in became_ready), default=float("inf"))
+    left_out = set()
+    for ready, name in recent:
+        if ready > oldest or sampled[name] < ready:
+            left_out.add(name)
+        else:
+            oldest = min(oldest, sampled[name])
+    return frozenset(left_out) if len(left_out) < len(sampled) else _NOTHING

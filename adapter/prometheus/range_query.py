@@ -1,0 +1,147 @@
+"""Range queries to Prometheus, one chunk at a time, through prometheus-api-client (`custom_query_range`).
+
+For tools that read history, not for the serving path: a query runs in a thread, and its whole answer is
+decoded at once. An answer is one series at most, so that its size is bounded by its points.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import requests
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from prometheus_api_client.prometheus_connect import PrometheusConnect
+
+from adapter.errors import PrometheusError
+from adapter.model import go_text
+from adapter.prometheus import endpoint, http_session, response
+from adapter.prometheus.connection import PrometheusConnection
+from adapter.prometheus.http_session import NO_RETRY, EndpointSession
+
+ENDPOINT = "/api/v1/query_range"
+
+MOST_POINTS = 11_000
+"""The most points of a series that Prometheus answers with."""
+
+_CHUNK = 256 * 1024
+
+
+class _Series(msgspec.Struct):
+    values: list[tuple[float, str]] = []
+
+
+class _Data(msgspec.Struct, rename="camel"):
+    result_type: str
+    result: list[_Series]
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    status: str = ""
+    data: _Data | None = None
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+class _RangeResponse:
+    """The response that `custom_query_range` expects."""
+
+    status_code = 200
+
+    def __init__(self, series: list[_Series]) -> None:
+        self._series = series
+
+    def json(self) -> dict[str, Any]:
+        return {"data": {"result": self._series}}
+
+
+class _RangeSession(EndpointSession):
+    def __init__(self, origin: PrometheusConnection, headers: Mapping[str, str]) -> None:
+        super().__init__(origin.endpoint, origin.tls, headers, origin.proxy)
+        self._limit = origin.settings.max_answer_bytes
+
+    def request(  # type: ignore[override] # answers what custom_query_range uses of a response
+        self, *, params: Mapping[str, object], timeout: float, **_: object
+    ) -> _RangeResponse:
+        given = [(name, str(value)) for name, value in params.items()]
+        with self.answer(ENDPOINT, given, timeout) as answer:
+            body = bytearray()
+            for part in answer.iter_content(_CHUNK):
+                body += part
+                if len(body) > self._limit:
+                    raise response.too_large(self._limit)
+        return _RangeResponse(_decode(bytes(body)))
+
+
+def _decode(body: bytes) -> list[_Series]:
+    try:
+        answer = _ANSWER.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise PrometheusError("decode", endpoint.explain_body(str(error), body[:1024])) from error
+    if answer.status == "error":
+        raise response.explain_refusal(200, body)
+    if answer.data is None or answer.data.result_type != "matrix":
+        raise PrometheusError("decode", "the answer to a range query is no matrix")
+    return answer.data.result
+
+
+class RangeReader:
+    """Asks one Prometheus for ranges. `timeout` bounds a query, in seconds."""
+
+    def __init__(self, origin: PrometheusConnection, timeout: float) -> None:
+        self._origin = origin
+        self._timeout = timeout
+
+    async def read(self, promql: str, start: int, end: int, step: int) -> dict[int, float]:
+        """Return the values of a query for one series by time, `end` included; times are epoch seconds.
+
+        A time without a sample has no value, and neither has one with NaN or an infinity. Raises
+        PrometheusError.
+        """
+        headers = await self._origin.request_headers()
+        try:
+            return await asyncio.to_thread(self._read, headers, promql, start, end, step)
+        except PrometheusError as error:
+            if error.message.startswith("HTTP status 401"):
+                self._origin.authorization.refuse()
+            error.url = self._origin.endpoint.shown(ENDPOINT)
+            raise
+
+    def _read(
+        self, headers: Mapping[str, str], promql: str, start: int, end: int, step: int
+    ) -> dict[int, float]:
+        session = _RangeSession(self._origin, headers)
+        connect: Any = PrometheusConnect  # its types ask for more than it uses
+        base = self._origin.endpoint.base
+        client = connect(base, session=session, retry=NO_RETRY, timeout=self._timeout)
+        first, last = (datetime.fromtimestamp(at, UTC) for at in (start, end))
+        more = {"timeout": endpoint.format_time(self._timeout)}
+        try:
+            found: list[_Series] = client.custom_query_range(promql, first, last, str(step), more)
+        except requests.RequestException as error:
+            raise http_session.map_error(error) from error
+        except PrometheusApiClientException as error:
+            raise PrometheusError("status", response.shorten(str(error))) from error
+        except OSError as error:  # TLS files that cannot be read
+            raise PrometheusError("unreachable", response.shorten(error.strerror or str(error))) from error
+        finally:
+            session.close()
+        if len(found) > 1:
+            raise PrometheusError("type", f"the query has {len(found)} series, and one was expected")
+        return {
+            round(at): value
+            for series in found
+            for at, text in series.values
+            if math.isfinite(value := _number(text))
+        }
+
+
+def _number(text: str) -> float:
+    try:
+        return go_text.parse_float(text)
+    except ValueError as error:
+        shown = response.shorten(repr(text))
+        raise PrometheusError("decode", f"a sample's value is {error}: {shown}") from error

@@ -1,0 +1,215 @@
+"""Which endpoints of an external rule are scraped, and why others are not.
+
+A Service names its endpoints through EndpointSlices, which anyone with the right to write them can write by
+hand. Therefore a slice only says which pods of its own namespace are meant: an endpoint is scraped at the
+address that the API server has for that pod, and an address that is not of such a pod is refused.
+
+An endpoint that ought to be read and cannot be is `missing`: what the others expose is then only a part.
+"""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from adapter.config.endpoint_keys import EndpointSource
+from adapter.config.scrape_keys import Access
+from adapter.scrape.cache import ScrapedPod
+
+MOST_ENDPOINTS = 1000
+"""Bound on the endpoints of one rule."""
+
+_SHOWN = 3
+
+
+class PortOfSlice(Protocol):
+    """A port of an EndpointSlice."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class EndpointOfSlice(Protocol):
+    """An endpoint of an EndpointSlice; `pod` is the pod that it refers to, "" for none."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def pod(self) -> str: ...
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def terminating(self) -> bool: ...
+
+
+class Slice(Protocol):
+    """An EndpointSlice."""
+
+    @property
+    def ports(self) -> Sequence[PortOfSlice]: ...
+    @property
+    def endpoints(self) -> Sequence[EndpointOfSlice]: ...
+    @property
+    def cut(self) -> bool:
+        """Whether it has more endpoints than are kept."""
+        ...
+
+
+class Endpoint(NamedTuple):
+    """One endpoint: the pod, its address, and the port there."""
+
+    pod: str
+    address: str
+    port: int
+
+    @property
+    def instance(self) -> str:
+        """The address as Prometheus writes it in the label of that name."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.port}"
+
+
+class FoundEndpoints(NamedTuple):
+    """The endpoints to scrape. `reason` says why no endpoint was found, "" otherwise.
+
+    `missing` says why others are not scraped that belong to the source; `refused` counts, by kind, those that
+    must not be. `known` is false while the API server has not answered.
+    """
+
+    endpoints: tuple[Endpoint, ...] = ()
+    reason: str = ""
+    missing: tuple[str, ...] = ()
+    refused: tuple[tuple[str, int], ...] = ()
+    known: bool = True
+
+
+@dataclass(slots=True)
+class _Finding:
+    source: EndpointSource
+    access: Access
+    endpoints: dict[tuple[str, int], Endpoint] = field(default_factory=dict)
+    full: bool = False
+    missing: dict[str, None] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def add(self, pod: ScrapedPod, port: int) -> None:
+        """Add the endpoint of a pod; a pod in several slices, as of two address families, is one endpoint."""
+        if pod.deleting or pod.phase in {"Succeeded", "Failed"}:
+            return
+        if pod.phase != "Running" or not pod.ip:
+            self.missing[f"pod {pod.name} does not run yet"] = None
+        elif pod.host_network and not self.access.host_network:
+            self.refuse("host-network", f"pod {pod.name} is in its node's network")
+        else:
+            self.endpoints[pod.name, port] = Endpoint(pod.name, pod.ip, port)
+            self.full = self.full or len(self.endpoints) > MOST_ENDPOINTS
+
+    def refuse(self, kind: str, text: str) -> None:
+        self.refused[kind] += 1
+        self.missing[text] = None
+
+    def found(self, reason: str) -> FoundEndpoints:
+        """Return the result; `reason` says why there are no endpoints if nothing else does."""
+        missing, refused = tuple(self.missing), tuple(sorted(self.refused.items()))
+        if self.full:
+            reason = f"{self.source} has more than {MOST_ENDPOINTS} endpoints"
+            return FoundEndpoints((), reason, missing[:_SHOWN], (*refused, ("many", 1)))
+        if self.endpoints:
+            reason = ""
+        elif missing:
+            reason = f"nothing to scrape of {self.source}: {missing[0]}"
+        ordered = tuple(self.endpoints[key] for key in sorted(self.endpoints))
+        return FoundEndpoints(ordered, reason, missing[:_SHOWN], refused)
+
+
+def resolve_service(
+    source: EndpointSource,
+    access: Access,
+    slices: Iterable[Slice],
+    find: Callable[[str], ScrapedPod | None],
+    find_by_address: Callable[[str], ScrapedPod | None],
+) -> FoundEndpoints:
+    """Return the endpoints of a Service.
+
+    `find` returns a pod of its namespace by name, `find_by_address` one by address.
+    """
+    finding = _Finding(source, access)
+    reason = f"{source} has no EndpointSlice: it does not exist, or has no selector"
+    exposed = False
+    for each in slices:
+        finding.full = finding.full or each.cut
+        port = _port_of(each, access.port)
+        if port is None or not each.endpoints:
+            if not exposed:
+                named = "with the number" if access.port.isdigit() else "named"
+                what = f"port {named} {access.port}" if each.endpoints else "endpoints"
+                reason = f"{source} has no {what}"
+            continue
+        exposed = True
+        reason = f"{source} has no ready endpoints"
+        for endpoint in each.endpoints:
+            _add(finding, endpoint, port, find, find_by_address)
+    return finding.found(reason)
+
+
+def _add(
+    finding: _Finding,
+    endpoint: EndpointOfSlice,
+    port: int,
+    find: Callable[[str], ScrapedPod | None],
+    find_by_address: Callable[[str], ScrapedPod | None],
+) -> None:
+    if endpoint.terminating:
+        return
+    pod = find(endpoint.pod) if endpoint.pod else find_by_address(endpoint.address)
+    if pod is None and endpoint.pod:
+        finding.missing[f"pod {endpoint.pod[:_NAME]} is not known"] = None
+    elif pod is None:
+        text = (
+            f"{endpoint.address[:_NAME]} is not the address of a pod of namespace {finding.source.namespace}"
+        )
+        finding.refuse("foreign", text)
+    elif pod.ip and _contradicts(endpoint.address, pod.ip):
+        finding.refuse("address", f"{endpoint.address[:_NAME]} is not the address of pod {pod.name}")
+    elif not endpoint.ready:
+        finding.missing[f"pod {pod.name} is not ready"] = None
+    else:
+        finding.add(pod, port)
+
+
+_NAME = 63  # characters of a name or address that are shown
+
+
+def _contradicts(address: str, ip: str) -> bool:
+    """Return whether an address is of the same family as that of a pod, and another one."""
+    try:
+        one, other = ipaddress.ip_address(address), ipaddress.ip_address(ip)
+    except ValueError:
+        return True
+    return one.version == other.version and one != other
+
+
+def _port_of(each: Slice, port: str) -> int | None:
+    """Return the number of a port of a slice, None if it has no such port."""
+    if port.isdigit():
+        return next((known.port for known in each.ports if known.port == int(port)), None)
+    return next((known.port for known in each.ports if known.name == port), None)
+
+
+def resolve_pods(source: EndpointSource, access: Access, pods: Iterable[ScrapedPod]) -> FoundEndpoints:
+    """Return the endpoints of the pods that a selector matches."""
+    finding = _Finding(source, access)
+    reason = f"there are no {source}"
+    for pod in pods:
+        if finding.full:
+            break
+        port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
+        reason = f"the {source} do not run"
+        if port is not None:
+            finding.add(pod, port)
+        elif not pod.deleting:
+            finding.missing[f"pod {pod.name} has no port named {access.port}"] = None
+    return finding.found(reason)

@@ -1,0 +1,202 @@
+"""One autoscaler of a simulation with its scrapes: when it decides, and which decisions need no computing.
+
+A simulation need not compute a decision at every second. The same observation gives the same count until
+either a measured value leaves the range in which its metric proposes the same, or the history changes by
+itself (`Decider.boundary`). A metric's proposal never falls when its value grows, so where two values
+propose the same, all between them do. Decisions in between only record their recommendation again. In a
+window the newest entry of a count hides the older ones, so the last of them records for all, and it is
+computed before the next that matters.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from adapter.autoscaler.decide.observation import Reading
+from adapter.model.timestamps import SECOND
+from adapter.simulate.deciders import Decider, propose
+from adapter.simulate.metrics import SimulatedMetric, to_milli
+from adapter.simulate.signals import Signal
+from adapter.simulate.workload import Workload
+
+_MOST_SITUATIONS = 4096
+"""Bound of the memory for ranges."""
+
+
+class Sight(NamedTuple):
+    """What a decision sees: values in thousandths, when each was taken, and how many pods were ready then."""
+
+    millis: tuple[int | None, ...]
+    taken: tuple[int, ...]
+    most_then: int
+    least_then: int
+    beacon: int
+
+
+class Chain:
+    """A decider that looks at `signals` every `period` seconds, the first time at `phase`."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        metrics: Sequence[SimulatedMetric],
+        signals: Sequence[Signal],
+        period: int,
+        phase: int,
+        epoch: int,
+        *,
+        skips: bool = True,
+    ) -> None:
+        """`epoch` is second 0 in nanoseconds. Without `skips` every decision is computed."""
+        self.decider = decider
+        self.signals = signals
+        self.period = period
+        self.due = phase
+        self.decisions = 0
+        """How many decisions were computed."""
+        self._metrics = metrics
+        self._epoch = epoch
+        self._skips = skips
+        self._ready: deque[tuple[int, int]] = deque()  # the ready pods from each second on
+        self._span = max((signal.window + signal.interval for signal in signals), default=0)
+        self._proposals: dict[tuple[int, object], dict[int | None, tuple[int, int]]] = {}
+        self._last: tuple[object, Sight] | None = None
+        """Situation and sight of the last decision, None if that has written a count."""
+        self._boundary = 0
+        self._skipped: tuple[int, Sight] | None = None
+
+    # -- what is measured ------------------------------------------------------------------------------------
+
+    def measure(self, second: int, loads: Sequence[float], ready: int) -> None:
+        """Note the loads of a second, and do the scrapes that are due."""
+        for signal, load in zip(self.signals, loads, strict=True):
+            signal.note(second, load)
+            if signal.due == second:
+                signal.scrape(second, ready)
+        if not self._ready or self._ready[-1][1] != ready:
+            self._ready.append((second, ready))
+
+    def _look(self, second: int, workload: Workload) -> tuple[object, Sight]:
+        """Return the situation of a decision, and what it sees."""
+        ready, oldest = self._ready, second - self._span - self.period
+        while len(ready) > 1 and ready[1][0] <= oldest:
+            ready.popleft()
+        counts = [count for _, count in ready]
+        sight = Sight(
+            tuple(to_milli(signal.value) for signal in self.signals),
+            tuple(signal.taken for signal in self.signals),
+            max(counts),
+            min(counts),
+            self.decider.beacon(self._epoch + second * SECOND),
+        )
+        sampled = tuple(workload.count_ready_since(taken) for taken in sight.taken)
+        covered = tuple(
+            workload.count_ready_since(signal.taken - signal.window) if metric.is_cpu else 0
+            for metric, signal in zip(self._metrics, self.signals, strict=True)
+        )
+        counted = (workload.replicas, workload.ready, sampled, covered, sight[2:])
+        return (workload.version, counted), sight
+
+    # -- deciding --------------------------------------------------------------------------------------------
+
+    def decide(self, second: int, workload: Workload) -> int | None:
+        """Decide at a second; return the count to write, None for none."""
+        self.due = second + self.period
+        situation, sight = self._look(second, workload)
+        if self._skips and self._can_skip(second, situation, sight, workload):
+            self._skipped = (second, sight)
+            return None
+        self.catch_up(workload)
+        count = self._compute(second, sight, workload)
+        self._last = None if count is not None else (situation, sight)
+        return count
+
+    def _compute(self, second: int, sight: Sight, workload: Workload) -> int | None:
+        self.decisions += 1
+        now = self._epoch + second * SECOND
+        count = self.decider.decide(workload, self._readings(sight, workload), sight.beacon, now)
+        self._boundary = self.decider.boundary(now)
+        return count
+
+    def catch_up(self, workload: Workload) -> None:
+        """Compute the last decision that was skipped: before the next one, and before the pods change."""
+        if self._skipped is not None:
+            (second, sight), self._skipped = self._skipped, None
+            count = self._compute(second, sight, workload)
+            assert count is None, "a skipped decision would have changed the count"
+
+    def _readings(self, sight: Sight, workload: Workload) -> list[Reading]:
+        return [self._reading(index, sight, milli, workload) for index, milli in enumerate(sight.millis)]
+
+    def _reading(self, index: int, sight: Sight, milli: int | None, workload: Workload) -> Reading:
+        metric, taken = self._metrics[index], sight.taken[index]
+        then = self.decider.knows_pods
+        return metric.reading(
+            milli,
+            workload.sampled(taken),
+            (self._epoch + taken * SECOND, self.signals[index].window * SECOND),
+            ready_then=sight.least_then if then else None,
+            most_then=sight.most_then if then else 0,
+        )
+
+    def _can_skip(self, second: int, situation: object, sight: Sight, workload: Workload) -> bool:
+        if (
+            self._last is None
+            or self._epoch + second * SECOND >= self._boundary
+            or self._last[0] != situation
+        ):
+            return False
+        for index, (milli, before) in enumerate(zip(sight.millis, self._last[1].millis, strict=True)):
+            if milli == before:
+                continue
+            if milli is None or before is None:
+                return False
+            if self._propose(index, milli, second, sight, workload) != self._propose(
+                index, before, second, sight, workload
+            ):
+                return False
+        return True
+
+    def _propose(self, index: int, milli: int, second: int, sight: Sight, workload: Workload) -> int | None:
+        """Return what a metric proposes at a value, from a range of values where one is known."""
+        counted = self._last and self._last[0]
+        known = self._proposals.get((index, counted))
+        if known is None:
+            if len(self._proposals) >= _MOST_SITUATIONS:
+                self._proposals.clear()
+            known = self._proposals[index, counted] = {}
+        for proposed, (low, high) in known.items():
+            if low <= milli <= high:
+                return proposed
+        reading = self._reading(index, sight, milli, workload)
+        found = propose(self.decider.spec, index, workload, reading, self._epoch + second * SECOND)
+        low, high = known.get(found, (milli, milli))
+        known[found] = (min(low, milli), max(high, milli))
+        return found
+
+    # -- skipping time ---------------------------------------------------------------------------------------
+
+    def idle_until(self, second: int, workload: Workload) -> float:
+        """Return the next second with a scrape or a decision that matters if nothing changes until then."""
+        if not self._skips:
+            return second + 1
+        soon = min(self.due, *(signal.due for signal in self.signals))
+        if self._last is None or not all(each.is_settled(workload.ready) for each in self.signals):
+            return soon
+        situation, sight = self._look(second, workload)
+        seen = self._last[1] if self._skipped is None else self._skipped[1]
+        if situation != self._last[0] or len(self._ready) > 1 or seen.millis != sight.millis:
+            return soon
+        boundary = -((self._epoch - self._boundary) // SECOND)
+        return max(second + 1, self.due + -(-max(0, boundary - self.due) // self.period) * self.period)
+
+    def skip(self, second: int) -> None:
+        """Do everything before a second at once; `idle_until` is not before it."""
+        for signal in self.signals:
+            signal.skip(second)
+        if self.due < second:
+            assert self._last is not None
+            last = self.due + (second - 1 - self.due) // self.period * self.period
+            seen = self._last[1] if self._skipped is None else self._skipped[1]
+            self._skipped = (last, seen._replace(taken=tuple(signal.taken for signal in self.signals)))
+            self.due = last + self.period

@@ -1,0 +1,176 @@
+"""Runs one policy over a load, second by second.
+
+In each second: pods whose start-up has ended serve; the load of the second is served or waits; the scrapes
+that are due measure it; the decisions that are due see what was scraped so far. A count that is written takes
+effect in the next second. Seconds in which nothing of that changes are counted at once.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from adapter.model.timestamps import SECOND
+from adapter.simulate.chain import Chain
+from adapter.simulate.deciders import Decider
+from adapter.simulate.figures import Figures
+from adapter.simulate.load import Load
+from adapter.simulate.workload import Workload
+
+EPOCH = 1_700_000_000 * SECOND
+"""Second 0 of every simulation, so that results do not depend on the day."""
+
+
+class Change(NamedTuple):
+    """A count that was written: at which second, from which count to which, by which chain, and why."""
+
+    second: int
+    before: int
+    after: int
+    by: int
+    reason: str = ""
+
+
+class Observer(Protocol):
+    """What is shown each second of a run."""
+
+    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
+        """See the next seconds, in which nothing changes; the need is NaN in a gap."""
+        ...
+
+    def decided(self, place: int, decider: Decider) -> None:
+        """See a decider after its decision; a decision that was not computed says the same as the last."""
+        ...
+
+
+class Demand:
+    """The loads of all metrics, and the backlog of each."""
+
+    def __init__(self, loads: Sequence[Load], capacities: Sequence[float], *, carries: bool) -> None:
+        """One pod serves `capacities` of the loads in a second; with `carries` what is not served waits."""
+        self._steps = [list(load.segments()) for load in loads]
+        self._places = [0] * len(loads)
+        self._capacities = capacities
+        self._carries = carries
+        self.seconds = min(load.seconds for load in loads)
+        self._waiting = [0.0] * len(loads)
+        self.loads = [load.values[0] for load in loads]
+
+    @property
+    def need(self) -> float:
+        """The pods that serve the load of the second, NaN in a gap of any load."""
+        return max(
+            (load / capacity for load, capacity in zip(self.loads, self._capacities, strict=True)),
+            key=lambda need: (math.isnan(need), need),
+        )
+
+    @property
+    def next_change(self) -> int:
+        """The second at which a load changes next."""
+        return min(steps[place][1] for steps, place in zip(self._steps, self._places, strict=True))
+
+    def advance(self, second: int) -> None:
+        for index, steps in enumerate(self._steps):
+            place = self._places[index]
+            while steps[place][1] <= second:
+                place += 1
+            self._places[index] = place
+            self.loads[index] = steps[place][2]
+
+    def serve(self, ready: int, seconds: int) -> float:
+        """Serve seconds of the same load; return the most that waited of any metric."""
+        if not self._carries:
+            return 0.0
+        most = 0.0
+        for index, load in enumerate(self.loads):
+            if not math.isnan(load):
+                surplus = load - ready * self._capacities[index]
+                before = self._waiting[index]
+                after = self._waiting[index] = max(0.0, before + seconds * surplus)
+                most = max(most, before + surplus, after)
+        return most
+
+
+class Run:
+    """One run of a policy. `most` is maxReplicas."""
+
+    def __init__(
+        self,
+        demand: Demand,
+        workload: Workload,
+        chains: Sequence[Chain],
+        most: int,
+        *,
+        observer: Observer | None = None,
+    ) -> None:
+        self.figures = Figures()
+        self.changes: list[Change] = []
+        self._demand = demand
+        self._workload = workload
+        self._chains = chains
+        self._most = most
+        self._observer = observer
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were computed."""
+        return sum(chain.decisions for chain in self._chains)
+
+    def run(self) -> Figures:
+        """Run to the end of the load, and return the figures."""
+        second, end = 0, self._demand.seconds
+        demand, workload = self._demand, self._workload
+        while second < end:
+            demand.advance(second)
+            if workload.next_ready <= second:
+                self._catch_up()
+                workload.settle(second)
+            self._count(second, 1)
+            for chain in self._chains:
+                chain.measure(second, demand.loads, workload.ready)
+            for place, chain in enumerate(self._chains):
+                if chain.due == second:
+                    self._decide(second, place, chain)
+            after = self._next(second, end)
+            if after > second + 1:
+                self._count(second + 1, after - second - 1)
+                for chain in self._chains:
+                    chain.skip(after)
+            second = after
+        return self.figures
+
+    def _count(self, second: int, seconds: int) -> None:
+        need, ready, replicas = self._demand.need, self._workload.ready, self._workload.replicas
+        self.figures.add(seconds, need, ready, replicas, self._most)
+        self.figures.backlog_max = max(self.figures.backlog_max, self._demand.serve(ready, seconds))
+        if self._observer is not None:
+            self._observer.stretch(second, seconds, need, ready, replicas)
+
+    def _next(self, second: int, end: int) -> int:
+        """Return the next second at which anything may change."""
+        after = min(end, self._demand.next_change, self._workload.next_ready)
+        for chain in self._chains:
+            if after <= second + 1:
+                break
+            after = min(after, chain.idle_until(second, self._workload))
+        return max(second + 1, math.floor(after))
+
+    def _decide(self, second: int, place: int, chain: Chain) -> None:
+        before = self._workload.replicas
+        count = chain.decide(second, self._workload)
+        if self._observer is not None:
+            self._observer.decided(place, chain.decider)
+        if count is None or count == before:
+            return
+        self._catch_up()
+        self._workload.scale(count, second)
+        made = chain.decider.made
+        assert made is not None
+        self.changes.append(Change(second, before, count, place, made.reason))
+        self.figures.changes += 1
+        for other in self._chains:
+            if other is not chain:
+                other.decider.note(count, EPOCH + second * SECOND)
+
+    def _catch_up(self) -> None:
+        for chain in self._chains:
+            chain.catch_up(self._workload)

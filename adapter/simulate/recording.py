@@ -1,0 +1,128 @@
+"""What one run looked like, reduced to the columns of a picture: a run of any length takes the same memory.
+
+A column is a range of seconds. Of need, ready pods and replicas it keeps the first, the last, the least and
+the greatest value, which is all that a line of that width can show.
+"""
+
+import enum
+import math
+from collections.abc import Sequence
+
+from adapter.autoscaler.decide.decision import Decision
+from adapter.simulate.deciders import Decider
+
+
+class Restraint(enum.Enum):
+    """What kept the count where it was; the value is the text for it."""
+
+    FOLLOWS = "follows the metrics"
+    HELD = "held by stabilization"
+    FLOOR = "held by a floor"
+    LIMITED = "limited by a policy"
+    LOWEST = "held by minReplicas"
+    HIGHEST = "limited by maxReplicas"
+    ABSENT = "a metric has no value"
+
+
+_BOUNDS = {"the maximum": Restraint.HIGHEST, "the minimum": Restraint.LOWEST}
+
+
+def restraint_of(made: Decision) -> Restraint:
+    """Return what kept the count of a decision where it is."""
+    facts = {step.name: step.facts for step in made.trace}
+    if "bounds" in facts:
+        return _BOUNDS[f"the {facts['bounds']['what']}"]
+    stabilized, limited = facts.get("stabilized"), facts.get("limited")
+    is_held = stabilized is not None and stabilized["replicas"] != stabilized["desired"]
+    if limited is not None:
+        # Past recommendations may ask for more than is allowed, when the metrics no longer do.
+        if is_held and stabilized is not None and stabilized["desired"] <= made.replicas < limited["from"]:
+            return Restraint.HELD
+        return _BOUNDS.get(limited["by"], Restraint.LIMITED)
+    if made.absent:
+        return Restraint.ABSENT
+    return Restraint.HELD if is_held else Restraint.FOLLOWS
+
+
+class Extent:
+    """One line within a column."""
+
+    __slots__ = ("first", "high", "last", "low")
+
+    def __init__(self, value: float) -> None:
+        self.first = self.last = self.low = self.high = value
+
+    def add(self, value: float) -> None:
+        self.last = value
+        if value < self.low:
+            self.low = value
+        elif value > self.high:
+            self.high = value
+
+
+class Column:
+    """Some seconds of a run.
+
+    `need` is None in a gap. `worst` are need and ready pods at the largest shortage.
+    """
+
+    __slots__ = ("need", "ready", "replicas", "restraints", "seconds", "worst")
+
+    def __init__(self) -> None:
+        self.need: Extent | None = None
+        self.ready: Extent | None = None
+        self.replicas: Extent | None = None
+        self.seconds = 0
+        self.restraints: dict[Restraint, int] = {}
+        self.worst: tuple[float, int] | None = None
+
+    def add(self, seconds: int, need: float, ready: int, replicas: int, restraint: Restraint) -> None:
+        """Count seconds in which nothing changes."""
+        self.seconds += seconds
+        self.restraints[restraint] = self.restraints.get(restraint, 0) + seconds
+        self.ready = _added(self.ready, ready)
+        self.replicas = _added(self.replicas, replicas)
+        if math.isnan(need):
+            return
+        self.need = _added(self.need, need)
+        if need > ready and (self.worst is None or need - ready > self.worst[0] - self.worst[1]):
+            self.worst = (need, ready)
+
+    @property
+    def restraint(self) -> Restraint:
+        """The restraint of most of its seconds."""
+        return max(self.restraints, key=lambda restraint: (self.restraints[restraint], restraint.value))
+
+
+def _added(track: Extent | None, value: float) -> Extent:
+    if track is None:
+        return Extent(value)
+    track.add(value)
+    return track
+
+
+class Recording:
+    """The columns of a run of `seconds`, at most `most`: the observer of a run."""
+
+    def __init__(self, seconds: int, most: int) -> None:
+        self.seconds = seconds
+        self.columns: Sequence[Column] = [Column() for _ in range(min(seconds, most))]
+        self._restraint = Restraint.FOLLOWS
+        self._holds_floor = False
+
+    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
+        """Record seconds in which nothing changes."""
+        restraint = Restraint.FLOOR if self._holds_floor else self._restraint
+        count, end = len(self.columns), second + seconds
+        while second < end:
+            place = second * count // self.seconds
+            after = min(end, -(-(place + 1) * self.seconds // count))
+            self.columns[place].add(after - second, need, ready, replicas, restraint)
+            second = after
+
+    def decided(self, place: int, decider: Decider) -> None:
+        """Note the restraint of the first chain, and whether the second holds a floor."""
+        if place == 0 and decider.made is not None:
+            self._restraint = restraint_of(decider.made)
+        elif place:
+            self._holds_floor = decider.holds_floor

@@ -1,0 +1,235 @@
+"""A simulation: an autoscaler, its loads, and the figures of each policy over several phases.
+
+In a cluster, scrapes and decisions have phases that depend on when programs started. So each policy runs at
+several phases, drawn with the seed, and its figures are means. All policies run at the same phases, and with
+the same start-up times in the same order.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from adapter.autoscaler.decide import prepared_spec
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.model import quantity
+from adapter.model.autoscaling import boost, fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerBehavior,
+    MetricSpec,
+    MetricTarget,
+    with_defaults,
+)
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
+from adapter.model.quantity import Quantity
+from adapter.model.timestamps import SECOND
+from adapter.simulate.chain import Chain
+from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
+from adapter.simulate.engine import EPOCH, Change, Demand, Observer, Run
+from adapter.simulate.figures import Figures
+from adapter.simulate.load import Load
+from adapter.simulate.metrics import SimulatedMetric, requests_of, simulated_metrics
+from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, Policy
+from adapter.simulate.signals import Signal
+from adapter.simulate.workload import Workload
+
+SCALER = Settings(scale_to_zero=True, strict=True)
+"""The settings of the fast-scaler; the HPA controller has its defaults."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What all policies have in common.
+
+    `loads` are by the name of the metric. `start_ups` are the seconds from a written count to a Ready pod, to
+    be drawn from. `capacity_ratio` is how much of its target a pod can serve.
+    """
+
+    autoscaler: FastPathAutoscaler
+    loads: Mapping[str, Load]
+    start_ups: Sequence[int]
+    request: Quantity | None = None
+    capacity_ratio: float = 1.0
+    carries: bool = True
+    phases: int = 8
+    seed: int = 0
+
+
+class PolicyResult(NamedTuple):
+    """The figures of a policy at each phase, and the changes of the first."""
+
+    policy: Policy
+    runs: Sequence[Figures]
+    changes: Sequence[Change]
+    decisions: int
+
+
+def simulate(
+    scenario: Scenario,
+    policy: Policy,
+    behavior: HorizontalPodAutoscalerBehavior | None = None,
+    *,
+    skips: bool = True,
+    observer: Observer | None = None,
+) -> PolicyResult:
+    """Run one policy at all phases. `behavior` is the one that it overrides that of the autoscaler with.
+
+    The `observer` sees the first phase. Raises InputError for an autoscaler that cannot be simulated. Without
+    `skips` every decision is computed.
+    """
+    generator = random.Random(scenario.seed)  # noqa: S311 - phases, not secrets
+    phases = [(generator.random(), generator.random()) for _ in range(scenario.phases)]
+    is_drawn = len(set(scenario.start_ups)) > 1
+    known: dict[object, Run] = {}
+    runs = []
+    for place, phase in enumerate(phases):
+        key = (_starts(policy, phase), place if is_drawn else 0)
+        if key not in known:
+            watching = None if known else observer
+            known[key] = _prepare(scenario, policy, phase, place, behavior, watching, skips=skips)
+            known[key].run()
+        runs.append(known[key].figures)
+    first = known[_starts(policy, phases[0]), 0]
+    return PolicyResult(policy, runs, first.changes, sum(run.decisions for run in known.values()))
+
+
+def _starts(policy: Policy, phase: tuple[float, float]) -> tuple[int, ...]:
+    """Return the first seconds of scrapes and decisions: phases with the same ones give the same run."""
+    paces = [pace for pace in (policy.native, policy.fast) if pace is not None]
+    return tuple(start for pace in paces for start in _first(pace, phase))
+
+
+def _first(pace: Pace, phase: tuple[float, float]) -> tuple[int, int]:
+    return int(phase[0] * pace.scrape), int(phase[1] * pace.decide)
+
+
+def _prepare(
+    scenario: Scenario,
+    policy: Policy,
+    phase: tuple[float, float],
+    place: int,
+    behavior: HorizontalPodAutoscalerBehavior | None,
+    observer: Observer | None,
+    *,
+    skips: bool,
+) -> Run:
+    autoscaler = overridden(scenario.autoscaler, policy, behavior)
+    base = simulated_metrics(scenario.autoscaler.spec.metrics or (), scenario.request)
+    metrics = simulated_metrics(autoscaler.spec.metrics or (), scenario.request)
+    loads = [scenario.loads[metric.name] for metric in metrics]
+    capacities = [metric.capacity * scenario.capacity_ratio for metric in base]
+    demand = Demand(loads, capacities, carries=scenario.carries)
+    draws = random.Random(f"{scenario.seed} {place}")  # noqa: S311 - start-up times, not secrets
+
+    def start_up() -> int:
+        return draws.choice(scenario.start_ups)
+
+    asked = boost.read_annotations(autoscaler.metadata.annotations)
+    pending = asked.pending if policy.name == BOOST else autoscaler.spec.pending_capacity or ()
+    native, fast = _specs(autoscaler, pending)
+    least, most = native.limits
+    first = policy.replicas if policy.name == FIXED else first_count(demand.loads, metrics, least, most)
+    within = max(1, _percentile(scenario.start_ups)) * SECOND
+    workload = Workload(first, start_up, EPOCH, requests_of(metrics, scenario.request))
+
+    def signals(pace: Pace) -> list[Signal]:
+        at, _ = _first(pace, phase)
+        return [
+            Signal(pace.scrape, at, pace.window, load, first, is_total=metric.is_total)
+            for metric, load in zip(metrics, demand.loads, strict=True)
+        ]
+
+    def chain(decider: Decider, pace: Pace) -> Chain:
+        return Chain(decider, metrics, signals(pace), pace.decide, _first(pace, phase)[1], EPOCH, skips=skips)
+
+    chains: list[Chain] = []
+    if policy.name == BOOST:
+        assert policy.native is not None
+        assert policy.fast is not None
+        hpa = NativeDecider(native, _with_floor(autoscaler))
+        spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
+        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans, first, within)
+        chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
+    elif policy.native is not None and policy.name == NATIVE:
+        chains = [chain(NativeDecider(native), policy.native)]
+    elif policy.fast is not None and policy.name == FAST:
+        constraints = Constraints(fallback=autoscaler.spec.fallback)
+        chains = [chain(ScalerDecider(fast, constraints, first, within), policy.fast)]
+    return Run(demand, workload, chains, most, observer=observer)
+
+
+def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], least: int, most: int) -> int:
+    """Return the replicas that the first sample needs, within the bounds; the least of them in a gap."""
+    needs = [
+        -(-quantity.milli_from_float(load) // quantity.milli_from_float(metric.capacity))
+        for load, metric in zip(loads, metrics, strict=True)
+        if not math.isnan(load)
+    ]
+    return min(max(least, *needs), most) if needs else least
+
+
+def _percentile(start_ups: Sequence[int]) -> int:
+    """Return the 95th percentile of start-up times, which the scaler would have learned."""
+    return sorted(start_ups)[-(-len(start_ups) * 95 // 100) - 1]
+
+
+def _specs(
+    autoscaler: FastPathAutoscaler, pending: Sequence[PendingCapacity]
+) -> tuple[PreparedSpec, PreparedSpec]:
+    """Return the spec for the HPA controller and that for the fast-scaler, which has pending capacity."""
+    return (
+        prepared_spec.prepare(_native(autoscaler), Settings()),
+        prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), SCALER, pending),
+    )
+
+
+def _native(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
+    """Return the HPA with the same spec; without `behavior` the controller uses the legacy algorithm."""
+    spec = with_defaults(fastpath_autoscaler.plain_spec(autoscaler.spec))
+    return HorizontalPodAutoscaler(HPA_API_VERSION, HPA_KIND, autoscaler.metadata, spec)
+
+
+def _with_floor(autoscaler: FastPathAutoscaler) -> PreparedSpec:
+    hpa = _native(autoscaler)
+    floor = boost.handshake(autoscaler.metadata.name, boost.EXTERNAL)
+    spec = replace(hpa.spec, metrics=(*(hpa.spec.metrics or ()), floor))
+    return prepared_spec.prepare(replace(hpa, spec=spec), Settings())
+
+
+def overridden(
+    autoscaler: FastPathAutoscaler, policy: Policy, behavior: HorizontalPodAutoscalerBehavior | None
+) -> FastPathAutoscaler:
+    """Return the autoscaler with what a policy changes, and without the metric of boost."""
+    spec = autoscaler.spec
+    metrics = tuple(metric for metric in spec.metrics or () if not boost.is_handshake(metric))
+    if (target := policy.target) is not None:
+        metrics = tuple(retargeted(metric, target) for metric in metrics)
+    spec = replace(
+        spec,
+        metrics=metrics,
+        min_replicas=spec.min_replicas if policy.min_replicas is None else policy.min_replicas,
+        max_replicas=spec.max_replicas if policy.max_replicas is None else policy.max_replicas,
+        behavior=spec.behavior if behavior is None else behavior,
+    )
+    return replace(autoscaler, spec=spec)
+
+
+def retargeted(metric: MetricSpec, target: Quantity) -> MetricSpec:
+    """Return a metric with another target of the same type; that of a utilization is in per cent."""
+    name = {"Pods": "pods", "Object": "object", "External": "external", "Resource": "resource"}[metric.type]
+    source = getattr(metric, name)
+    before: MetricTarget = source.target
+    if before.average_utilization is not None:
+        after = replace(before, average_utilization=target.milli // 1000)
+    elif before.average_value is not None:
+        after = replace(before, average_value=target)
+    else:
+        after = replace(before, value=target)
+    return replace(metric, **{name: replace(source, target=after)})

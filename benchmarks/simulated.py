@@ -1,0 +1,144 @@
+"""What the autoscalers would have done with public traces: `python -m benchmarks.simulated --folder DIR`.
+
+With --write it makes the table of docs/simulated-traces.md. Each trace has the target at which its mean load
+is ten pods, so no target was chosen by its result. Counts have no limit: maxReplicas is twice what the
+highest load needs.
+"""
+
+import argparse
+import math
+import os
+import platform
+import time
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.cli.simulate.results import PolicyFigures
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.simulate.policies import read_policy
+from adapter.simulate.simulation import Scenario, simulate
+from benchmarks import traces
+from benchmarks.traces import TRACES
+
+PAGE = Path(__file__).parent.parent / "docs" / "simulated-traces.md"
+BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
+
+POLICIES = ("native", "boost", "fast")
+START_UPS = (20, 60, 180)
+PODS_AT_MEAN = 10
+PHASES = 2
+
+
+class Cell(NamedTuple):
+    """What one policy came to, in per cent of what the load needed."""
+
+    shortage: float
+    pods: float
+
+
+class Row(NamedTuple):
+    """One trace at one start-up time."""
+
+    trace: int
+    start_up: int
+    ratio: float
+    cells: tuple[Cell, ...]
+    seconds: float
+
+
+def scenario_of(place: int, folder: Path, start_up: int) -> tuple[Scenario, float]:
+    """Return the scenario of a trace, and the ratio of its highest load to its mean."""
+    load = traces.load_of(TRACES[place], folder)
+    target = max(1, round(1000 * load.mean / PODS_AT_MEAN))
+    metric = {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": "load"},
+            "target": {"type": "AverageValue", "averageValue": f"{target}m"},
+        },
+    }
+    document = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 1,
+            "maxReplicas": math.ceil(2000 * load.highest / target),
+            "metrics": [metric],
+        },
+    }
+    autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+    scenario = Scenario(autoscaler, {"load": load}, [start_up], phases=PHASES)
+    return scenario, load.highest / load.mean
+
+
+def run(job: tuple[int, int, Path]) -> Row:
+    place, start_up, folder = job
+    began = time.process_time()
+    scenario, ratio = scenario_of(place, folder, start_up)
+    cells = []
+    for text in POLICIES:
+        found = PolicyFigures(text, simulate(scenario, read_policy(text)).runs)
+        need = found.mean("needPodSeconds") / 100
+        cells.append(Cell(found.mean("shortagePodSeconds") / need, found.mean("podSeconds") / need))
+    return Row(place, start_up, ratio, tuple(cells), time.process_time() - began)
+
+
+def render(rows: list[Row]) -> str:
+    """Return the table: shortage and pods of each policy, in per cent of the need."""
+    lines = [
+        "| trace | max/mean | pods start in | " + " | ".join(POLICIES) + " |",
+        "|---|---|---|" + "---|" * len(POLICIES),
+    ]
+    for row in rows:
+        trace = TRACES[row.trace]
+        cells = " | ".join(f"{_percent(cell.shortage)} / {cell.pods:.0f} %" for cell in row.cells)
+        name = f"{trace.name} ({trace.resolution})"
+        lines.append(f"| {name} | {row.ratio:.1f} | {row.start_up} s | {cells} |")
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2f} %" if share < 9.995 else f"{share:.1f} %"
+
+
+def _processor() -> str:
+    """Return the name of the processor."""
+    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="where the traces are kept")
+    parser.add_argument("--write", action="store_true", help="write the table to the page")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    for trace in TRACES:
+        traces.fetch(trace, given.folder)
+    jobs = [(place, start_up, given.folder) for place in range(len(TRACES)) for start_up in START_UPS]
+    rows = []
+    with ProcessPoolExecutor(given.processes) as pool:
+        for row in pool.map(run, jobs):
+            print(TRACES[row.trace].name, row.start_up, row.cells, f"{row.seconds:.1f} s", flush=True)
+            rows.append(row)
+    table = render(rows)
+    cpu = sum(row.seconds for row in rows)
+    day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
+    machine = f"{_processor()}, Python {platform.python_version()}"
+    made = f"Made on {day} on {machine}, in {cpu:.0f} s of CPU time."
+    print(table, made, sep="\n\n")
+    if given.write:
+        before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{made}\n\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

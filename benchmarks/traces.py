@@ -1,0 +1,213 @@
+"""Public traces of real load: `python -m benchmarks.traces --folder DIR` fetches them and writes CSV files.
+
+The files are other people's, under the licences named here, and are not part of this repository. Each is
+fetched at a fixed commit and checked against its digest. Beside it a file is written that `fastpath simulate
+--load` reads. The load is the count in an interval of the trace, so nothing between two points is invented.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import math
+import sys
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from adapter.simulate.load import Load, of_points
+
+LONGEST = 7 * 24 * 3600
+"""The longest part of a trace that is simulated, in seconds: the part around its highest value."""
+
+BIN = 10
+"""Requests with times of their own are counted in bins of so many seconds."""
+
+_NAB = ("numenta/NAB", "ea702d75cc2258d9d7dd35ca8e5e2539d71f3140", "MIT")
+_WORLDCUP = ("nimamahmoudi/worldcup98-dataset", "82460213f0d5a86fa57b6d4b0b5f260e606e713b", "MIT")
+_AZURE = ("Azure/AzurePublicDataset", "b469a113cedca53ddc3bdea71a143dc4b7d8700c", "CC-BY-4.0")
+_MOONCAKE = ("kvcache-ai/Mooncake", "3b5a594133958449a1feaf1c9e0fc1b553e34a28", "Apache-2.0")
+_TIMEOUT = 60.0
+
+Points = list[tuple[float, float]]
+"""Seconds since the start, and the count from then on; NaN where the trace has no line."""
+
+
+class Trace(NamedTuple):
+    """A trace: its name, its file, and how it is read. `interval` is in seconds."""
+
+    name: str
+    repository: str
+    commit: str
+    licence: str
+    path: str
+    digest: str
+    interval: int
+    read: Callable[[Path, int], Points]
+
+    @property
+    def file(self) -> str:
+        return Path(self.path).name
+
+    @property
+    def url(self) -> str:
+        return f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/{self.path}"
+
+    @property
+    def resolution(self) -> str:
+        return f"{self.interval // 60} min" if self.interval >= 60 else f"{self.interval} s"
+
+
+def _counts(file: Path, interval: int) -> Points:
+    """Read a CSV file of times and counts; an interval without a line is a gap."""
+    with file.open(encoding="utf-8") as lines:
+        rows = list(csv.reader(lines))[1:]
+    times = [datetime.fromisoformat(row[0]).replace(tzinfo=UTC).timestamp() for row in rows]
+    points: Points = []
+    for at, row, after in zip(times, rows, [*times[1:], times[-1] + interval], strict=True):
+        points.append((at - times[0], float(row[1])))
+        if after - at > interval:
+            points.append((at - times[0] + interval, math.nan))
+    return points
+
+
+def _binned(times: Iterable[float], interval: int) -> Points:
+    """Count requests in bins, an empty one as 0. The last bin may be cut off, and is left out."""
+    bins = Counter(int(at // interval) for at in times)
+    first, last = min(bins), max(bins)
+    return [((place - first) * float(interval), float(bins[place])) for place in range(first, last)]
+
+
+def _azure(file: Path, interval: int) -> Points:
+    with file.open(encoding="utf-8") as lines:
+        rows = list(csv.reader(lines))[1:]
+    # seven decimals, one more than a datetime has
+    times = (datetime.fromisoformat(row[0][:26]).replace(tzinfo=UTC).timestamp() for row in rows)
+    return _binned(times, interval)
+
+
+def _mooncake(file: Path, interval: int) -> Points:
+    lines = file.read_text("utf-8").splitlines()
+    return _binned((json.loads(line)["timestamp"] / 1000 for line in lines), interval)
+
+
+def _twitter(symbol: str, digest: str) -> Trace:
+    path = f"data/realTweets/Twitter_volume_{symbol}.csv"
+    return Trace(f"Twitter volume, {symbol}", *_NAB, path, digest, 300, _counts)
+
+
+TRACES: Sequence[Trace] = (
+    Trace(
+        "WorldCup 98",
+        *_WORLDCUP,
+        "invocation_count.csv",
+        "d05038f98af96f6fab054f90445e02a68f37fd00a79c23f45b9b48e5ec91fb8e",
+        60,
+        _counts,
+    ),
+    Trace(
+        "Azure LLM, code",
+        *_AZURE,
+        "data/AzureLLMInferenceTrace_code.csv",
+        "54e9a6d2a4bd06ba1e060304b900abbc74cbea53de96506e60fe5bb4f2277fb6",
+        BIN,
+        _azure,
+    ),
+    Trace(
+        "Azure LLM, conversation",
+        *_AZURE,
+        "data/AzureLLMInferenceTrace_conv.csv",
+        "2f1e5b666d4e3055fdbba98598ce2ec307767b9064e03e2fa46676dbcc7d0bf8",
+        BIN,
+        _azure,
+    ),
+    Trace(
+        "Mooncake, conversation",
+        *_MOONCAKE,
+        "FAST25-release/traces/conversation_trace.jsonl",
+        "b8cbb061a85206d729d91cdc2981f43c9e0d99209dce588d3af5f7934408b9df",
+        BIN,
+        _mooncake,
+    ),
+    Trace(
+        "AWS load balancer",
+        *_NAB,
+        "data/realAWSCloudwatch/elb_request_count_8c0756.csv",
+        "74c26574a01ca9fb89dddb5021e2e13c3a93eb25dc640438a9acb1ceb00f1021",
+        300,
+        _counts,
+    ),
+    Trace(
+        "NYC taxi",
+        *_NAB,
+        "data/realKnownCause/nyc_taxi.csv",
+        "d8fa6f7f0734bf5c8be12c52a94e20a82664c397d9dec4449156bd453d32856d",
+        1800,
+        _counts,
+    ),
+    _twitter("AAPL", "826f5cf404c2890784a7824f7102fd00cb134a4948e12e44ec320d095cbbc217"),
+    _twitter("AMZN", "234f5e63f19a62720dfb7ccfd6ecc8349b94d93b33ef8aafbdb17edda0b654f3"),
+    _twitter("CRM", "e7133bf26479623d58fc7367107aea1cd7df6020420dece48b0eee4d26cdb28a"),
+    _twitter("CVS", "f0bdc89cba3dd2265b47069187c750eeae18ef48f76f86067ee26ea1af9c3114"),
+    _twitter("FB", "a7096bd646759486bda6796b5600cd33a4590f0842bf274ea7acba001b3ba591"),
+    _twitter("GOOG", "3a39cc23d1ff6a0f234b55298d0c46c21d2e94ddb81a0dad9e1e46e3aaa9ec90"),
+    _twitter("IBM", "4309bd56d28ddcbdc168e207da9717395fa2e9f74dba41fa768e0f7da8a116fa"),
+    _twitter("KO", "f3aa8157043c6569911031535bd1f7a73b428b5a2d95238d79b9d5b88ceebbd2"),
+    _twitter("PFE", "18d2804d6a5dae63fe711baaba9242dce38a32bfade3dcdee1d8a7c1a866e41b"),
+    _twitter("UPS", "be50f06bbb9d020f37653c8c5cf19af63f77aa0019d8cf10849d91f4af455af4"),
+)
+
+
+def fetch(trace: Trace, folder: Path) -> Path:
+    """Return the file of a trace, downloaded unless it is there. SystemExit for another content."""
+    file = folder / trace.file
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with urllib.request.urlopen(trace.url, timeout=_TIMEOUT) as answer:
+            file.write_bytes(answer.read())
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if found != trace.digest:
+        sys.exit(f"{file}: expected the content of {trace.url}, sha256 {trace.digest}, not {found}")
+    return file
+
+
+def load_of(trace: Trace, folder: Path) -> Load:
+    """Return the load of a trace: of a long one the `LONGEST` seconds around its highest value."""
+    points = trace.read(fetch(trace, folder), trace.interval)
+    length = points[-1][0] + trace.interval
+    peak = max(points, key=lambda point: -1.0 if math.isnan(point[1]) else point[1])[0]
+    middle = min(max(peak, LONGEST / 2), length - LONGEST / 2)
+    begin = max(0.0, math.floor((middle - LONGEST / 2) / trace.interval) * trace.interval)
+    seconds = int(min(length, LONGEST))
+    part = [(at - begin, value) for at, value in points if begin <= at < begin + seconds]
+    return of_points(part, seconds)
+
+
+def rows_of(load: Load) -> Iterator[tuple[int, float]]:
+    """Yield the rows of a CSV file; it has no gaps, so the value before one holds."""
+    for start, end, value in load.segments():
+        if not math.isnan(value):
+            yield start, value
+        if end == load.seconds:
+            yield end - 1, value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="where the files are kept")
+    folder = parser.parse_args().folder
+    for trace in TRACES:
+        load = load_of(trace, folder)
+        file = folder / f"{trace.name.lower().replace(', ', '-').replace(' ', '-')}.csv"
+        rows = {second: value for second, value in rows_of(load) if not math.isnan(value)}
+        text = "".join(f"{second},{value:g}\n" for second, value in rows.items())
+        file.write_text(f"seconds,load\n{text}", "utf-8")
+        gaps = load.seconds - load.known_seconds
+        print(f"{file}: {load.seconds / 3600:.1f} h at {trace.resolution}, {gaps} s of gaps, {trace.licence}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,481 @@
+"""Pending capacity in one decision after another: pods, credited, traces, and what it never does."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import guarded, history, pending
+from adapter.autoscaler.decide.boost import Boost
+from adapter.autoscaler.decide.decision import Decision, decide
+from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.history import History, RecommendationQueues
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    Reading,
+    Settings,
+    Unavailable,
+)
+from adapter.autoscaler.decide.pending import PendingState
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
+from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
+from adapter.model.pods import PodFacts
+from adapter.model.quantity import read
+from adapter.model.timestamps import SECOND, FineInstant
+from tests.support.controller import LIVE
+from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric
+
+THETA = 60 * SECOND
+FAST = {"scaleUp": {"policies": [{"type": "Pods", "value": 100_000, "periodSeconds": 1}]}}
+DOWN = Unavailable("Down", "no value")
+
+
+def spec_of(
+    throughput: str = "1", *, metrics: list[dict[str, Any]] | None = None, name: str = "jobs", **spec: Any
+) -> PreparedSpec:
+    """Return an autoscaler with a target of 10 jobs for each pod; an empty `throughput` is no option."""
+    found = metrics or [external_metric("jobs", averageValue="10")]
+    listed = [PendingCapacity(name, read(throughput))] if throughput else []
+    return prepare(hpa(found, **({"behavior": FAST, "minReplicas": 1} | spec)), LIVE, listed)
+
+
+def ready(count: int) -> list[PodFacts]:
+    return [PodFacts(f"old-{number}", ready="True", created=NOW - 7200 * SECOND) for number in range(count)]
+
+
+def starting(count: int, age: float, now: int = NOW, **facts: Any) -> list[PodFacts]:
+    """Return pods that were made `age` seconds before `now` and are not Ready."""
+    made = now - round(age * SECOND)
+    pods = [PodFacts(f"new-{number}", ready="False", created=made) for number in range(count)]
+    return [msgspec.structs.replace(each, **facts) for each in pods]
+
+
+def see(
+    jobs: float | Reading, replicas: int, pods: list[PodFacts], within: int | None = THETA, unsure: str = ""
+) -> Observation:
+    reading = ExternalReading([round(jobs * 1000)]) if isinstance(jobs, int | float) else jobs
+    return Observation(
+        replicas, replicas, "app=web", pods, [reading], ready_within=within, unsure_of_pods=unsure
+    )
+
+
+def after(state: PendingState | None) -> History:
+    return History(RecommendationQueues(), pending=state)
+
+
+def state(jobs: float, pods: int | None = 0, ago: float = 0, replicas: int = 10) -> PendingState:
+    return PendingState(NOW - round(ago * SECOND), {"jobs": jobs * 1000}, pods, replicas)
+
+
+def credit_of(made: Decision) -> float:
+    assert made.history.pending is not None
+    return made.history.pending.credited["jobs"] / 1000
+
+
+def texts_of(made: Decision) -> list[str]:
+    return [each.text() for each in made.trace if each.name.startswith("pending")]
+
+
+# -- one decision --------------------------------------------------------------------------------------------
+
+
+def test_a_raise_counts_the_queue_less_the_credit() -> None:
+    seen = see(700, 20, [*ready(10), *starting(10, 30)])
+
+    made = decide(spec_of(), seen, after(state(500, 10, replicas=20)), NOW)
+
+    assert made.replicas == 20
+    less = "700 less 500 that pending pods would have worked off (10 pending now) is 200"
+    assert texts_of(made) == [f"jobs: {less}: 20 replicas instead of 70"]
+    (status,) = made.status.current_metrics or ()
+    assert status.external is not None
+    assert str(status.external.current.average_value) == "35", "the status shows the value as measured"
+
+
+def test_what_remains_asks_for_pods() -> None:
+    made = decide(spec_of(), see(700, 20, ready(20)), after(state(300)), NOW)
+
+    assert made.replicas == 40
+    less = "700 less 300 that pending pods would have worked off (none pending now) is 400"
+    assert texts_of(made) == [f"jobs: {less}: 40 replicas instead of 70"]
+
+
+def test_an_object_metric_counts_the_same() -> None:
+    spec = spec_of(metrics=[object_metric("AverageValue", averageValue="10")], name="hits")
+    before = after(PendingState(NOW, {"hits": 300_000.0}, 0, 20))
+
+    assert decide(spec, see(ObjectReading(700_000), 20, ready(20)), before, NOW).replicas == 40
+
+
+def test_other_metrics_are_as_without_the_option() -> None:
+    both = [cpu_metric(), external_metric("jobs", averageValue="10")]
+    seen = see(700, 20, ready(20))
+    seen = msgspec.structs.replace(seen, readings=[DOWN, seen.readings[0]])
+
+    assert decide(spec_of(metrics=both), seen, after(state(300)), NOW).replicas == 40
+
+
+def test_a_raise_within_the_tolerance_is_none() -> None:
+    made = decide(spec_of(), see(700, 20, ready(20)), after(state(485)), NOW)
+
+    assert made.replicas == 20, "215 jobs are within the tolerance of 20 pods"
+
+
+def test_a_scale_down_is_as_without_the_option() -> None:
+    settings = msgspec.structs.replace(LIVE, downscale_stabilization=0)
+    listed = [PendingCapacity("jobs", read("1"))]
+    spec = prepare(hpa([external_metric("jobs", averageValue="10")], behavior=FAST), settings, listed)
+
+    made = decide(spec, see(120, 20, ready(20)), after(state(100)), NOW)
+
+    assert (made.replicas, texts_of(made)) == (12, [])
+
+
+# -- how the credit changes ----------------------------------------------------------------------------------
+
+
+def test_it_grows_with_the_pods_that_were_pending() -> None:
+    seen = see(10_000, 20, [*ready(15), *starting(5, 30)])
+
+    made = decide(spec_of("500m"), seen, after(state(0, 10, ago=4, replicas=20)), NOW)
+
+    assert credit_of(made) == 10 * 4 * 0.5
+    assert made.history.pending is not None
+    assert made.history.pending.pods == 5
+
+
+def test_it_leaks() -> None:
+    made = decide(spec_of(), see(10_000, 20, ready(20)), after(state(1000, ago=600)), NOW)
+
+    assert credit_of(made) == pytest.approx(1000 * 2.718281828**-1)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "credit"), [(0, 0), (150, 0), (180, 0), (190, 10), (250, 70), (680, 500), (900, 500)]
+)
+def test_it_never_exceeds_what_the_queue_has_beyond_its_target(jobs: int, credit: float) -> None:
+    """20 pods are kept for 180 to 220 jobs."""
+    made = decide(spec_of(), see(jobs, 20, ready(20)), after(state(500)), NOW)
+
+    assert credit_of(made) == credit
+
+
+def test_a_single_pod_is_kept_for_any_part_of_its_target() -> None:
+    made = decide(spec_of(), see(5, 1, ready(1)), after(state(500, replicas=1)), NOW)
+
+    assert credit_of(made) == 5
+
+
+def test_without_a_value_it_goes_on() -> None:
+    """The pods are pending whether or not the queue can be read; its next value limits the credit again."""
+    waiting = see(DOWN, 20, [*ready(10), *starting(10, 30)])
+
+    made = decide(spec_of(), waiting, after(state(100, 10, ago=2, replicas=20)), NOW)
+
+    assert made.replicas == 20
+    assert credit_of(made) == pytest.approx(120, rel=0.01)
+
+
+def test_at_zero_there_is_none() -> None:
+    zero = see(500, 0, [])
+    seen = msgspec.structs.replace(zero, status=_to_zero())
+    spec = prepare(
+        hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0),
+        msgspec.structs.replace(LIVE, scale_to_zero=True),
+        [PendingCapacity("jobs", read("1"))],
+    )
+
+    made = decide(spec, seen, after(state(400, replicas=0)), NOW)
+
+    assert made.replicas == 50
+    assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, 0, 0)
+
+
+def _to_zero() -> Any:
+    """Return the status of an autoscaler that scaled to zero itself."""
+    settings = msgspec.structs.replace(LIVE, scale_to_zero=True, downscale_stabilization=0)
+    spec = prepare(hpa([external_metric("jobs", averageValue="10")], behavior=FAST, minReplicas=0), settings)
+    return decide(spec, see(0, 1, ready(1)), History(RecommendationQueues()), NOW - SECOND).status
+
+
+# -- which pods are pending ----------------------------------------------------------------------------------
+
+
+PODS: dict[str, tuple[list[PodFacts], int]] = {
+    "not Ready": (starting(10, 30), 10),
+    "waiting for a node": (starting(10, 30, phase="Pending", ready=None), 10),
+    "older than the start-up time": (starting(10, 60), 0),
+    "some older": ([*starting(4, 90), *starting(6, 5)], 6),
+    "of unknown age": (starting(10, 30, created=None), 0),
+    "Ready": (starting(10, 30, ready="True"), 0),
+    "ended": (starting(10, 30, phase="Failed"), 0),
+    "terminating": (starting(10, 30, deleting=True), 0),
+    "from a clock that is ahead": (starting(10, -5), 10),
+    "more than are asked for": (starting(13, 30), 10),
+    "the surge of a rollout": ([*starting(10, 30, ready="True"), *starting(5, 5)], 0),
+}
+
+
+@pytest.mark.parametrize(("pods", "count"), PODS.values(), ids=list(PODS))
+def test_which_pods_are_pending(pods: list[PodFacts], count: int) -> None:
+    seen = see(10_000, 20, [*ready(10), *pods])
+
+    found = pending.follow(state(0, 0, ago=100, replicas=20), {"jobs": 1000}, seen, NOW)
+
+    assert found.pods == count
+
+
+def test_pods_that_do_not_exist_yet_are_pending_for_the_start_up_time() -> None:
+    """As when the Deployment controller has not made them, or a quota does not let it."""
+    seen, counts = see(10_000, 20, ready(10)), []
+    found = state(0, 0, ago=1, replicas=10)
+    for second in (0, 59, 60):
+        found = pending.follow(found, {"jobs": 1000}, seen, NOW + second * SECOND)
+        counts.append(found.pods)
+
+    assert counts == [10, 10, 0]
+
+
+def test_pods_that_never_become_ready_block_for_one_start_up_time_only() -> None:
+    spec, remembered = spec_of(), after(None)
+    counts = []
+    for second in range(240):
+        now = NOW + second * SECOND
+        pods = [*ready(10), *starting(10, 0, NOW)]  # a crash loop
+        made = decide(spec, see(200 + 10 * second, 20, pods), remembered, now)
+        remembered = msgspec.structs.replace(made.history, ups=())
+        counts.append(made.replicas)
+
+    assert counts[40] == 20, "the queue grew by what they would have worked off"
+    assert counts[60] <= 24, "all but the leak is still taken off"
+    assert counts[70] > 30, "further growth counts in full"
+    assert counts[-1] > 180
+
+
+# -- what is not known ---------------------------------------------------------------------------------------
+
+
+def test_before_a_start_was_seen_it_has_no_effect_and_says_so() -> None:
+    seen = see(700, 20, [*ready(10), *starting(10, 30)], within=None)
+
+    made = decide(spec_of(), seen, after(None), NOW)
+
+    assert made.replicas == 70
+    assert texts_of(made) == [
+        "jobs: pending pods are not counted, because no start-up time of the pods is known yet"
+    ]
+    assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, None, 20)
+
+
+def test_an_inherited_credit_counts_before_a_start_was_seen() -> None:
+    """The ledger of the former leader may be read after its record."""
+    inherited = PendingState(NOW - 600 * SECOND, {"jobs": 1000_000.0})
+
+    made = decide(spec_of(), see(5000, 20, ready(20), within=None), after(inherited), NOW)
+
+    assert credit_of(made) == pytest.approx(1000 * 2.718281828**-1)
+    assert made.replicas == 464
+
+
+def test_pods_that_may_be_out_of_date_add_nothing() -> None:
+    seen = see(700, 20, [*ready(10), *starting(10, 30)], unsure="no watch event for pods for 90 s")
+
+    made = decide(spec_of(), seen, after(state(300, 10, ago=1, replicas=20)), NOW)
+
+    assert credit_of(made) == pytest.approx(300, rel=0.01)
+    assert made.replicas == 41
+    assert texts_of(made)[0] == (
+        "jobs: pending pods are not counted, because the pods may be out of date: "
+        "no watch event for pods for 90 s"
+    )
+    assert "(unknown pending now)" in texts_of(made)[1]
+
+
+def test_without_a_credit_it_says_only_what_is_not_known() -> None:
+    made = decide(spec_of(), see(700, 20, ready(20), unsure="stale"), after(None), NOW)
+
+    assert made.replicas == 70
+    assert len(texts_of(made)) == 1
+
+
+# -- a new leader --------------------------------------------------------------------------------------------
+
+
+def test_without_a_record_the_pods_that_are_pending_now_count() -> None:
+    seen = see(700, 20, [*ready(10), *starting(4, 30), *starting(6, 10)])
+
+    made = decide(spec_of(), seen, after(None), NOW)
+
+    assert credit_of(made) == 4 * 30 + 6 * 10
+    assert made.replicas == 52
+
+
+def test_a_record_counts_if_it_says_more() -> None:
+    credited = (BacklogCredit("jobs", read("500"), FineInstant(NOW - 5 * SECOND)),)
+    inherited = guarded.remember(Memory().status, pending=pending.state_of(credited, NOW)).history
+
+    made = decide(spec_of(), see(700, 20, [*ready(19), *starting(1, 10)]), inherited, NOW)
+
+    assert credit_of(made) == pytest.approx(500, rel=0.01)
+
+
+def test_the_record_is_what_the_state_says() -> None:
+    found = PendingState(NOW, {"jobs": 1500.7, "mails": 0.3}, 3, 20, NOW)
+    credited = pending.credits_of(found)
+
+    assert credited == (BacklogCredit("jobs", read("1500m"), FineInstant(NOW)),)
+    assert pending.state_of(credited, NOW + SECOND) == PendingState(NOW, {"jobs": 1500.0})
+    assert pending.state_of(credited, NOW - SECOND) == PendingState(NOW - SECOND, {"jobs": 1500.0})
+
+
+@pytest.mark.parametrize("credited", [None, (), (BacklogCredit("jobs", read("-1")),)])
+def test_a_record_may_be_empty(credited: tuple[BacklogCredit, ...] | None) -> None:
+    assert pending.state_of(credited, NOW) is None
+    assert pending.credits_of(None) == ()
+
+
+# -- the state between decisions -----------------------------------------------------------------------------
+
+
+def test_a_decision_that_is_not_written_keeps_the_state() -> None:
+    spec, constraints = spec_of(), Constraints("Advise")
+    memory = Memory(history=after(state(300)))
+
+    made = guarded.decide(spec, see(700, 20, ready(20)), memory, NOW, constraints)
+
+    assert (made.rescale, credit_of(made)) == (False, 300)
+
+
+def test_a_boosted_autoscaler_raises_by_what_remains() -> None:
+    constraints = Constraints(BOOST, boost=Boost(BOOST, shown=20))
+    seen = see(700, 20, [*ready(10), *starting(10, 30)])
+    counts = []
+    for credit in (500, 200):
+        memory = Memory(history=after(state(credit, 10, replicas=20)))
+        made = guarded.decide(spec_of(), seen, memory, NOW, constraints)
+        counts.append(made.replicas)
+        memory, _ = guarded.commit(memory, made, seen, NOW, constraints)
+        assert memory.history.pending is not None
+        assert memory.history.pending.credited["jobs"] == credit * 1000
+
+    assert counts == [20, 50]
+
+
+def test_a_raise_that_was_written_is_pending_at_once() -> None:
+    """The next decision may be a minute later, and the pods were asked for all that time."""
+    memory = Memory(history=after(state(0)))
+    seen = see(300, 10, ready(10))
+    made = guarded.decide(spec_of(), seen, memory, NOW, Constraints())
+
+    memory, _ = guarded.commit(memory, made, seen, NOW, Constraints())
+
+    assert made.replicas == 30
+    assert memory.history.pending == PendingState(NOW, {"jobs": 0.0}, 20, 30, NOW)
+
+
+def test_a_scale_down_that_was_written_takes_pending_pods_first() -> None:
+    found = PendingState(NOW, {}, 5, 20, NOW - 7)
+
+    assert pending.asked(found, 17) == PendingState(NOW, {}, 2, 17, NOW - 7)
+    assert pending.asked(found, 10) == PendingState(NOW, {}, 0, 10, NOW - 7)
+    assert pending.asked(found._replace(pods=None), 25) == PendingState(NOW, {}, None, 25, NOW)
+
+
+def test_a_paused_autoscaler_forgets() -> None:
+    memory = Memory(history=after(state(300)))
+
+    made = guarded.decide(spec_of(), see(700, 20, ready(20)), memory, NOW, Constraints(PAUSED))
+
+    assert made.history.pending is None
+
+
+def test_an_option_that_is_removed_is_forgotten() -> None:
+    made = decide(spec_of(""), see(700, 20, ready(20)), after(state(300)), NOW)
+
+    assert made.replicas == 70
+    assert made.history.pending is None
+
+
+def test_the_state_follows_a_clock_that_is_set() -> None:
+    found = PendingState(NOW, {"jobs": 1.0}, 3, 20, NOW - 5)
+
+    assert history.shifted(after(found), 7).pending == PendingState(NOW + 7, {"jobs": 1.0}, 3, 20, NOW + 2)
+    assert history.shifted(after(None), 7).pending is None
+
+
+# -- what it never does --------------------------------------------------------------------------------------
+
+
+@st.composite
+def _seen(draw: st.DrawFn) -> Observation:
+    replicas = draw(st.integers(0, 60))
+    count = draw(st.integers(0, 60))
+    pods = [
+        PodFacts(
+            f"web-{number}",
+            draw(st.sampled_from(["Running", "Pending", "Failed"])),
+            ready=draw(st.sampled_from(["True", "False", None])),
+            created=NOW - draw(st.integers(-10, 200)) * SECOND,
+            deleting=draw(st.integers(0, 9)) == 0,
+        )
+        for number in range(count)
+    ]
+    reading: Reading = DOWN
+    if draw(st.integers(0, 5)):
+        overdue = draw(st.sampled_from(["", "old"]))
+        reading = ExternalReading(
+            draw(st.lists(st.integers(0, 10**6), min_size=1, max_size=3)), overdue=overdue
+        )
+    return Observation(
+        replicas,
+        draw(st.integers(0, 60)),
+        "app=web",
+        pods,
+        [reading],
+        ready_within=draw(st.sampled_from([None, SECOND, THETA])),
+        unsure_of_pods=draw(st.sampled_from(["", "", "stale"])),
+    )
+
+
+_STATES = st.none() | st.builds(
+    PendingState,
+    st.integers(NOW - 10**12, NOW + 10**10),
+    st.dictionaries(st.sampled_from(["jobs", "mails"]), st.floats(0, 1e12)),
+    st.none() | st.integers(0, 100),
+    st.integers(0, 100),
+    st.integers(NOW - 10**12, NOW),
+)
+
+
+@given(_seen(), _STATES, st.sampled_from(["1m", "1", "1M"]), st.sampled_from([LIVE, Settings()]))
+def test_it_only_withholds_raises(
+    seen: Observation, before: PendingState | None, throughput: str, settings: Settings
+) -> None:
+    metric = external_metric("jobs", averageValue="10")
+    scaler = hpa([metric], behavior=FAST, minReplicas=1)
+    exact = decide(prepare(scaler, settings), seen, History(), NOW)
+    listed = [PendingCapacity("jobs", read(throughput))]
+    made = decide(prepare(scaler, settings, listed), seen, History(pending=before), NOW)
+
+    assert min(exact.replicas, seen.replicas) <= made.replicas <= max(exact.replicas, seen.replicas)
+    assert made.replicas <= exact.replicas
+    assert made.status.current_metrics == exact.status.current_metrics
+    assert made.absent == exact.absent
+    if exact.replicas <= seen.replicas:
+        assert made.replicas == exact.replicas
+    if found := made.history.pending:
+        assert all(credit >= 0 for credit in found.credited.values())
+
+
+@given(_seen(), st.sampled_from([LIVE, Settings()]))
+def test_without_the_option_nothing_changes(seen: Observation, settings: Settings) -> None:
+    """Start-up times and doubts are in every observation, and only the option reads them."""
+    spec = prepare(hpa([external_metric("jobs", averageValue="10")], behavior=FAST), settings)
+    plain = msgspec.structs.replace(seen, ready_within=None, unsure_of_pods="")
+
+    assert decide(spec, seen, History(), NOW) == decide(spec, plain, History(), NOW)

@@ -1,0 +1,125 @@
+"""Records of decisions: what JSON gives back is what was recorded, to the nanosecond."""
+
+import msgspec
+
+from adapter.autoscaler.decide import guarded, prepared_spec, record
+from adapter.autoscaler.decide.boost import Boost, Boosting
+from adapter.autoscaler.decide.conflicts import ConflictState, OwnWrite
+from adapter.autoscaler.decide.fallback import Absence
+from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.history import History, Recommendation, RecommendationQueues, ScaleEvent
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    PodsReading,
+    Settings,
+    Unavailable,
+)
+from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import Fallback, FastPathAutoscalerStatus
+from adapter.model.autoscaling.floor import Demotion, Floor
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
+from adapter.model.pods import Container, PodFacts, ResourceRequirements
+from adapter.model.quantity import read
+from adapter.model.timestamps import NEVER, SECOND, FineInstant, Instant, Span
+from tests.support.controller import fpa
+from tests.support.scaling import NOW, external_metric, object_metric
+
+ODD = NOW + 123_456_789
+"""An instant that whole seconds do not hold."""
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+PODS = (
+    PodFacts(
+        "web-0",
+        "Running",
+        {"app": "web"},
+        started=Instant(ODD),
+        ready="True",
+        ready_since=Instant(ODD),
+        containers=(Container("app", ResourceRequirements({"cpu": read("250m")})),),
+        overhead={"cpu": read("1u")},
+    ),
+    PodFacts("web-1", "Pending", ready_since=NEVER),
+)
+METRICS = [
+    CPU,
+    object_metric("Value", value="1"),
+    external_metric(type="AverageValue", averageValue="3"),
+    external_metric("other", value="3"),
+]
+READINGS = (
+    PodsReading({"web-0": 200}, {"web-0": (ODD, 15 * SECOND)}, "late", 2),
+    ObjectReading(5000, 2, most_then=3),
+    ExternalReading((1, 2), None),
+    Unavailable("NoMetrics", "no metrics"),
+)
+STATUS = HorizontalPodAutoscalerStatus(
+    last_scale_time=Instant(ODD),
+    current_replicas=2,
+    desired_replicas=3,
+    conditions=(Condition("AbleToScale", "True", "SucceededRescale", last_transition_time=Instant(ODD)),),
+)
+MEMORY = Memory(
+    STATUS,
+    History(
+        RecommendationQueues((Recommendation(9, ODD - SECOND),), (Recommendation(2, ODD - SECOND),)),
+        (ScaleEvent(2, ODD - 5, inherited=True),),
+        (ScaleEvent(1, ODD - 9, outdated=True),),
+    ),
+    ConflictState(2, OwnWrite(1, 2), (ODD - 7,), SECOND, ODD - 1, "kubectl"),
+    Absence(ODD - 3, 4, active=True),
+    Boosting(
+        Floor(
+            "default", "web", "uid", 3, FineInstant(ODD), 2, FineInstant(ODD), FineInstant(ODD), hold=Span(7)
+        ),
+        (FineInstant(ODD),),
+        Demotion(FineInstant(ODD - 1), "kubectl", "digest"),
+    ),
+)
+
+
+def recorded(constraints: Constraints) -> DecisionRecord:
+    status = FastPathAutoscalerStatus(current_replicas=7)
+    autoscaler = msgspec.structs.replace(fpa(METRICS), status=status)
+    settings = Settings(scale_to_zero=True, strict=True)
+    seen = Observation(2, 2, "app=web", PODS, READINGS, STATUS, ("default/web",))
+    inputs = DecisionInputs(autoscaler, settings, ODD, seen, MEMORY, constraints)
+    spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), settings)
+    return record.record(inputs, guarded.decide(spec, seen, MEMORY, ODD, constraints))
+
+
+def test_what_json_gives_back_is_what_was_recorded() -> None:
+    for constraints in (
+        Constraints(),
+        Constraints("Advise", (), Fallback("Floor", Span(30 * SECOND + 1), 4)),
+        Constraints("Boost", boost=Boost("boost", hold=Span(31 * SECOND), shown=2)),
+    ):
+        made = recorded(constraints)
+        text = record.encode(made)
+        read_back = record.convert(msgspec.json.decode(text))
+        assert record.encode(read_back) == text
+        assert read_back.inputs.now == ODD
+        assert read_back.inputs.memory == made.inputs.memory
+        assert read_back.inputs.constraints == made.inputs.constraints
+        again = record.decide_again(read_back.inputs)
+        assert (again.replicas, again.rescale, again.reason) == (made.replicas, made.rescale, made.reason)
+
+
+def test_labels_and_the_status_of_the_object_are_left_out() -> None:
+    made = recorded(Constraints())
+    assert made.inputs.autoscaler.status is None
+    assert made.inputs.autoscaler.metadata.uid == ""
+    assert all(not pod.labels for pod in made.inputs.observation.pods)
+    assert b"uid-1" not in record.encode(made)
+
+
+def test_a_capped_decision_stays_capped() -> None:
+    made = recorded(Constraints())
+    free = record.decide_again(made.inputs)
+    capped = record.decide_again(msgspec.structs.replace(made.inputs, most=free.replicas - 1))
+    assert capped.replicas == free.replicas - 1

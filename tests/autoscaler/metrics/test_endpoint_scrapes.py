@@ -1,0 +1,343 @@
+"""Following the endpoints of external rules in a cluster: what is watched, found, refused and given up."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import msgspec
+from aiohttp import web
+
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
+from adapter.model import pod_networks
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.autoscaling.hpa import ExternalMetricSource, MetricIdentifier, MetricSpec
+from adapter.provider.relist import Relister
+from adapter.sandbox.apiserver.server import Cluster
+from adapter.sandbox.listener import Listener
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.endpoint_values import EndpointReading, ScrapedEndpoints
+from adapter.scrape.http import Scraper
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog, SourceProblems
+from tests.kubernetes.cache.test_endpoint_slices import endpoint_slice
+from tests.support.clock import ShiftedClock
+from tests.support.waiting import until
+from tests.support.world import FakeLister, compile_text
+
+QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+RULES = """
+externalRules:
+- seriesQuery: depth
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+  scrape: {service: {namespace: inference, name: gateway}, port: metrics, interval: 100ms, timeout: 100ms}
+- seriesQuery: waiting
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+  scrape: {pods: {namespace: inference, selector: app=epp}, port: metrics, interval: 100ms}
+"""
+
+
+class Here(NamedTuple):
+    """The endpoints of a cluster, as a scaler reads them."""
+
+    cluster: Cluster
+    endpoints: ScrapedEndpoints
+    subscriptions: EndpointSubscriptions
+    monitoring: Monitoring
+    problems: ProblemLog
+
+    def read(self, metric: str = "depth") -> EndpointReading:
+        entry = self.endpoints.entry_of(metric)
+        assert entry is not None
+        found = self.endpoints.read(entry, ())
+        assert found is not None
+        return found
+
+    def value(self, metric: str = "depth") -> float | None:
+        found = self.read(metric)
+        return found.elements[0].value if found.elements else None
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.monitoring.registry.get_sample_value(name, labels) or 0.0
+
+    def watched(self) -> set[str]:
+        """Return the kinds and selectors of the requests for endpoints and pods."""
+        return {
+            f"{request.verb} {request.path}"
+            for request in self.cluster.requests
+            if "endpointslices" in request.path or "/namespaces/inference/pods" in request.path
+        }
+
+
+def pod(name: str, address: str, port: int, **labels: str) -> Any:
+    container = {"name": "main", "ports": [{"name": "metrics", "containerPort": port}]}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": "inference", "labels": labels},
+        "spec": {"containers": [container]},
+        "status": {"phase": "Running", "podIP": address},
+    }
+
+
+def autoscaler(*metrics: str) -> FastPathAutoscaler:
+    sources = [
+        MetricSpec("External", external=ExternalMetricSource(MetricIdentifier(name))) for name in metrics
+    ]
+    spec = msgspec.structs.replace(FastPathAutoscalerSpec(), metrics=tuple(sources))
+    return FastPathAutoscaler(metadata=Metadata(name="web", namespace="shop"), spec=spec)
+
+
+@contextlib.asynccontextmanager
+async def following(
+    cluster: Cluster, namespaces: tuple[str, ...] = ("",), rules: str = RULES
+) -> AsyncIterator[Here]:
+    monitoring, clock = Monitoring(), ShiftedClock()
+    problems = ProblemLog(monitoring, clock)
+    relister = Relister(FakeLister({}), clock, monitoring, problems, interval=600, max_age=600)
+    await relister.adopt(compile_text(rules))
+    configuration = credentials.ClientConfiguration(cluster.url)
+    networks = pod_networks.parse_networks(["127.0.0.0/8"])
+    async with (
+        await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client,
+        Scraper(clock, monitoring, problems, networks=networks) as scraper,
+    ):
+        context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
+        met = SourceProblems(clock, problems)
+        registry = lambda: relister.registry  # noqa: E731 - shared by both
+        scraped = ScrapedValues(
+            scraper.fetch, registry, clock, monitoring, met, per_second=2000, random=lambda: 0.0
+        )
+        endpoints = ScrapedEndpoints(scraped, registry, clock, monitoring, met)
+        pods = PodCache(context, namespaces)
+        subscriptions = EndpointSubscriptions(endpoints, context, pods)
+        tasks = [asyncio.create_task(each.run()) for each in (pods, scraped, subscriptions)]
+        try:
+            yield Here(cluster, endpoints, subscriptions, monitoring, problems)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Exporter:
+    """A program on loopback that shows what a test says."""
+
+    def __init__(self, host: str = "127.0.0.1", body: bytes = b"depth 3\nwaiting 5\n") -> None:
+        self.body = body
+        self.listener = Listener(self.handle, host, 0)
+        self.host = host
+        self.seen: list[web.BaseRequest] = []
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.seen.append(request)
+        return web.Response(body=self.body)
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.address.rpartition(":")[2])
+
+    async def __aenter__(self) -> Self:
+        await self.listener.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.listener.stop()
+
+
+def slice_of(*exporters: tuple[str, Exporter], name: str = "s", ready: bool = True) -> Any:
+    """Return a slice whose endpoints are pods; its port is that of the first exporter."""
+    endpoints = [
+        {
+            "addresses": [exporter.host],
+            "conditions": {"ready": ready},
+            "targetRef": {"kind": "Pod", "name": pod_name},
+        }
+        for pod_name, exporter in exporters
+    ]
+    document = endpoint_slice(name, "gateway", *endpoints)
+    document["ports"][0]["port"] = exporters[0][1].port
+    return document
+
+
+async def test_a_service_and_pods_are_followed_while_they_are_read() -> None:
+    async with Cluster() as cluster, Exporter() as exporter, following(cluster) as here:
+        cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
+        cluster.create(slice_of(("a", exporter)))
+        here.subscriptions.put(autoscaler("depth", "waiting"))
+        await until(lambda: here.value() == 3)
+        await until(lambda: here.value("waiting") == 5)
+        exporter.body = b"depth 4\n"
+        await until(lambda: here.value() == 4)
+        assert {each.split("?")[0].rpartition("/")[2] for each in here.watched()} == {"endpointslices"}
+        here.subscriptions.remove(Key("shop", "web"))
+        await until(lambda: not here.subscriptions._services)
+        assert here.endpoints.groups == ()
+        here.subscriptions.put(autoscaler("depth"))
+        await until(lambda: here.value() == 4)
+
+
+async def test_endpoints_that_come_and_go() -> None:
+    async with Cluster() as cluster, Exporter() as exporter, following(cluster) as here:
+        here.subscriptions.put(autoscaler("depth", "waiting"))
+        await until(lambda: "no EndpointSlice" in here.read().reason)
+        assert here.read("waiting").reason == "there are no pods of namespace inference with app=epp"
+        cluster.create(pod("a", exporter.host, exporter.port))
+        cluster.create(slice_of(("a", exporter)))
+        await until(lambda: here.value() == 3)
+        cluster.delete("EndpointSlice", "s", "inference")
+        cluster.create(slice_of(("a", exporter), ready=False))
+        await until(lambda: here.read().reason.endswith("pod a is not ready"))
+
+
+async def test_pods_of_another_namespace_have_a_watch_of_their_own() -> None:
+    async with (
+        Cluster() as cluster,
+        Exporter() as exporter,
+        following(cluster, namespaces=("shop",)) as here,
+    ):
+        cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
+        cluster.create(pod("other", "127.0.0.9", exporter.port, app="other"))
+        here.subscriptions.put(autoscaler("waiting"))
+        await until(lambda: here.value("waiting") == 5)
+        ((_, selector), cache) = next(iter(here.subscriptions._own_pods.items()))
+        assert (str(selector), len(cache)) == ("app=epp", 1)
+        cluster.create(slice_of(("a", exporter)))
+        here.subscriptions.put(autoscaler("depth"))
+        await until(lambda: here.value() == 3)
+        assert [str(selector) for _, selector in here.subscriptions._own_pods] == [""]
+
+
+async def test_missing_rights_are_the_reason() -> None:
+    async with Cluster() as cluster, following(cluster) as here:
+        cluster.forbid("list", "endpointslices")
+        here.subscriptions.put(autoscaler("depth"))
+        await until(lambda: "forbidden" in here.read().reason)
+        assert here.read().reason.startswith("the endpoints of Service inference/gateway are unknown: ")
+
+
+# --- hostile endpoints
+
+
+async def test_a_slice_written_by_hand_leads_nowhere_else() -> None:
+    """To no other namespace, and to no address that the API server does not have for the pod."""
+    async with (
+        Cluster() as cluster,
+        Exporter() as exporter,
+        Exporter("127.0.0.2", b"depth 100\n") as foreign,
+        following(cluster) as here,
+    ):
+        cluster.create(pod("a", exporter.host, exporter.port))
+        victim = pod("victim", foreign.host, foreign.port)
+        victim["metadata"]["namespace"] = "bank"
+        cluster.create(victim)
+        cluster.create(slice_of(("a", exporter)))
+        written = endpoint_slice(
+            "by-hand",
+            "gateway",
+            {"addresses": [foreign.host]},
+            {
+                "addresses": [foreign.host],
+                "targetRef": {"kind": "Pod", "namespace": "bank", "name": "victim"},
+            },
+            {"addresses": ["169.254.169.254"]},
+            {"addresses": [foreign.host], "targetRef": {"kind": "Pod", "name": "a"}},
+        )
+        written["ports"][0]["port"] = foreign.port
+        cluster.create(written)
+        here.subscriptions.put(autoscaler("depth"))
+        await until(lambda: here.value() == 3)
+
+        assert here.read().overdue == "127.0.0.2 is not the address of a pod of namespace inference"
+        refused = "fastpath_scrape_endpoints_refused_total"
+        assert here.counted(refused, reason="foreign") == 3
+        assert here.counted(refused, reason="address") == 1
+        assert foreign.seen == []
+        assert (
+            "127.0.0.2 is not the address of a pod"
+            in here.problems.active()["scrape-endpoints", "externalRules[0]"]
+        )
+
+
+class Hostile(Exporter):
+    """Answers in a way that no exporter does, counted as `outcome`; the other rule is served as ever."""
+
+    def __init__(self, outcome: str, elsewhere: Exporter) -> None:
+        super().__init__("127.0.0.3")
+        self.outcome = outcome
+        self.elsewhere = elsewhere
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.seen.append(request)
+        match self.outcome:
+            case "status":
+                return web.Response(status=302, headers={"Location": self.elsewhere.listener.address})
+            case "size":
+                return web.Response(body=b"depth 1\n" + b"# \n" * 2_000_000)
+            case "series":
+                return web.Response(body=b"".join(b'depth{i="%d"} 1\n' % i for i in range(3000)))
+            case "decode":
+                return web.Response(body=b"depth many\n")
+            case _:  # "timeout"
+                await asyncio.sleep(60)
+                return web.Response()
+
+
+async def test_hostile_endpoints_are_counted_and_disturb_no_others() -> None:
+    for outcome in ("status", "size", "series", "decode", "timeout"):
+        async with (
+            Cluster() as cluster,
+            Exporter() as good,
+            Exporter("127.0.0.4", b"depth 100\n") as elsewhere,
+            Hostile(outcome, elsewhere) as bad,
+            following(cluster) as here,
+        ):
+            cluster.create(pod("good", good.host, good.port, app="epp"))
+            cluster.create(pod("bad", bad.host, bad.port))
+            cluster.create(slice_of(("bad", bad)))
+            here.subscriptions.put(autoscaler("depth", "waiting"))
+            await until(lambda: here.counted("fastpath_scrapes_total", outcome=outcome) >= 3)  # noqa: B023
+            await until(lambda: here.value("waiting") == 5)
+
+            assert here.read().elements is None, outcome
+            assert "127.0.0.3" in here.read().reason, outcome
+            assert here.read("waiting").overdue == "", outcome
+            assert elsewhere.seen == []
+            assert [fault for fault, _ in here.problems.active()] == ["scrape"]
+
+
+async def test_a_wrong_token_is_refused_and_goes_to_no_other_rule(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("wrong")
+    credentials = f"credentials: {{tokenFile: {token}, namespaces: [inference]}}"
+    rules = RULES.replace("timeout: 100ms", f"timeout: 100ms, {credentials}")
+
+    class Guarded(Exporter):
+        async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+            if request.headers.get("Authorization") == "Bearer right":
+                return await super().handle(request)
+            return web.Response(status=401)
+
+    async with (
+        Cluster() as cluster,
+        Guarded() as guarded,
+        Exporter("127.0.0.2") as other,
+        following(cluster, rules=rules) as here,
+    ):
+        cluster.create(pod("a", guarded.host, guarded.port))
+        cluster.create(pod("b", other.host, other.port, app="epp"))
+        cluster.create(slice_of(("a", guarded)))
+        here.subscriptions.put(autoscaler("depth", "waiting"))
+        await until(lambda: "HTTP status 401" in here.read().reason)
+        await until(lambda: here.value("waiting") == 5)
+        assert all("Authorization" not in request.headers for request in other.seen)
+        assert here.counted("fastpath_scrapes_total", outcome="status") >= 1
+        assert guarded.seen == []

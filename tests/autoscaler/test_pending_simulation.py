@@ -1,0 +1,284 @@
+"""Pending capacity over time: a queue, pods that take a minute to start, and the production decision.
+
+Each second of a run the pods work, load arrives, and an autoscaler decides from the queue; new pods are Ready
+after their start-up time. Every run is compared with the same run whose pods are Ready at once: what exact
+arithmetic asks for then is what is needed. The option may ask for a fifth more, whatever the start-up time.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.decide import guarded, pending
+from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
+from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, Unavailable
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
+from adapter.model.autoscaling.pending_capacity import PendingCapacity
+from adapter.model.pods import PodFacts
+from adapter.model.quantity import read
+from adapter.model.timestamps import SECOND
+from tests.support.controller import LIVE
+from tests.support.scaling import NOW, external_metric, hpa
+
+TARGET = 10
+"""Items of the queue for each pod."""
+
+THROUGHPUT = 1.0
+"""Items that one Ready pod works off in a second."""
+
+STARTUP = 60
+MINUTES = 10
+
+NO_LIMIT = {"scaleUp": {"policies": [{"type": "Pods", "value": 100_000, "periodSeconds": 1}]}}
+Load = Callable[[int], float]
+
+
+class Run(NamedTuple):
+    """One run: replicas, queue and Ready pods in each second."""
+
+    replicas: list[int]
+    queue: list[float]
+    ready: list[int]
+
+    @property
+    def most(self) -> int:
+        return max(self.replicas)
+
+    def drained(self, after: int) -> int | None:
+        """Return the first second after which the queue is what exact arithmetic keeps for the Ready pods."""
+        for second in range(after, len(self.queue)):
+            if self.queue[second] <= 1.1 * TARGET * self.ready[second]:
+                return second
+        return None
+
+
+class Workload:
+    """A queue and the pods that work it off, by when they were made and are Ready, in seconds."""
+
+    def __init__(self, count: int, queue: float, startup: Callable[[], float]) -> None:
+        self.queue = queue
+        self.made: list[tuple[float, float]] = [(-10_000.0, 0.0)] * count
+        self._startup = startup
+
+    def ready(self, second: int) -> int:
+        return sum(second >= made + startup for made, startup in self.made)
+
+    def scale(self, replicas: int, second: int) -> None:
+        more = replicas - len(self.made)
+        self.made = self.made[:replicas] + [(float(second), self._startup()) for _ in range(more)]
+
+    def pods(self, second: int) -> list[PodFacts]:
+        return [
+            PodFacts(
+                f"web-{number}",
+                "Running" if second >= made + startup else "Pending",
+                ready="True" if second >= made + startup else "False",
+                ready_since=NOW + round((made + startup) * SECOND),
+                created=NOW + int(made) * SECOND,
+            )
+            for number, (made, startup) in enumerate(self.made)
+        ]
+
+
+def spec_of(throughput: float | None, target: float, **spec: Any) -> PreparedSpec:
+    metric = external_metric("jobs", averageValue=str(target))
+    listed = () if throughput is None else (PendingCapacity("jobs", read(str(throughput))),)
+    scaler = hpa([metric], maxReplicas=100_000, **spec)
+    return prepare(scaler, msgspec.structs.replace(LIVE, scale_to_zero=True), listed)
+
+
+def simulate(
+    load: Load,
+    *,
+    option: float | None = THROUGHPUT,
+    count: int = 10,
+    queue: float | None = None,
+    startup: Callable[[], float] | float = STARTUP,
+    learned: float | None = STARTUP,
+    seconds: int = MINUTES * 60,
+    target: float = TARGET,
+    behavior: dict[str, Any] | None = None,
+    new_leader_at: int = -1,
+    inherits: bool = True,
+    absent: range = range(0),
+    every: int = 1,
+    lag: int = 0,
+) -> Run:
+    """Run with the option if it has a throughput. `learned` is the start-up time that the ledger tells.
+
+    A decision is made `every` so many seconds, from a value that is `lag` seconds old, or none if `absent`.
+    """
+    least = 0 if count == 0 else 1
+    scaler = spec_of(option, target, behavior=behavior or {}, minReplicas=least)
+    begin = startup if callable(startup) else lambda: startup
+    workload = Workload(count, target * count if queue is None else queue, begin)
+    memory = Memory(conflicts=ConflictState(known=count, own_zero=count == 0))
+    constraints = Constraints()
+    run = Run([], [], [])
+    for second in range(seconds):
+        now = NOW + second * SECOND
+        ready = workload.ready(second)
+        if second == new_leader_at:
+            credited = pending.credits_of(memory.history.pending) if inherits else ()
+            memory = guarded.remember(memory.status, pending=pending.state_of(credited, now))
+        if second % every == 0:
+            replicas = len(workload.made)
+            value = run.queue[-lag] if 0 < lag <= len(run.queue) else workload.queue
+            reading = ExternalReading([round(value * 1000)])
+            seen = Observation(
+                replicas,
+                replicas,
+                "app=web",
+                workload.pods(second),
+                [Unavailable("Down", "no value") if second in absent else reading],
+                ready_within=None if learned is None else round(learned * SECOND),
+            )
+            memory, _ = guarded.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
+            made = guarded.decide(scaler, seen, memory, now, constraints)
+            memory, _ = guarded.commit(memory, made, seen, now, constraints)
+            workload.scale(made.replicas, second)
+        run.replicas.append(len(workload.made))
+        run.ready.append(ready)
+        run.queue.append(workload.queue)
+        workload.queue = max(0.0, workload.queue + load(second) - THROUGHPUT * ready)
+    return run
+
+
+def steady(load: float) -> Load:
+    return lambda _: load
+
+
+def ramp(first: float, last: float, seconds: int) -> Load:
+    return lambda second: first + (last - first) * min(1.0, second / seconds)
+
+
+def bursts(low: float, high: float, length: int, period: int) -> Load:
+    return lambda second: high if second % period < length else low
+
+
+CASES: dict[str, tuple[Load, dict[str, Any]]] = {
+    "load doubles": (steady(20), {}),
+    "from one pod": (steady(20), {"count": 1}),
+    "from one pod, no policies": (steady(20), {"count": 1, "behavior": NO_LIMIT}),
+    "from zero": (steady(20), {"count": 0, "behavior": NO_LIMIT}),
+    "ten times the load": (steady(100), {}),
+    "a hundred times, no policies": (steady(100), {"count": 1, "behavior": NO_LIMIT}),
+    "a ramp over 5 minutes": (ramp(10, 50, 300), {}),
+    "a batch of 2000": (steady(10), {"queue": 2000}),
+    "10 minutes of work": (steady(0), {"queue": 6000}),
+    "bursts": (bursts(10, 40, 60, 300), {}),
+    "a target of 2": (steady(20), {"target": 2}),
+}
+
+
+class Runs(NamedTuple):
+    """A case with pods that are Ready at once, with exact arithmetic, and with the option."""
+
+    instant: Run
+    exact: Run
+    aware: Run
+
+
+def run_all(load: Load, **more: Any) -> Runs:
+    instant = simulate(load, **more | {"startup": 0, "option": None})
+    return Runs(instant, simulate(load, **more | {"option": None}), simulate(load, **more))
+
+
+@pytest.mark.timeout(20)
+def test_ten_minutes_with_starts_of_a_minute() -> None:
+    """The load doubles: 10 pods work off 10 jobs a second, and 20 come."""
+    load = 20
+    needed = load / THROUGHPUT
+    _, exact, aware = run_all(steady(load))
+
+    assert aware.most <= 1.2 * needed
+    assert aware.replicas[-1] >= needed
+    assert aware.queue[-1] <= 1.1 * TARGET * needed, "the backlog is worked off"
+    assert exact.most >= 5 * needed, "without the option the pods multiply"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("load", "more"), CASES.values(), ids=list(CASES))
+def test_starts_cost_a_fifth_at_most(load: Load, more: dict[str, Any]) -> None:
+    instant, exact, aware = run_all(load, **more)
+
+    assert aware.most <= 1.2 * instant.most
+    assert aware.most >= 0.9 * instant.most
+    assert exact.most >= 2.5 * instant.most
+    before_ready = zip(aware.replicas[:STARTUP], exact.replicas, strict=False)
+    assert all(count <= most for count, most in before_ready), "it only withholds raises"
+
+
+def _starts() -> Callable[[], float]:
+    dice = random.Random(17)
+    return lambda: dice.uniform(30, 80)
+
+
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "starts from 30 to 80 s, of which 78 s is learned": {"startup": _starts(), "learned": 78},
+    "twice the start-up time is learned": {"learned": 2 * STARTUP},
+    "decisions every 15 s": {"every": 15},
+    "values that are 15 s old": {"lag": 15},
+    "both": {"every": 15, "lag": 15},
+    "no value for half of the start": {"absent": range(20, 50)},
+    "no value when the pods become Ready": {"absent": range(50, 90)},
+    "a new leader during the start": {"new_leader_at": 30},
+    "a new leader that has no record, during the start": {"new_leader_at": 30, "inherits": False},
+    "a new leader after the start": {"new_leader_at": 120},
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("more", CONDITIONS.values(), ids=list(CONDITIONS))
+def test_conditions_that_cost_no_more(more: dict[str, Any]) -> None:
+    instant, exact, aware = run_all(steady(20), **more)
+
+    # A value that is absent or late makes a backlog even if pods start at once.
+    assert aware.most <= max(1.2 * instant.most, 1.4 * 20)
+    assert exact.most > 4 * 20
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        pytest.param({"option": 2 * THROUGHPUT}, 1.2, id="twice the throughput"),
+        pytest.param({"option": THROUGHPUT / 2}, 1.7, id="half of the throughput"),
+        pytest.param({"learned": STARTUP / 2}, 1.7, id="half of the start-up time"),
+        pytest.param({"new_leader_at": 120, "inherits": False}, 2.4, id="a backlog that a new leader met"),
+    ],
+)
+def test_what_a_wrong_figure_costs(more: dict[str, Any], most: float) -> None:
+    """The figures of docs/decisions/pending-capacity.md; exact arithmetic asks for five times as many."""
+    aware = simulate(steady(20), **more)
+
+    assert 20 <= aware.most <= most * 20
+    assert aware.drained(STARTUP) is not None
+
+
+def test_twice_the_throughput_works_off_the_backlog_later() -> None:
+    right, wrong = (simulate(steady(20), option=each * THROUGHPUT).drained(STARTUP) for each in (1, 2))
+
+    assert right is not None
+    assert wrong is not None
+    assert right < wrong
+
+
+@pytest.mark.parametrize("behavior", [{}, NO_LIMIT], ids=["default policies", "no policies"])
+def test_before_a_start_was_seen_it_is_exact_arithmetic(behavior: dict[str, Any]) -> None:
+    unlearned = simulate(steady(20), learned=None, behavior=behavior, seconds=90)
+
+    assert unlearned == simulate(steady(20), option=None, behavior=behavior, seconds=90)
+
+
+def test_pods_that_never_become_ready_do_not_block() -> None:
+    """Those of the first raise never start, and others do: from one start-up time on they are not counted."""
+    begins = iter([10**6] * 10)
+    run = simulate(steady(20), startup=lambda: float(next(begins, STARTUP)), behavior=NO_LIMIT)
+
+    assert run.ready[-1] >= 20
+    assert run.queue[-1] < run.queue[150]

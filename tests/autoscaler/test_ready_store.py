@@ -1,0 +1,378 @@
+"""Ready times for the next leader: what is stored and when, what a new term takes over, and every fault."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from adapter.autoscaler import ready_store
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.ready_store import KEPT_PERIODS, LABEL, LIMIT, PERIOD, ReadyTimesStore
+from adapter.autoscaler.state import AutoscalerState
+from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
+from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.configmaps import JSON, Line, Store
+from tests.support.controller import Bench, fpa
+from tests.support.election import LoopClock
+from tests.support.floorterms import NAMESPACE, end
+from tests.support.writing import Gate
+
+pytestmark = pytest.mark.looptime
+
+NAME = "fastpath-ready-times"
+KEY = Key("default", "web")
+
+
+class Process:
+    """One process: its caches and its line to the stored ConfigMaps."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.line = Line(store)
+        self.clock = LoopClock()
+        self.monitoring = Monitoring()
+        self.problems = ProblemLog(self.monitoring, self.clock)
+        self.bench = Bench()
+        self.gate = Gate()
+
+    @property
+    def controller(self) -> Controller:
+        return self.bench.controller
+
+    def open_term(self, shard: Shard) -> ReadyTimesStore:
+        limiter = WriteRateLimiter(1000.0, self.clock, self.monitoring)
+        writer = Writer(self.line, self.gate, limiter, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
+        return ReadyTimesStore(writer, NAMESPACE, shard, self.problems)
+
+    async def put(self, name: str = "web", uid: str = "uid-1", target: str = "") -> AutoscalerState:
+        """Put an autoscaler, and decide it."""
+        self.bench.put(fpa(name=name, uid=uid), replicas=4)
+        if target:
+            self.bench.server.set(name, 4, uid=target)
+        await self.bench.step(15)
+        state = self.controller.find(Key("default", name))
+        assert state is not None
+        return state
+
+    def start_pods(self, *seconds: int, name: str = "web") -> None:
+        state = self.controller.find(Key("default", name))
+        assert state is not None
+        for each in seconds:
+            state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1_000))
+
+    def reported(self) -> str:
+        return "; ".join(self.problems.active().values())
+
+
+@contextlib.asynccontextmanager
+async def leading(
+    process: Process, *, orderly: bool = True, shard: Shard = WHOLE
+) -> AsyncIterator[ReadyTimesStore]:
+    """Run a term; one that does not end in order ends without a last write."""
+    ready_times = process.open_term(shard)
+    task = asyncio.create_task(ready_times.run(process.controller))
+    try:
+        yield ready_times
+    finally:
+        await end(task)
+        if orderly:
+            await ready_times.drain(process.controller, 0.5)
+
+
+def stored(store: Store) -> dict[str, list[int]]:
+    """Return the totals of the stored ledgers, in seconds."""
+    texts = store.texts(NAME)
+    return {uid: [pod.ready // 1_000 for pod in decode_ledger(text).starts()] for uid, text in texts.items()}
+
+
+def config_map(texts: dict[str, str], *, labelled: bool = True) -> JSON:
+    labels = {LABEL: "true"} if labelled else {}
+    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts}
+
+
+def entry(*seconds: int, target: str = "uid-of-target") -> str:
+    pods = [[-1, -1, -1, each, 0] for each in seconds]
+    return msgspec.json.encode({"target": target, "pods": pods, "leftOut": [0, 1, 0]}).decode()
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def process(store: Store) -> Process:
+    return Process(store)
+
+
+# -- a change of leader --------------------------------------------------------------------------------------
+
+
+async def test_the_next_leader_has_the_times_of_the_last(store: Store, process: Process) -> None:
+    await process.put()
+    process.start_pods(20, 30, 40)
+    state = process.controller.find(KEY)
+    assert state is not None
+    state.ledger.note(Outcome.RESTARTED)
+    async with leading(process):
+        await asyncio.sleep(1)
+
+    following = Process(store)
+    other = await following.put()
+    async with leading(following):
+        await asyncio.sleep(1)
+        assert other.ledger.is_empty, "nothing is taken over before the target is known to be the same"
+        await following.bench.step(15)
+        following.start_pods(50)
+
+    assert other.ready_times is not None
+    assert (other.ready_times.count, other.ready_times.total) == (4, (30, 50))
+    assert other.ledger.left_out() == LeftOut(1, 0, 0)
+    assert stored(store) == {"uid-1": [20, 30, 40, 50]}
+
+
+async def test_a_leader_that_dies_loses_a_minute_at_most(store: Store, process: Process) -> None:
+    await process.put()
+    async with leading(process, orderly=False):
+        process.start_pods(20)
+        await asyncio.sleep(PERIOD + 1)
+        process.start_pods(30)
+
+    assert stored(store) == {"uid-1": [20]}
+
+
+async def test_it_writes_once_a_minute_and_only_what_has_changed(process: Process) -> None:
+    await process.put()
+    async with leading(process):
+        await asyncio.sleep(PERIOD + 1)
+        assert process.line.writes == []
+        for second in range(60):
+            process.start_pods(second)
+            await asyncio.sleep(2)
+        await asyncio.sleep(10 * PERIOD)
+
+    assert process.line.writes == ["POST", "PUT"]
+    assert process.line.gets == 1
+
+
+async def test_an_autoscaler_that_comes_later_has_its_times(store: Store, process: Process) -> None:
+    store.post(config_map({"uid-1": entry(20, 30)}))
+    async with leading(process):
+        await asyncio.sleep(PERIOD * 2)
+        state = await process.put()
+
+    assert state.ready_times is not None
+    assert state.ready_times.count == 2
+    assert stored(store) == {"uid-1": [20, 30]}
+    assert process.line.writes == []
+
+
+async def test_times_of_another_object_of_that_name_are_dropped(store: Store, process: Process) -> None:
+    store.post(config_map({"uid-1": entry(20, 30, target="former")}))
+    state = await process.put()
+    async with leading(process):
+        await asyncio.sleep(1)
+        await process.bench.step(15)
+
+    assert state.ready_times is None
+    assert stored(store) == {}
+
+
+async def test_times_of_an_autoscaler_that_is_gone_are_dropped(store: Store, process: Process) -> None:
+    store.post(config_map({"uid-gone": entry(20)}))
+    await process.put()
+    process.start_pods(5)
+    async with leading(process):
+        await asyncio.sleep(PERIOD + 1)
+        assert stored(store) == {"uid-gone": [20], "uid-1": [5]}, "a boosted HPA is found later"
+        await asyncio.sleep(KEPT_PERIODS * PERIOD)
+        assert stored(store) == {"uid-1": [5]}
+        process.controller.remove(KEY)
+
+    assert stored(store) == {}
+
+
+async def test_a_target_that_is_replaced_begins_anew(store: Store, process: Process) -> None:
+    state = await process.put()
+    process.start_pods(20)
+    async with leading(process):
+        await asyncio.sleep(PERIOD + 1)
+        process.bench.server.set("web", 4, uid="another")
+        await process.bench.step(15)
+        process.start_pods(7)
+
+    assert state.ledger.target == "another"
+    assert stored(store) == {"uid-1": [7]}
+
+
+async def test_each_shard_has_its_own(store: Store, process: Process) -> None:
+    await process.put()
+    process.start_pods(20)
+    async with leading(process, shard=Shard(2, 3)):
+        await asyncio.sleep(1)
+
+    assert list(store.objects) == ["fastpath-ready-times-2-of-3"]
+
+
+# -- faults --------------------------------------------------------------------------------------------------
+
+
+async def test_a_foreign_config_map_is_reported_and_left_alone(store: Store, process: Process) -> None:
+    foreign = store.post(config_map({"settings": "theirs"}, labelled=False))
+    await process.put()
+    process.start_pods(20)
+    async with leading(process):
+        await asyncio.sleep(3 * PERIOD)
+        assert process.reported() == (
+            "the ConfigMap fastpath/fastpath-ready-times lacks the label fastpath.io/ready-times=true, so it "
+            "is not used: delete it, or add the label"
+        )
+
+    assert store.objects[NAME] == foreign
+    assert process.reported() == ""
+
+
+async def test_one_that_becomes_foreign_is_left_alone(store: Store, process: Process) -> None:
+    await process.put()
+    process.start_pods(20)
+    async with leading(process):
+        await asyncio.sleep(PERIOD + 1)
+        store.edit(NAME, lambda document: document["metadata"]["labels"].clear())
+        process.start_pods(30)
+        await asyncio.sleep(PERIOD)
+        assert "lacks the label" in process.reported()
+
+    assert stored(store) == {"uid-1": [20]}
+
+
+async def test_a_corrupt_entry_is_reported_and_ignored(store: Store, process: Process) -> None:
+    store.post(config_map({"uid-1": "{", "uid-2": entry(20)}))
+    first = await process.put()
+    second = await process.put("other", "uid-2")
+    async with leading(process):
+        await asyncio.sleep(1)
+        assert "ConfigMap fastpath/fastpath-ready-times, uid-1: not a ledger: " in process.reported()
+        await process.bench.step(15)
+        assert first.ready_times is None
+        assert second.ready_times is not None
+
+    assert stored(store) == {"uid-2": [20]}
+
+
+async def test_without_the_right_to_read_nothing_is_written(store: Store, process: Process) -> None:
+    store.post(config_map({"uid-2": entry(20)}))
+    await process.put()
+    process.start_pods(20)
+    process.line.cut = True
+    async with leading(process):
+        await asyncio.sleep(2 * PERIOD)
+        assert "no answer within 5 s" in process.reported()
+        assert process.line.writes == []
+        process.line.cut = False
+        await asyncio.sleep(PERIOD + 10)
+        assert process.reported() == ""
+
+    assert stored(store) == {"uid-1": [20], "uid-2": [20]}
+
+
+async def test_a_refused_write_is_reported_and_repeated(store: Store, process: Process) -> None:
+    await process.put()
+    process.start_pods(20)
+    async with leading(process):
+        await asyncio.sleep(1)
+        process.line.answer = 403
+        await asyncio.sleep(PERIOD)
+        assert process.reported() != ""
+        process.line.answer = 0
+        await asyncio.sleep(PERIOD)
+        assert process.reported() == ""
+
+    assert stored(store) == {"uid-1": [20]}
+
+
+async def test_without_the_lease_nothing_is_written(store: Store, process: Process) -> None:
+    await process.put()
+    process.start_pods(20)
+    async with leading(process):
+        await asyncio.sleep(1)
+        process.gate.passes = 0
+
+    assert stored(store) == {}
+    assert process.line.writes == []
+
+
+async def test_the_end_of_a_term_does_not_wait_for_a_slow_server(store: Store, process: Process) -> None:
+    await process.put()
+    process.start_pods(20)
+    loop = asyncio.get_running_loop()
+    async with leading(process, orderly=False) as ready_times:
+        await asyncio.sleep(1)
+    process.line.delay = lambda: 3.0
+    began = loop.time()
+
+    await ready_times.drain(process.controller, 0.5)
+
+    assert loop.time() - began == pytest.approx(0.5)
+
+
+async def test_a_former_leader_cannot_replace_what_a_new_one_has_stored(store: Store) -> None:
+    former, new = Process(store), Process(store)
+    for each in (former, new):
+        await each.put()
+    former.start_pods(20)
+    async with leading(former):
+        await asyncio.sleep(PERIOD + 1)
+        former.gate.passes = 2  # the fence closes before the first byte
+        former.start_pods(30)
+        async with leading(new):
+            await asyncio.sleep(1)
+            await new.bench.step(15)
+            new.start_pods(40)
+        await asyncio.sleep(PERIOD)
+
+    assert stored(store) == {"uid-1": [20, 40]}
+
+
+# -- bounds --------------------------------------------------------------------------------------------------
+
+
+async def test_many_autoscalers_share_the_room(
+    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready_store, "LIMIT", 10_000)
+    for number in range(30):
+        await process.put(f"web-{number}", f"uid-{number}")
+        process.start_pods(*range(100, 150), name=f"web-{number}")
+    async with leading(process):
+        await asyncio.sleep(1)
+
+    texts = store.texts(NAME)
+    assert sum(len(uid) + len(text) for uid, text in texts.items()) <= 10_000
+    assert {uid: totals[-1] for uid, totals in stored(store).items()} == {
+        f"uid-{number}": 149 for number in range(30)
+    }
+    assert {len(totals) for totals in stored(store).values()} == {12}
+
+
+async def test_where_there_is_no_room_at_all_some_are_not_stored(
+    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready_store, "LIMIT", 500)
+    for number in range(30):
+        await process.put(f"web-{number}", f"uid-{number}")
+        process.start_pods(*range(100, 150), name=f"web-{number}")
+    async with leading(process):
+        await asyncio.sleep(1)
+
+    assert 0 < len(store.texts(NAME)) < 30
+
+
+def test_the_limit_leaves_room_for_what_else_is_in_the_object() -> None:
+    assert LIMIT < 1024 * 1024 * 0.9

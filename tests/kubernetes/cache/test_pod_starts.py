@@ -1,0 +1,459 @@
+"""The starts of pods: recorded lists of pods, with figures computed by hand, and what no list may do.
+
+A line of a file in ``tests/data/ready-times`` is a PodList, as ``kubectl get pods -o json`` gives it.
+"""
+
+import copy
+import json
+import random
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.kubernetes.cache import pod_codec, pod_starts
+from adapter.kubernetes.cache.pod_starts import (
+    CRASHING,
+    NO_NODE,
+    PULL_FAILED,
+    PULLING,
+    STARTING,
+    UNSCHEDULABLE,
+    StartingPods,
+)
+from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.model.label_selectors import parse_selector
+from adapter.model.ready_times import LeftOut, Outcome, Percentiles, PodStart, ReadyLedger, ReadyTimes
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import FakeClock
+
+JSON = dict[str, Any]
+DATA = Path(__file__).parents[2] / "data" / "ready-times"
+WEB = parse_selector("app=web")
+
+
+class Watched:
+    """A cache that is fed lists by hand, and the ledger of the pods ``app=web`` of the namespace shop."""
+
+    def __init__(self) -> None:
+        monitoring, clock = Monitoring(), FakeClock()
+        client: Any = None  # never asked
+        context = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
+        self.cache = PodCache(context)
+        self.ledger = ReadyLedger()
+        self.told = 0
+        self.follow(self.ledger.note)
+
+    def follow(self, started: Callable[[PodStart | Outcome], None]) -> None:
+        self.cache.follow("shop", WEB, "shop/web", self._note, started)
+
+    def _note(self) -> None:
+        self.told += 1
+
+    def list(self, pods: Sequence[JSON]) -> None:
+        """Take a list: pods that are not in it are gone."""
+        listed = {pod["metadata"]["name"] for pod in pods}
+        for namespace, names in list(self.cache.listing()):
+            for name in set(names) - listed:
+                self.cache.remove(namespace, name)
+        self.put(*pods)
+        if not self.cache.synced:
+            self.cache.reflectors[0].synced = True
+            list(self.cache.listed(""))
+
+    def put(self, *pods: JSON) -> None:
+        for pod in pods:
+            self.cache.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(pod)))
+        self.cache.settle()
+
+    def times(self) -> ReadyTimes:
+        times = self.ledger.times()
+        assert times is not None
+        return times
+
+    def starting(self) -> dict[str, int]:
+        """Return the flags of the pods that have never been Ready."""
+        return {pod.name: pod.starting for pod in self.cache.select("shop", WEB) if pod.starting}
+
+
+def recorded(name: str) -> list[list[JSON]]:
+    lines = (DATA / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line)["items"] for line in lines]
+
+
+def after(name: str) -> Watched:
+    watched = Watched()
+    for pods in recorded(name):
+        watched.list(pods)
+    return watched
+
+
+# -- recorded lists ------------------------------------------------------------------------------------------
+
+
+def test_a_slow_probe() -> None:
+    # web-a: 0, 2, 12 s; web-b: 0, 3, 10 s; web-c: 1, 2, 8 s. Three pods weigh the same.
+    assert after("probe").times() == ReadyTimes(
+        total=Percentiles(13, 14),
+        scheduled=Percentiles(0, 1),
+        started=Percentiles(2, 3),
+        ready=Percentiles(10, 12),
+        initialized=Percentiles(0, 0),
+        count=3,
+        unschedulable=0,
+        pull_failed=0,
+    )
+
+
+def test_an_image_pull() -> None:
+    # web-a: 1, 41, 5 s; web-b, whose image could not be pulled at first: 1, 79, 5 s.
+    assert after("pull").times() == ReadyTimes(
+        total=Percentiles(47, 85),
+        scheduled=Percentiles(1, 1),
+        started=Percentiles(41, 79),
+        ready=Percentiles(5, 5),
+        initialized=Percentiles(0, 0),
+        count=2,
+        unschedulable=0,
+        pull_failed=1,
+    )
+
+
+def test_a_wait_for_a_node() -> None:
+    # web-b: 0, 1, 4 s; web-a: 95, 15, 5 s.
+    assert after("node-wait").times() == ReadyTimes(
+        total=Percentiles(5, 115),
+        scheduled=Percentiles(0, 95),
+        started=Percentiles(1, 15),
+        ready=Percentiles(4, 5),
+        initialized=Percentiles(0, 0),
+        count=2,
+        unschedulable=1,
+        pull_failed=0,
+    )
+
+
+def test_a_crash_loop_is_only_counted() -> None:
+    watched = after("crash-loop")
+
+    times = watched.times()
+    assert (times.count, times.total) == (1, Percentiles(6, 6))
+    assert watched.ledger.left_out() == LeftOut(restarted=1, ended=0, incoherent=0)
+    assert watched.starting() == {"web-b": STARTING | CRASHING}
+
+
+def test_pods_that_were_never_ready_are_only_counted_and_a_second_ready_is_no_start() -> None:
+    watched = after("never-ready")
+
+    assert watched.ledger.times() is None
+    assert watched.ledger.left_out() == LeftOut(restarted=0, ended=2, incoherent=0)
+    assert watched.starting() == {"web-a": STARTING}
+
+
+def test_init_containers_are_part_of_started() -> None:
+    times = after("init-containers").times()
+
+    assert times.initialized == Percentiles(12, 12)
+    assert times.started == Percentiles(15, 15)
+    assert (times.ready, times.total) == (Percentiles(5, 5), Percentiles(20, 20))
+
+
+def test_skewed_clocks_are_only_counted() -> None:
+    watched = after("clock-skew")
+
+    assert (watched.times().count, watched.times().total) == (1, Percentiles(7, 7))
+    assert watched.ledger.left_out() == LeftOut(restarted=0, ended=0, incoherent=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "lists", "flags"),
+    [
+        ("probe", 1, {"web-a": STARTING, "web-b": STARTING}),
+        ("pull", 1, {"web-a": STARTING, "web-b": STARTING | PULLING | PULL_FAILED}),
+        ("pull", 3, {"web-b": STARTING | PULL_FAILED}),
+        ("node-wait", 1, {"web-a": STARTING | NO_NODE | UNSCHEDULABLE, "web-b": STARTING}),
+        ("node-wait", 2, {"web-a": STARTING | UNSCHEDULABLE}),
+        ("init-containers", 1, {"web-a": STARTING}),
+        ("init-containers", 3, {}),
+    ],
+)
+def test_what_starting_pods_wait_for(name: str, lists: int, flags: dict[str, int]) -> None:
+    watched = Watched()
+    for pods in recorded(name)[:lists]:
+        watched.list(pods)
+
+    assert watched.starting() == flags
+
+
+def test_starting_pods_of_a_subscription_are_counted() -> None:
+    watched = Watched()
+    subscription = watched.cache.follow("shop", WEB, "shop/web", lambda: None)
+    watched.list([*recorded("node-wait")[0], *recorded("crash-loop")[1][2:], recorded("pull")[0][1]])
+    assert subscription.starting == StartingPods(pods=3, no_node=1, pulling=1, crashing=1)
+
+    leaving = recorded("node-wait")[0][0]
+    leaving["metadata"]["deletionTimestamp"] = "2026-03-02T10:01:00Z"
+    watched.put(leaving)
+
+    assert subscription.starting == StartingPods(pods=2, no_node=0, pulling=1, crashing=1)
+
+
+def test_a_pod_may_wait_for_its_gates() -> None:
+    pod = recorded("node-wait")[0][0]
+    _condition(pod, "PodScheduled")["reason"] = "SchedulingGated"
+    watched = Watched()
+
+    watched.list([pod])
+
+    assert watched.starting() == {"web-a": STARTING | NO_NODE}
+
+
+def test_conditions_that_cannot_be_read_are_not_known() -> None:
+    watched = Watched()
+    watched.list(recorded("probe")[0][:1])
+    ready = recorded("probe")[-1][0]
+    _condition(ready, "PodScheduled")["status"] = "Unknown"
+    _condition(ready, "Initialized")["lastTransitionTime"] = "soon"
+
+    watched.put(ready)
+
+    assert (watched.times().scheduled, watched.times().initialized) == (None, None)
+    assert watched.times().total == Percentiles(14, 14)
+
+
+# -- once ----------------------------------------------------------------------------------------------------
+
+
+def test_pods_of_the_first_list_are_no_starts() -> None:
+    watched = Watched()
+
+    watched.list(recorded("probe")[-1])
+    watched.list(recorded("probe")[-1])
+
+    assert watched.ledger.times() is None
+
+
+def test_a_pod_that_came_while_the_watch_was_away_is_a_start() -> None:
+    watched = Watched()
+    watched.list([])
+
+    watched.list(recorded("probe")[-1])
+
+    assert watched.times().count == 3
+
+
+def test_a_pod_is_recorded_once() -> None:
+    watched = after("probe")
+    ready = recorded("probe")[-1][0]
+    failing = copy.deepcopy(ready)
+    _condition(failing, "Ready").update(status="False", lastTransitionTime="2026-03-02T10:30:00Z")
+
+    watched.put(failing, ready, failing, ready)
+
+    assert watched.times().count == 3
+
+
+def test_a_pod_that_is_not_ready_at_first_sight_may_have_been_before() -> None:
+    """Its probe fails: Ready has been False since long after the pod was initialized."""
+    failing = copy.deepcopy(recorded("probe")[-1][0])
+    _condition(failing, "Ready").update(status="False", lastTransitionTime="2026-03-02T10:30:00Z")
+    watched = Watched()
+
+    watched.list([failing])
+    watched.list(recorded("probe")[-1][:1])
+
+    assert watched.ledger.times() is None
+
+
+def test_a_ready_that_was_missed_is_no_start() -> None:
+    """The watch was away when the pod was Ready first."""
+    watched = Watched()
+    watched.list(recorded("probe")[0])
+    failing = copy.deepcopy(recorded("probe")[-1][0])
+    _condition(failing, "Ready").update(status="False", lastTransitionTime="2026-03-02T10:30:00Z")
+
+    watched.put(failing)
+    watched.put(recorded("probe")[-1][0])
+
+    assert watched.ledger.times() is None
+    assert watched.ledger.left_out() == LeftOut(0, 0, 0)
+
+
+def test_another_pod_of_the_same_name_is_a_start_of_its_own() -> None:
+    """A pod of a StatefulSet was replaced while the watch was away."""
+    watched = Watched()
+    watched.list(recorded("never-ready")[0][:1])
+    replaced = recorded("probe")[0][0]
+    replaced["metadata"]["name"] = "web-old"
+    replaced["status"]["startTime"] = "2026-03-02T10:30:00Z"
+    ready = recorded("probe")[-1][0]
+    ready["metadata"]["name"] = "web-old"
+    ready["status"]["startTime"] = "2026-03-02T10:30:00Z"
+
+    watched.put(replaced)
+    assert watched.starting() == {"web-old": STARTING}
+    watched.put(ready)
+
+    assert watched.times().total == Percentiles(14, 14)
+
+
+def test_pods_of_every_revision_count() -> None:
+    watched = Watched()
+    first, second = recorded("probe")[0]
+    second["metadata"]["labels"]["pod-template-hash"] = "new"
+    ready = recorded("probe")[-1]
+    ready[1]["metadata"]["labels"]["pod-template-hash"] = "new"
+
+    watched.list([first, second])
+    watched.list(ready[:2])
+
+    assert watched.times().count == 2
+
+
+def test_only_followers_of_the_pod_get_its_start() -> None:
+    watched = Watched()
+    other: list[object] = []
+    watched.cache.follow("shop", parse_selector("app=db"), "shop/db", lambda: None, other.append)
+    both: list[object] = []
+    watched.follow(both.append)
+
+    watched.list(recorded("probe")[0])
+    watched.list(recorded("probe")[-1])
+
+    assert (len(both), other) == (3, [])
+
+
+def test_what_a_pod_waits_for_is_shown_without_a_decision() -> None:
+    watched = Watched()
+    watched.list(recorded("pull")[0])
+    told = watched.told
+    failing = copy.deepcopy(recorded("pull")[0][0])
+    failing["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] = "ErrImagePull"
+
+    watched.put(failing)
+
+    assert watched.starting()["web-a"] == STARTING | PULLING | PULL_FAILED
+    assert watched.told == told
+
+
+# -- hostile -------------------------------------------------------------------------------------------------
+
+
+def _condition(pod: JSON, kind: str) -> JSON:
+    found: JSON = next(each for each in pod["status"]["conditions"] if each["type"] == kind)
+    return found
+
+
+def _started(**change: Any) -> Watched:
+    """Show a pod starting, then Ready with a changed status."""
+    watched = Watched()
+    watched.list(recorded("probe")[0][:1])
+    ready = recorded("probe")[-1][0]
+    ready["metadata"] |= change.pop("metadata", {})
+    ready["status"] |= change
+    watched.put(ready)
+    return watched
+
+
+@pytest.mark.parametrize(
+    "created", ["", "yesterday", None, "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-03-01T09:00:00Z"]
+)
+def test_absurd_creations_are_only_counted(created: str | None) -> None:
+    watched = _started(metadata={"creationTimestamp": created})
+
+    assert watched.ledger.times() is None
+    assert watched.ledger.left_out() == LeftOut(0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "statuses",
+    [
+        None,
+        [],
+        {},
+        "none",
+        [None],
+        [{"state": {}}],
+        [{"state": {"running": {}}}],
+        [{"state": {"running": {"startedAt": "soon"}}}],
+        [{"state": {"running": {"startedAt": 5}}}],
+        [{"restartCount": "many"}],
+        [{"restartCount": -5}],
+    ],
+)
+def test_container_statuses_that_cannot_be_read_are_not_known(statuses: Any) -> None:
+    times = _started(containerStatuses=statuses).times()
+
+    assert (times.total, times.scheduled) == (Percentiles(14, 14), Percentiles(0, 0))
+    assert (times.started, times.ready) == (None, None)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["conditions", "containerStatuses", "initContainerStatuses", "phase", "startTime"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["type", "status", "state", "waiting", "reason", "restartCount"]), inner
+                )
+            ),
+            max_leaves=6,
+        ),
+    )
+)
+def test_no_status_of_containers_spoils_a_pod(status: JSON) -> None:
+    """A pod is decoded whenever it was before its container statuses were read."""
+    known = {key: status[key] for key in status if "Statuses" in key}
+    watched = Watched()
+
+    watched.list([])
+    watched.put({"metadata": {"name": "p", "namespace": "shop", "labels": {"app": "web"}}, "status": known})
+
+    assert [pod.name for pod in watched.cache.select("shop", WEB)] == ["p"]
+
+
+def test_many_pods_at_once_cost_their_records_only() -> None:
+    """A pod that starts costs what one costs that is Ready; the ledger keeps its fifty."""
+    count = 1_000
+    starting, ready = recorded("probe")[0][0], recorded("probe")[-1][0]
+
+    def decoded(pod: JSON) -> list[pod_codec.WirePod]:
+        made = []
+        for number in range(count):
+            pod["metadata"]["name"] = f"web-{number}"
+            made.append(pod_codec.POD_CODEC.decode(msgspec.json.encode(pod)))
+        return made
+
+    watched = Watched()
+    watched.list([])
+    before, after_all = decoded(starting), decoded(ready)
+    tracemalloc.start()
+    try:
+        for each in before:
+            watched.cache.put(each)
+        while_starting, _ = tracemalloc.get_traced_memory()
+        for each in after_all:
+            watched.cache.put(each)
+        when_ready, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert watched.times().count == 50
+    assert watched.starting() == {}
+    assert while_starting <= when_ready + count * 16
+
+
+def test_a_flag_costs_no_memory_of_its_own() -> None:
+    """Python has one object for each small integer."""
+    every = STARTING | UNSCHEDULABLE | PULL_FAILED | NO_NODE | PULLING | CRASHING
+    assert every < 257
+    assert pod_starts.flags_of([], pod_starts.NO_STATUSES, pod_starts.NO_STATUSES, every) < 257

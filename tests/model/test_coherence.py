@@ -1,0 +1,82 @@
+"""Which values may be added up: a table of cuts, and what holds for any load and any times of samples."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.model.coherence import incoherent_pods
+
+
+@pytest.mark.parametrize(
+    ("sampled", "ready", "left_out"),
+    [
+        pytest.param({}, {}, "", id="nothing is sampled"),
+        pytest.param({"a": 1, "b": 2}, {}, "", id="all have been ready for long"),
+        pytest.param({"a": 1, "b": 2}, {"x": 1.5}, "", id="a pod of another target"),
+        pytest.param({"a": 1, "b": 2}, {"b": 1.5}, "b", id="ready after the oldest sample"),
+        pytest.param({"a": 1.5, "b": 2}, {"b": 1.5}, "", id="sampled at the moment it became ready"),
+        pytest.param({"a": 1, "b": 3, "c": 3}, {"c": 2}, "c", id="one of two is sampled since"),
+        pytest.param({"a": 2.5, "b": 3, "c": 3}, {"c": 2}, "", id="both are sampled since"),
+        pytest.param({"a": 3, "b": 1}, {"b": 2}, "b", id="its own sample is from before"),
+        pytest.param({"a": 3, "b": 3, "c": 4}, {"b": 1, "c": 3.5}, "c", id="ready after one that counts"),
+        pytest.param(
+            {"a": 4, "b": 1, "c": 5}, {"b": 2, "c": 3}, "b", id="one that does not count delays no other"
+        ),
+        pytest.param({"a": 1, "b": 4, "c": 4}, {"b": 2, "c": 3}, "bc", id="several are new"),
+        pytest.param({"a": 2, "b": 2.1}, {"a": 1, "b": 1}, "", id="ready at the same moment"),
+        pytest.param({"a": 2, "b": 4}, {"a": 1, "b": 3}, "b", id="the first pods of a target"),
+        pytest.param({"a": 2}, {"a": 1}, "", id="the first pod of a target"),
+        pytest.param({"a": 1}, {"a": 2}, "", id="no value would remain"),
+        pytest.param({"a": 1, "b": 1}, {"a": 2, "b": 3}, "", id="no value would remain of two"),
+    ],
+)
+def test_pods_that_are_left_out(
+    sampled: Mapping[str, float], ready: Mapping[str, float], left_out: str
+) -> None:
+    assert incoherent_pods(sampled, ready) == set(left_out)
+
+
+NAMES = "abcdefgh"
+MOMENTS = st.integers(0, 12)
+
+
+@st.composite
+def shared_loads(draw: st.DrawFn) -> tuple[list[int], dict[str, int], dict[str, int]]:
+    """Return a load by second, when pods became ready (-1 for long ago), and when each was sampled."""
+    load = draw(st.lists(st.integers(0, 1000), min_size=13, max_size=13))
+    names = NAMES[: draw(st.integers(1, len(NAMES)))]
+    ready = {name: draw(st.one_of(st.just(-1), MOMENTS)) for name in names}
+    return load, ready, {name: draw(MOMENTS) for name in names}
+
+
+@given(shared_loads())
+def test_a_sum_never_exceeds_the_largest_load_of_its_time(
+    drawn: tuple[list[int], dict[str, int], dict[str, int]],
+) -> None:
+    load, ready, sampled = drawn
+
+    def share(name: str) -> Fraction:
+        """Return what a pod shows: its part of the load, none before it was ready."""
+        second = sampled[name]
+        count = sum(since <= second for since in ready.values())
+        return Fraction(load[second], count) if ready[name] <= second else Fraction(0)
+
+    left_out = incoherent_pods(sampled, {name: since for name, since in ready.items() if since >= 0})
+    kept = sampled.keys() - left_out
+    first, last = min(sampled[name] for name in kept), max(sampled[name] for name in kept)
+    assert sum(map(share, kept)) <= max(load[first : last + 1])
+    assert not any(ready[name] < 0 for name in left_out), "the others still show the load"
+
+
+@given(shared_loads())
+def test_nothing_is_left_out_once_all_were_sampled_after_the_last_became_ready(
+    drawn: tuple[list[int], dict[str, int], dict[str, int]],
+) -> None:
+    _, ready, sampled = drawn
+    last = max(ready.values())
+    later = {name: max(moment, last) for name, moment in sampled.items()}
+
+    assert incoherent_pods(later, ready) == frozenset()

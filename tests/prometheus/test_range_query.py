@@ -1,0 +1,91 @@
+"""Range queries: what is sent, what is read, and what each failure is called."""
+
+import json
+from typing import Any
+
+import pytest
+
+from adapter.errors import PrometheusError
+from adapter.prometheus import connection
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.range_query import RangeReader
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import FakeClock
+from tests.support.scripted import Scripted
+
+
+async def reader(url: str, **settings: Any) -> RangeReader:
+    clock = FakeClock()
+    given = PrometheusSettings(url=url, **settings)
+    origin = await connection.open_connection(given, clock, ProblemLog(Monitoring(), clock))
+    return RangeReader(origin, 30.0)
+
+
+def matrix(*series: list[list[object]]) -> str:
+    result = [{"metric": {}, "values": values} for values in series]
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+async def test_what_is_sent_and_read(scripted: Scripted) -> None:
+    scripted.answer(200, matrix([[100, "1.5"], [115, "NaN"], [130, "+Inf"], [145.0, "0"]]))
+    ask = await reader(f"{scripted.url}/prom", params=(("tenant", "t"),), headers=(("X-Scope", "a"),))
+
+    assert await ask.read("sum(up)", 100, 145, 15) == {100: 1.5, 145: 0.0}
+
+    (seen,) = scripted.seen
+    assert seen.target.startswith("/prom/api/v1/query_range?")
+    assert seen.form == {
+        "query": "sum(up)",
+        "start": "100",
+        "end": "145",
+        "step": "15",
+        "timeout": "30",
+        "tenant": "t",
+    }
+    assert seen.headers["x-scope"] == "a"
+
+
+async def test_a_long_query_is_posted(scripted: Scripted) -> None:
+    scripted.answer(200, matrix())
+    query = f"sum(up{{pod=~'{'x' * 9000}'}})"
+    assert await (await reader(scripted.url)).read(query, 100, 145, 15) == {}
+    assert (scripted.seen[0].method, scripted.seen[0].form["query"]) == ("POST", query)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "text"),
+    [
+        (401, "no", "status", "HTTP status 401"),
+        (404, "no", "status", "this is not the API of Prometheus"),
+        (302, "", "status", "HTTP status 302"),
+        (
+            422,
+            '{"status":"error","errorType":"execution","error":"it would load too many samples"}',
+            "query",
+            "too many samples",
+        ),
+        (200, "<html>", "decode", "not JSON"),
+        (200, "{}", "decode", "no matrix"),
+        (200, '{"status":"success","data":{"resultType":"vector","result":[]}}', "decode", "no matrix"),
+        (200, '{"status":"error","errorType":"bad_data","error":"parse error"}', "query", "parse error"),
+        (200, matrix([[100, "1"]], [[100, "2"]]), "type", "the query has 2 series"),
+        (200, matrix([[100, "one"]]), "decode", "a sample's value is"),
+        (200, matrix([[at, "1"] for at in range(9000)]), "size", "more than 100000 bytes"),
+    ],
+)
+async def test_each_failure_has_a_name(
+    status: int, body: str, kind: str, text: str, scripted: Scripted
+) -> None:
+    scripted.answer(status, body)
+    ask = await reader(scripted.url, max_answer_bytes=100_000)
+    with pytest.raises(PrometheusError, match=text) as raised:
+        await ask.read("sum(up)", 100, 145, 15)
+    assert raised.value.kind == kind
+    assert raised.value.url == f"{scripted.url}/api/v1/query_range"
+
+
+async def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(PrometheusError, match="refused") as raised:
+        await (await reader("http://127.0.0.1:9")).read("sum(up)", 100, 145, 15)
+    assert raised.value.kind == "unreachable"

@@ -1,0 +1,157 @@
+"""Queries over several endpoints: what is refused, what is kept, and how answers fail."""
+
+import math
+
+import pytest
+
+from adapter.errors import UnionError, UnscrapableError
+from adapter.rules.matchers import Matcher
+from adapter.rules.scrape import pod_query, union_query
+from adapter.rules.scrape.attached import attach
+from adapter.rules.scrape.series import PodSeries
+from adapter.rules.scrape.union_query import UnionAnswer, compile_query
+from adapter.rules.template import template
+from tests.support.scraping import parse, record
+
+GAUGE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+
+
+def endpoint(body: str, *, pod: str = "a", times: int = 1) -> PodSeries:
+    series = PodSeries(lambda exposed: attach(exposed, {"pod": pod}, honor=False))
+    for at in range(times):
+        record(series, parse(body.encode(), {"depth", "other"}), float(at), 0.0, 10.0)
+    return series
+
+
+def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()) -> UnionAnswer:
+    compiled = compile_query(template.parse(query))
+    return pod_query.finish(compiled.evaluate(endpoints, "depth", selector, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("<<if .Series>>a<<end>>", "the template has actions other than a plain variable"),
+        ("sum(<<.Series>>{pod=~'<<.LabelValuesByName>>'})", "the template uses .LabelValuesByName"),
+        ("sum(<<.Series>>{<<.LabelMatchers>>}", "the query does not parse: "),
+        ("1 + 1", "the query is a number"),
+        ("2 > bool 1", "the query is a number"),
+        ("-(1)", "the query is a number"),
+        ('"text"', "a string or a subquery cannot be computed from scrapes"),
+        ("max_over_time(sum(depth)[1m:1s])", "max_over_time() cannot be computed from scrapes, only rate, "),
+        ("rate(depth[1m:1s])", "rate() needs a plain series selector"),
+        ("time()", "time() cannot be computed from scrapes"),
+        ("vector(time())", "time() cannot be computed from scrapes"),
+        ("absent(depth)", "absent() cannot be computed from scrapes"),
+        ("topk(3, depth)", "topk is not one of sum, max, min, avg, count"),
+        ("quantile(0.9, depth)", "quantile is not one of"),
+        ("depth atan2 other", "atan2 is not computed from scrapes, only + - "),
+        ("depth > other", "> between two vectors is not computed from scrapes"),
+        ("depth / on (pod) group_left other", "/ with group_left or group_right is not computed"),
+        ("depth / on (__name__) other", "/ matches by the names of series"),
+        ("depth / fill(0) other", "/ has fill values for missing series"),
+        ("sum by (job) (depth)", "it groups or matches by job, which the scraped pods do not have"),
+        ("depth / ignoring (job) other", "it groups or matches by job, which the scraped pods do not have"),
+        ('depth{job="x"}', "depth is selected by job, which the scraped pods do not have"),
+        ('{__name__="depth"}', "a selector without the name of a series"),
+        ("<<.Series>> offset 1m", "<<.Series>> has an @ modifier or an offset"),
+        ("depth @ 5", "depth has an @ modifier or an offset"),
+        ('depth{a="1" or b="2"}', "depth joins matchers with or"),
+        ('depth{queue=~"(?x) b"}', "depth is selected by an invalid expression: invalid perl operator: (?x"),
+        ('depth{queue="<<.Series>>"}', "depth has <<.Series>> in a matcher"),
+    ],
+)
+def test_what_is_refused(query: str, reason: str) -> None:
+    with pytest.raises(UnscrapableError) as raised:
+        compile_query(template.parse(query), ("job",))
+
+    assert str(raised.value).startswith(reason)
+
+
+def test_a_query_says_which_series_it_needs() -> None:
+    query = template.parse('sum(rate(<<.Series>>_total{a="1",<<.LabelMatchers>>}[1m])) / sum(other)')
+    compiled = compile_query(query)
+
+    assert compiled.counts
+    assert compiled.select("hits") == {
+        "hits_total": frozenset({(Matcher("a", "=", "1"),)}),
+        "other": frozenset({()}),
+    }
+    assert not compile_query(template.parse(GAUGE)).counts
+
+
+def test_the_time_is_that_of_the_oldest_sample_in_use() -> None:
+    old, new = endpoint("depth 1\n", pod="a"), endpoint("depth 2\n", pod="b", times=3)
+
+    assert answer(GAUGE, old, new).time == 0.0
+    assert answer(GAUGE, old, new, selector=(Matcher("pod", "=", "b"),)).time == 2.0
+
+
+def test_a_counter_that_the_last_scrape_lacks_still_has_its_rate() -> None:
+    series = PodSeries()
+    for at, body in enumerate((b"depth 1\n", b"depth 4\n", b"depth 6\n", b"depth 10\n", b"other 1\n")):
+        record(series, parse(body, {"depth", "other"}), float(at), 0.0, 10.0)
+
+    found = answer("sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m]))", series)
+
+    assert [each.value for each in found.elements] == [3.0]
+    assert (found.time, found.shown) == (3.0, False)
+    assert answer(GAUGE, series).elements == ()
+
+
+def test_without_series_there_is_no_time() -> None:
+    shown = endpoint('depth{queue="a"} 1\n')
+
+    found = answer(GAUGE, shown, selector=(Matcher("queue", "=", "b"),))
+    assert (found.elements, found.time, found.shown) == ((), math.inf, True)
+    assert not answer(GAUGE, endpoint("other 1\n")).shown
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("depth / on () other", "a series on the left matches several on the right"),
+        ('depth / on () other{pod="a"}', "several series on the left match one on the right"),
+    ],
+)
+def test_a_match_that_is_not_one_to_one_fails(query: str, error: str) -> None:
+    body = "depth 1\nother 2\n"
+    with pytest.raises(UnionError, match=error):
+        answer(query, endpoint(body, pod="a"), endpoint(body, pod="b"))
+
+
+def test_too_many_samples_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(union_query, "MOST_RESULTS", 2)
+    body = "".join(f'depth{{queue="{number}"}} 1\n' for number in range(3))
+
+    with pytest.raises(UnionError, match="the query has more than 2 samples"):
+        answer("<<.Series>>{<<.LabelMatchers>>}", endpoint(body))
+    assert [each.value for each in answer(GAUGE, endpoint(body)).elements] == [3]
+
+
+def test_large_evaluations_take_several_steps() -> None:
+    body = "".join(f'depth{{queue="{number}"}} 1\n' for number in range(1500))
+    compiled = compile_query(template.parse("sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)"))
+
+    steps = compiled.evaluate([endpoint(body)], "depth", (), 5.0)
+
+    assert sum(1 for _ in steps) >= 2
+
+
+@pytest.mark.parametrize(
+    ("exposed", "honor", "labels"),
+    [
+        ({"a": "1"}, False, {"a": "1", "pod": "p"}),
+        ({"pod": "x"}, False, {"pod": "p", "exported_pod": "x"}),
+        ({"pod": ""}, False, {"pod": "p"}),
+        (
+            {"pod": "x", "exported_pod": "y"},
+            False,
+            {"pod": "p", "exported_pod": "y", "exported_exported_pod": "x"},
+        ),
+        ({"pod": "x"}, True, {"pod": "x"}),
+        ({"pod": ""}, True, {"pod": ""}),
+    ],
+)
+def test_attached_labels(exposed: dict[str, str], *, honor: bool, labels: dict[str, str]) -> None:
+    assert attach(exposed, {"pod": "p"}, honor=honor) == labels

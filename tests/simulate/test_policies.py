@@ -1,0 +1,61 @@
+"""The texts of policies."""
+
+import pytest
+
+from adapter.errors import InputError
+from adapter.model.quantity import read
+from adapter.simulate.policies import FAST_PACE, NATIVE_PACE, Pace, read_policy
+
+_ONE_OF_NATIVE = (
+    "expected one of behavior, maxReplicas, minReplicas, scrape, sync, target, window with =value"
+)
+
+
+def test_defaults() -> None:
+    assert (read_policy("native").native, read_policy("native").fast) == (NATIVE_PACE, None)
+    assert (read_policy("fast").native, read_policy("fast").fast) == (None, FAST_PACE)
+    assert (read_policy("boost").native, read_policy("boost").fast) == (NATIVE_PACE, FAST_PACE)
+    assert read_policy("fixed:replicas=7").replicas == 7
+
+
+def test_keys() -> None:
+    policy = read_policy("native:scrape=30s,window=2m,sync=30,target=500m,minReplicas=2,maxReplicas=9")
+    assert policy.native == Pace(30, 120, 30)
+    assert (policy.target, policy.min_replicas, policy.max_replicas) == (read("500m"), 2, 9)
+    assert read_policy("boost:fastScrape=2,fastWindow=0,tick=3").fast == Pace(2, 0, 3)
+    assert read_policy("fast:scrape=2,window=8,tick=2,behavior=slow.yaml").behavior == "slow.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("keda", "expected native, fast, boost, fixed, with :key=value,... behind the name"),
+        (
+            "native:tick=1",
+            f"tick: {_ONE_OF_NATIVE}",
+        ),
+        (
+            "native:",
+            f"nothing: {_ONE_OF_NATIVE}",
+        ),
+        (
+            "native:scrape",
+            f"scrape: {_ONE_OF_NATIVE}",
+        ),
+        ("native:scrape=1,scrape=2", "scrape: expected once"),
+        ("native:scrape=0", "scrape=0: expected whole seconds such as 15s, from 1 to 3600"),
+        ("native:scrape=1.5s", "scrape=1.5s: expected whole seconds such as 15s, from 1 to 3600"),
+        ("native:window=soon", "window=soon: expected whole seconds such as 15s, from 0 to 86400"),
+        ("fast:target=0", "target=0: expected a quantity above 0 such as 10 or 500m"),
+        ("fast:target=x", "target=x: expected a quantity above 0 such as 10 or 500m"),
+        ("fast:minReplicas=-1", "minReplicas=-1: expected a whole number from 0 to 100000"),
+        ("fast:maxReplicas=100001", "maxReplicas=100001: expected a whole number from 0 to 100000"),
+        ("fixed:replicas=999999999", "replicas=999999999: expected a whole number from 0 to 100000"),
+        ("native:behavior=", "behavior: expected a value behind the ="),
+        ("fixed", "replicas=: expected a whole number from 0 to 100000"),
+    ],
+)
+def test_bad_policies(text: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_policy(text)
+    assert str(caught.value) == f"--policy: {text}: {expected}"

@@ -1,0 +1,97 @@
+"""Decisions and seconds that are skipped change no figure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.simulate import load
+from adapter.simulate.load import Load
+from adapter.simulate.policies import read_policy
+from adapter.simulate.simulation import Scenario, simulate
+from tests.support.simulation import PODS, autoscaler
+
+POLICIES = (
+    "native",
+    "native:window=0",
+    "native:scrape=7,sync=4,window=20",
+    "fast",
+    "fast:window=0",
+    "fast:scrape=3,tick=2",
+    "boost",
+    "boost:sync=7,scrape=4,window=9",
+)
+OUTER = {
+    "type": "External",
+    "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "7"}},
+}
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "10"}},
+}
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> Load:
+    """Draw a load that often stays at a level, so that there is something to skip."""
+    step = draw(st.sampled_from([1, 7, 60, 200]))
+    values = draw(
+        st.lists(st.sampled_from([0.0, 60.0, 100.0, 104.5, 250.0, float("nan")]), min_size=1, max_size=12)
+    )
+    return load.of_points(
+        [(place * step, value) for place, value in enumerate(values)], draw(st.integers(1, 700))
+    )
+
+
+@st.composite
+def behaviors(draw: st.DrawFn) -> Mapping[str, Any] | None:
+    if draw(st.booleans()):
+        return None
+    windows = st.sampled_from([0, 13, 60, 300])
+    policies = [
+        {
+            "type": "Percent",
+            "value": draw(st.sampled_from([10, 100])),
+            "periodSeconds": draw(st.sampled_from([15, 40])),
+        },
+        {"type": "Pods", "value": draw(st.integers(1, 4)), "periodSeconds": 15},
+    ]
+    return {
+        "scaleUp": {"stabilizationWindowSeconds": draw(windows), "policies": policies},
+        "scaleDown": {"stabilizationWindowSeconds": draw(windows), "policies": policies},
+    }
+
+
+@given(
+    st.sampled_from(POLICIES),
+    st.sampled_from([(PODS,), (OUTER,), (PODS, OUTER), ({**CPU},)]),
+    loads(),
+    loads(),
+    behaviors(),
+    st.sampled_from([(1,), (20,), (3, 9, 40)]),
+    st.integers(0, 1000),
+)
+def test_skipping_changes_nothing(
+    policy: str,
+    metrics: tuple[Mapping[str, Any], ...],
+    first: Load,
+    second: Load,
+    behavior: Mapping[str, Any] | None,
+    start_ups: tuple[int, ...],
+    seed: int,
+) -> None:
+    scenario = Scenario(
+        autoscaler(metrics, most=30, behavior=behavior),
+        {"load": first, "queue": second, "cpu": first},
+        start_ups,
+        phases=1,
+        seed=seed,
+    )
+    quick = simulate(scenario, read_policy(policy))
+    slow = simulate(scenario, read_policy(policy), skips=False)
+    assert quick.changes == slow.changes
+    assert quick.decisions <= slow.decisions
+    (one,), (other,) = quick.runs, slow.runs
+    for name in type(one).__slots__:
+        assert abs(getattr(one, name) - getattr(other, name)) <= 1e-6 * abs(getattr(other, name)), name

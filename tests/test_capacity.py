@@ -1,0 +1,152 @@
+"""When a workload has its pods, on times that are known, and the pods of the benchmark that measures it."""
+
+import math
+import statistics
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from adapter.compose.clock import SystemClock
+from adapter.sandbox.apiserver.server import Cluster
+from benchmarks import capacity, ready_world
+from benchmarks.capacity import PodTimes, Startup, WorkloadTimes
+from benchmarks.ready_pods import Pods
+from benchmarks.ready_world import NAMESPACE, PODS, Workload
+from tests.support.waiting import until
+
+CLOCK = SystemClock()
+
+
+def stepped(
+    *pods: PodTimes, needed: int = 10, asked: tuple[tuple[float, int], ...] = ((103.0, 7), (104.0, 9))
+) -> WorkloadTimes:
+    """Return a workload with five pods from before its step at 100."""
+    return WorkloadTimes(100.0, needed, [*(PodTimes(1.0, 2.0) for _ in range(5)), *pods], asked)
+
+
+def starting(*times: tuple[float, float]) -> list[PodTimes]:
+    return [PodTimes(ready, counted) for ready, counted in times]
+
+
+@pytest.mark.parametrize(
+    ("needed", "enough"), [(1, 1), (2, 2), (4, 4), (10, 9), (11, 10), (20, 18), (30, 27), (100, 90)]
+)
+def test_enough_is_ninety_percent(needed: int, enough: int) -> None:
+    assert capacity.enough_of(needed) == enough
+
+
+def test_the_time_ends_with_the_last_pod_that_is_needed() -> None:
+    times = stepped(*starting((110, 125), (111, 112), (130, 131), (120, 121), (140, 190)))
+
+    assert times.seconds_asked() == 4
+    assert times.seconds_ready() == 30
+    assert times.seconds_counted() == 31
+
+
+def test_a_pod_that_is_deleted_does_not_count() -> None:
+    gone = PodTimes(105.0, 106.0, ended=119.0)
+    times = stepped(gone, *starting((110, 111), (115, 116), (120, 121), (150, 151)))
+
+    assert times.seconds_ready() == 50
+    assert times.seconds_counted() == 51
+
+
+def test_what_never_comes_has_no_time() -> None:
+    times = stepped(*starting((110, 111), (112, math.inf), (113, 114), (115, 116)), asked=((101.0, 8),))
+
+    assert times.seconds_asked() is None
+    assert times.seconds_ready() == 15
+    assert times.seconds_counted() is None
+
+
+def test_only_what_follows_the_step_counts() -> None:
+    before = PodTimes(1.0, 2.0, ended=50.0)
+    times = WorkloadTimes(100.0, 1, [before, PodTimes(104.0, 105.0)], [(1.0, 3), (50.0, 0), (101.0, 1)])
+
+    assert times.seconds_asked() == 1
+    assert times.seconds_ready() == 4
+    assert times.overshoot() == 1
+
+
+def test_a_workload_that_has_enough_waits_for_nothing() -> None:
+    assert stepped(needed=5).seconds_counted() == 0
+    assert stepped(needed=5).shortage(200.0) == 0
+
+
+def test_shortage_is_missing_pods_times_seconds() -> None:
+    # 4 missing for 10 s, 3 for 10 s, 1 for 20 s
+    times = stepped(*starting((110, 110), (120, 120), (120, 120), (140, 140), (150, 150)))
+
+    assert times.shortage(200.0) == 4 * 10 + 3 * 10 + 1 * 20
+    assert times.shortage(115.0) == 4 * 10 + 3 * 5
+
+
+def test_overshoot_is_the_highest_count_over_the_needed_one() -> None:
+    assert stepped(asked=((90.0, 20), (101.0, 9), (102.0, 12), (110.0, 10))).overshoot() == 1.2
+    assert stepped(asked=()).overshoot() == 0
+
+
+def test_start_up_times_are_drawn_around_their_median() -> None:
+    drawn = capacity.draw_startups(20.0, 5000, "some seed")
+    times = [each.ready for each in drawn]
+
+    assert drawn == capacity.draw_startups(20.0, 5000, "some seed")
+    assert drawn != capacity.draw_startups(20.0, 5000, "another seed")
+    assert statistics.median(times) == pytest.approx(20.0, rel=0.03)
+    assert capacity.p95(times) / 20.0 == pytest.approx(math.exp(1.645 * capacity.SIGMA), rel=0.05)
+    assert all(0 < each.started < each.ready for each in drawn)
+
+
+def test_the_95th_percentile_lies_between_the_times_beside_it() -> None:
+    assert capacity.p95([float(number) for number in range(101)]) == 95.0
+    assert capacity.p95([1.0, 2.0]) == pytest.approx(1.95)
+    assert capacity.p95([3.0]) == 3.0
+
+
+def test_workloads_of_one_number_differ_in_their_chain_alone() -> None:
+    workloads = ready_world.cast(2, 1, {"short": 2.0, "medium": 20.0, "long": 60.0}, 1)
+    startups = {(each.start, each.name[-1]): each.startups for each in workloads if each.chain == "native"}
+
+    assert len({each.name for each in workloads}) == len(workloads) == 2 * 3 * 3 + 3
+    assert len({tuple(each) for each in startups.values()}) == 6
+    for each in workloads:
+        if not each.is_at_zero:
+            assert each.startups == startups[each.start, each.name[-1]]
+            assert (each.lowest, each.needed) == (PODS, 2 * PODS)
+
+
+async def test_a_pod_counts_once_it_is_ready_and_its_reader_has_read_it(tmp_path: Path) -> None:
+    workload = Workload("boosted", "short", "boosted-short-0", [Startup(0.0, 3600.0)])
+    async with Cluster(now=CLOCK.wall) as cluster:
+        pods = Pods(cluster, [workload], CLOCK.wall, tmp_path / "pods.json")
+        async with pods, aiohttp.ClientSession() as session:
+
+            async def scrape(number: int, agent: str) -> tuple[int, str]:
+                url = f"http://{workload.pods[number].address}:{pods.port}/metrics"
+                async with session.get(url, headers={"User-Agent": agent}) as response:
+                    return response.status, (await response.text()).rpartition(" ")[2].strip()
+
+            assert await scrape(0, "fastpath") == (200, "8.0")
+            assert workload.times().seconds_counted() is None
+            workload.step = CLOCK.wall()
+            cluster.scale("deployments", workload.name, PODS + 1, NAMESPACE, manager="someone")
+            new = PODS
+            await until(lambda: len(workload.pods) > new and workload.pods[new].running)
+            assert [count for _, count in workload.asked] == [PODS + 1]
+            assert (await scrape(new, "fastpath"))[0] == 503
+            await until(lambda: workload.pods[new].address in (tmp_path / "pods.json").read_text())
+            assert cluster.get("deployments", workload.name, NAMESPACE)["status"]["readyReplicas"] == PODS
+
+            pods.become_ready(workload, workload.pods[new])
+            state = cluster.get("deployments", workload.name, NAMESPACE)["status"]
+            assert (state["replicas"], state["readyReplicas"]) == (PODS + 1, PODS + 1)
+            assert await scrape(new, "Prometheus/3.0") == (200, "16.25")
+            assert workload.pods[new].times.counted == math.inf
+            assert await scrape(new, "fastpath") == (200, "16.25")
+            assert workload.pods[new].times.ready <= workload.pods[new].times.counted < math.inf
+
+            cluster.scale("deployments", workload.name, PODS, NAMESPACE, manager="someone")
+            await until(lambda: workload.pods[new].times.ended < math.inf)
+            assert (await scrape(new, "fastpath"))[0] == 503
+            await until(lambda: workload.pods[new].address not in (tmp_path / "pods.json").read_text())
