@@ -98,12 +98,19 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def refusal(
-    made: Decision, observation: Observation, memory: Boosting, boost: Boost, band: Band, now: int
+    made: Decision,
+    observation: Observation,
+    memory: Boosting,
+    boost: Boost,
+    band: Band,
+    now: int,
+    scheduled: int = 0,
 ) -> str:
     """Return why a decision is not written, "" if it is.
 
     A raise has to exceed both spec.replicas and the pods that exist by more than the tolerance, so that the
-    surge pods of a rollout do not become permanent.
+    surge pods of a rollout do not become permanent. One to the floor of a schedule, at least `scheduled`, is
+    exact.
     """
     if demotion := active_demotion(memory, boost, now):
         return f"boosting is off: field manager {demotion.by} reverted two raises"
@@ -117,6 +124,8 @@ def refusal(
         return "the target is at zero; only the HPA scales from zero"
     if made.replicas < observation.replicas:
         return "boost never scales down; the HPA does"
+    if made.replicas <= scheduled:
+        return ""
     for count in (observation.replicas, observation.status_replicas):
         if made.replicas <= count * band.high:
             return f"{made.replicas} replicas do not exceed {count} by more than the tolerance"

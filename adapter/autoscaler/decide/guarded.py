@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, fallback
+from adapter.autoscaler.decide import conflicts, decision, fallback, scheduled
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
@@ -32,6 +32,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, P
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
+from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, Instant, read_instant
 
 FOREIGN_AUTOSCALER, FOREIGN_WRITER = "ForeignAutoscaler", "ForeignWriter"
@@ -49,22 +50,28 @@ class Constraints(NamedTuple):
 
     `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent
     metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
+    `schedule` has the bounds of the windows that are active now, None outside all windows.
     """
 
     mode: str = AUTO
     rivals: tuple[str, ...] = ()
     fallback: Fallback | None = None
     boost: Boost | None = None
+    schedule: ScheduledBounds | None = None
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What is remembered of one autoscaler from one sync to the next, its status included."""
+    """What is remembered of one autoscaler from one sync to the next, its status included.
+
+    `floor` is that of the windows that were active at the last sync, 0 without one.
+    """
 
     status: HorizontalPodAutoscalerStatus = NO_STATUS
     history: History = History(RecommendationQueues())
     conflicts: ConflictState = ConflictState()
     absence: Absence = NOTHING_ABSENT
     boost: Boosting = boosting.NOTHING
+    floor: int = 0
 
     def with_floor(self, floor: Floor | None) -> "Memory":
         return msgspec.structs.replace(self, boost=msgspec.structs.replace(self.boost, floor=floor))
@@ -213,7 +220,7 @@ def commit(
     memory: Memory, made: Decision, observation: Observation, now: int, constraints: Constraints
 ) -> tuple[Memory, tuple[Event, ...]]:
     """Return the memory after a decision whose count, if it has one to write, was written; and the events."""
-    state, boost = memory.conflicts, constraints.boost
+    state, boost, floor = memory.conflicts, constraints.boost, scheduled.floor_of(constraints.schedule)
     if made.rescale:
         state = conflicts.commit(state, observation.replicas, made.replicas)
         if made.history.pending is not None:
@@ -222,11 +229,12 @@ def commit(
             made = msgspec.structs.replace(made, history=history)
     if boost is not None:
         state = msgspec.structs.replace(state, ours=None)
-        return _commit_boosted(memory, made, state, observation, now, boost)
+        memory, events = _commit_boosted(memory, made, state, observation, now, boost)
+        return msgspec.structs.replace(memory, floor=floor), events
     if constraints.fallback is None and not memory.absence.active:
-        return Memory(made.status, made.history, state), made.events
+        return Memory(made.status, made.history, state, floor=floor), made.events
     absence, events = fallback.follow(constraints.fallback, memory.absence, made, now)
-    return Memory(made.status, made.history, state, absence), (*made.events, *events)
+    return Memory(made.status, made.history, state, absence, floor=floor), (*made.events, *events)
 
 
 def _commit_boosted(
@@ -258,6 +266,7 @@ def shifted(memory: Memory, by: int) -> Memory:
         conflicts.shifted(memory.conflicts, by),
         fallback.shifted(memory.absence, by),
         boosting.shifted(memory.boost, by),
+        memory.floor,
     )
 
 
@@ -268,9 +277,24 @@ def decide(
     spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
     """Decide what one sync does at `now` nanoseconds; the status of the observation is that of the memory."""
-    mode, rivals, rules, boost = constraints
+    schedule = constraints.schedule
+    bounded = scheduled.bounded(spec, schedule)
+    history = scheduled.held(memory.history, memory.floor, schedule, spec.limits.highest, now)
+    if history is not memory.history:
+        memory = msgspec.structs.replace(memory, history=history)
+    made = _decide_within(bounded, observation, memory, now, constraints)
+    return scheduled.told(made, bounded, schedule, now)
+
+
+def _decide_within(
+    spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
+) -> Decision:
+    """Decide with a spec whose limits are those of this moment."""
+    mode, rivals, rules, boost, schedule = constraints
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
+    if observation.replicas == 0 and state.own_zero and scheduled.floor_of(schedule):
+        least = max(least, spec.limits.lowest)  # a floor wakes the target even if no metric has a value
     if least or observation.status is not memory.status:
         observation = msgspec.structs.replace(observation, status=memory.status, fallback=least)
     if mode == PAUSED:
@@ -292,7 +316,10 @@ def decide(
         text = f"scaling suspended for {seconds}s: field manager {state.paused_by} reverted our change"
         return _withhold(made, seen, history, now, FOREIGN_WRITER, text)
     if boost is not None:
-        why = boosting.refusal(made, seen, memory.boost, boost, spec.band, now) if made.rescale else ""
+        floor = scheduled.floor_of(schedule)
+        why = (
+            boosting.refusal(made, seen, memory.boost, boost, spec.band, now, floor) if made.rescale else ""
+        )
         return _withhold(made, seen, history, now, boosting.NOT_BOOSTED, why) if why else made
     if mode == ADVISE and made.rescale:
         text = f"would scale to {made.replicas}, but spec.mode is Advise"

@@ -206,6 +206,7 @@ def _pods_count(pods: int) -> str:
 
 _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "start": _start,
+    "schedule": "schedules allow {min} to {max}: {windows}",
     "first": "no earlier recommendation: {replicas} is recorded as the first",
     "bounds": "{current} is {side} {bound}, the {what}: metrics are not evaluated",
     "disabled": "the target is scaled to zero{why}: scaling is disabled",

@@ -25,6 +25,8 @@ ABLE_TO_SCALE = "AbleToScale"
 SCALING_ACTIVE = "ScalingActive"
 SCALING_LIMITED = "ScalingLimited"
 SCALED_TO_ZERO = "ScaledToZero"
+SCHEDULE_ACTIVE = "ScheduleActive"
+"""Our own: whether a window of a schedule sets bounds."""
 
 MESSAGES = {
     "SucceededGetScale": "the HPA controller was able to get the target's current scale",

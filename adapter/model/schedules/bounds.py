@@ -1,0 +1,109 @@
+"""The bounds that the schedules of one autoscaler give it at an instant.
+
+A floor may begin some seconds before its window, so that the pods are Ready when the window begins; that is
+the `lead`. Ceilings, and the ends of windows, never move.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.model.schedules import windows
+from adapter.model.schedules.windows import Schedule, Span, Window
+
+MOST_LEAD = 600
+"""The longest lead, in seconds."""
+
+_AHEAD = 24 * 3600
+"""For how many seconds spans are computed at once."""
+
+
+class ScheduledBounds(msgspec.Struct, frozen=True):
+    """A floor and a ceiling, None where there is none, and the windows that are active.
+
+    A window is written as ``namespace/schedule window``. Those of `early` have not begun yet: their floor is
+    here for the time that pods take to be Ready.
+    """
+
+    floor: int | None
+    ceiling: int | None
+    windows: tuple[str, ...]
+    early: tuple[str, ...] = ()
+
+
+def limits(lowest: int, highest: int, bounds: ScheduledBounds | None) -> tuple[int, int]:
+    """Return minReplicas and maxReplicas within bounds; the floor wins, but never above maxReplicas."""
+    if bounds is None:
+        return lowest, highest
+    least = min(max(lowest, bounds.floor or 0), highest)
+    most = highest if bounds.ceiling is None else min(highest, bounds.ceiling)
+    return least, max(least, most)
+
+
+class _Spans(NamedTuple):
+    """The spans of a window, and its name with that of its schedule."""
+
+    name: str
+    window: Window
+    spans: Sequence[Span]
+
+
+class BoundsTimeline:
+    """The bounds of some schedules over time. Spans are computed for a day and kept."""
+
+    def __init__(self, schedules: Sequence[Schedule]) -> None:
+        self.schedules = tuple(schedules)
+        self._start = self._end = 0
+        self._spans: list[_Spans] = []
+
+    def at(self, instant: int, lead: int = 0) -> ScheduledBounds | None:
+        """Return the bounds at an instant, None outside all windows. `lead` is at most MOST_LEAD seconds."""
+        floor: int | None = None
+        ceiling: int | None = None
+        active, early = [], []
+        for name, window, spans in self._around(instant):
+            begins_early = lead > 0 and window.floor is not None
+            covering = _covering(spans, instant, lead if begins_early else 0)
+            if covering is None:
+                continue
+            if instant < covering.begin:
+                early.append(name)
+            else:
+                active.append(name)
+                if window.ceiling is not None:
+                    ceiling = window.ceiling if ceiling is None else min(ceiling, window.ceiling)
+            if window.floor is not None:
+                floor = window.floor if floor is None else max(floor, window.floor)
+        if not active and not early:
+            return None
+        if floor is not None and ceiling is not None:
+            ceiling = max(floor, ceiling)
+        return ScheduledBounds(floor, ceiling, tuple(sorted(active)), tuple(sorted(early)))
+
+    def next_change(self, instant: int, lead: int = 0) -> int:
+        """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
+        spans = self._around(instant)
+        return min((at for at in _edges(spans, lead) if at > instant), default=self._end - MOST_LEAD)
+
+    def _around(self, instant: int) -> Sequence[_Spans]:
+        if not self._start <= instant < self._end - MOST_LEAD:
+            self._start, self._end = instant, instant + _AHEAD + MOST_LEAD
+            self._spans = [
+                _Spans(f"{schedule.name} {window.name}", window, found)
+                for schedule in self.schedules
+                for window in schedule.windows
+                if (found := windows.spans_of(window, schedule, self._start, self._end))
+            ]
+        return self._spans
+
+
+def _covering(spans: Sequence[Span], instant: int, lead: int) -> Span | None:
+    """Return the span that an instant is in, else the one that begins within the lead."""
+    return next((span for span in spans if span.begin - lead <= instant < span.end), None)
+
+
+def _edges(listed: Sequence[_Spans], lead: int) -> Iterator[int]:
+    for _, _, spans in listed:
+        for begin, end in spans:
+            yield from (begin - lead, begin, end)
