@@ -2,7 +2,7 @@
 
 import msgspec
 
-from adapter.autoscaler.decide import guarded, prepared_spec, record
+from adapter.autoscaler.decide import decision, guarded, prepared_spec, record
 from adapter.autoscaler.decide.boost import Boost, Boosting
 from adapter.autoscaler.decide.conflicts import ConflictState, OwnWrite
 from adapter.autoscaler.decide.fallback import Absence
@@ -20,7 +20,12 @@ from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import Fallback, FastPathAutoscalerStatus
 from adapter.model.autoscaling.floor import Demotion, Floor
-from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.hpa import (
+    Condition,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerStatus,
+    with_defaults,
+)
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read
 from adapter.model.timestamps import NEVER, SECOND, FineInstant, Instant, Span
@@ -108,6 +113,28 @@ def test_what_json_gives_back_is_what_was_recorded() -> None:
         assert read_back.inputs.constraints == made.inputs.constraints
         again = record.decide_again(read_back.inputs)
         assert (again.replicas, again.rescale, again.reason) == (made.replicas, made.rescale, made.reason)
+
+
+def test_a_decision_of_the_hpa_controller_has_no_guards() -> None:
+    """It has the legacy algorithm without `behavior`, and the mode of a FastPathAutoscaler does not count."""
+    made = recorded(Constraints("Paused"))
+    again = record.decide_again(msgspec.structs.replace(made.inputs, constraints=None))
+    hpa = HorizontalPodAutoscaler(
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        made.inputs.autoscaler.metadata,
+        with_defaults(fastpath_autoscaler.plain_spec(made.inputs.autoscaler.spec)),
+    )
+    seen = msgspec.structs.replace(made.inputs.observation, status=MEMORY.status)
+    spec = prepared_spec.prepare(hpa, made.inputs.settings)
+    assert (made.replicas, again) == (2, decision.decide(spec, seen, MEMORY.history, ODD))
+    assert again.replicas > made.replicas
+
+
+def test_the_weight_grows_with_the_pods() -> None:
+    inputs = recorded(Constraints()).inputs
+    seen = msgspec.structs.replace(inputs.observation, pods=PODS * 50)
+    assert msgspec.structs.replace(inputs, observation=seen).weight == 50 * inputs.weight > 0
 
 
 def test_labels_and_the_status_of_the_object_are_left_out() -> None:
