@@ -23,13 +23,15 @@ class ScheduledBounds(msgspec.Struct, frozen=True):
     """A floor and a ceiling, None where there is none, and the windows that are active.
 
     A window is written as ``namespace/schedule window``. Those of `early` have not begun yet: their floor is
-    here for the time that pods take to be Ready.
+    here for the time that pods take to be Ready. `until` is when the window of the floor ends, in seconds
+    since 1970.
     """
 
     floor: int | None
     ceiling: int | None
     windows: tuple[str, ...]
     early: tuple[str, ...] = ()
+    until: int | None = None
 
 
 def limits(lowest: int, highest: int, bounds: ScheduledBounds | None) -> tuple[int, int]:
@@ -61,6 +63,7 @@ class BoundsTimeline:
         """Return the bounds at an instant, None outside all windows. `lead` is at most MOST_LEAD seconds."""
         floor: int | None = None
         ceiling: int | None = None
+        until: int | None = None
         active, early = [], []
         for name, window, spans in self._around(instant):
             begins_early = lead > 0 and window.floor is not None
@@ -73,13 +76,14 @@ class BoundsTimeline:
                 active.append(name)
                 if window.ceiling is not None:
                     ceiling = window.ceiling if ceiling is None else min(ceiling, window.ceiling)
-            if window.floor is not None:
-                floor = window.floor if floor is None else max(floor, window.floor)
+            if window.floor is not None and (floor is None or window.floor >= floor):
+                until = covering.end if until is None or window.floor != floor else max(until, covering.end)
+                floor = window.floor
         if not active and not early:
             return None
         if floor is not None and ceiling is not None:
             ceiling = max(floor, ceiling)
-        return ScheduledBounds(floor, ceiling, tuple(sorted(active)), tuple(sorted(early)))
+        return ScheduledBounds(floor, ceiling, tuple(sorted(active)), tuple(sorted(early)), until)
 
     def next_change(self, instant: int, lead: int = 0) -> int:
         """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
