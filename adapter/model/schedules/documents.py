@@ -142,7 +142,8 @@ def _checked(read: _Document, namespace: str, faults: list[Fault]) -> FastPathSc
             found.append(read_window)
     if faults or zone is None:
         raise InputError(faults)
-    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(found), excepted)
+    by_start = spec.ready == BY_START
+    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(found), excepted, by_start)
     return FastPathSchedule(meta, targets, spec.ready, schedule)
 
 

@@ -92,12 +92,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule. `name` is `namespace/name`; no window of days or cron begins on the days `excepted`."""
+    """A schedule. `name` is `namespace/name`; no window of days or cron begins on the days `excepted`.
+
+    With `by_start` its floors begin early, by the time that pods take to be Ready.
+    """
 
     name: str
     zone: ZoneInfo
     windows: tuple[Window, ...]
     excepted: frozenset[date] = frozenset()
+    by_start: bool = False
 
 
 class Boundary(NamedTuple):
