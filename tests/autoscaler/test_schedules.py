@@ -69,7 +69,7 @@ class ScheduleBench(Bench):
         """Return a controller as after a start."""
         context = AutoscalerContext(
             self.server,  # type: ignore[arg-type]
-            self.pods,
+            self.pods,  # type: ignore[arg-type]
             self.rivals,  # type: ignore[arg-type]
             self.sources,  # type: ignore[arg-type]
             LIVE,

@@ -12,6 +12,7 @@ import pytest
 from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.model.autoscaling import floor as floors
+from adapter.model.autoscaling.shards import Shard
 from adapter.sandbox.apiserver.kinds import definition
 from adapter.server.http.endpoints import LocalPages
 from tests.support import adapter as support
@@ -103,7 +104,7 @@ def applied(world: World) -> tuple[str, str]:
 
 def published(world: World) -> int:
     """Return the floor of the boosted HPA that is published."""
-    found = world.cluster.get("configmap", floors.config_map_name(floors.Shard()), HOME)
+    found = world.cluster.get("configmap", floors.config_map_name(Shard()), HOME)
     return sum(each.scheduled for each in floors.decode_floors(found["data"]).values())
 
 

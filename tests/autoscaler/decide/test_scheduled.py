@@ -33,7 +33,8 @@ class Loop:
     """An autoscaler in a loop of decisions that are all written."""
 
     def __init__(self, replicas: int, *, most: int = 40, mode: str = AUTO, **spec: Any) -> None:
-        self.replicas, self.at, self.mode = replicas, NOW, mode
+        self.replicas, self.mode = replicas, mode
+        self.at: int = NOW
         metric = external_metric(averageValue="1")
         self.spec: PreparedSpec = autoscaler([metric], LIVE, maxReplicas=most, **({"behavior": {}} | spec))
         self.memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas))
