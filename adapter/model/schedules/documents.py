@@ -34,7 +34,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 TARGET_KINDS = (HPA_KIND, AUTOSCALER_KIND)
 
 _ANY_TIME = datetime.combine(date(2000, 1, 1), time())
-_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?|(24):(00)(?::(00))?")
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|(24):(00)(?::(00))?")
 _FORMS = (("from", "to"), ("cron", "for"), ("start", "end"))
 
 
@@ -289,7 +289,7 @@ def _time(text: str, path: str, faults: list[Fault], *, is_end: bool) -> timedel
 
 def _date(text: str, path: str, faults: list[Fault]) -> date | None:
     try:
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
             return date.fromisoformat(text)
     except ValueError:
         pass
