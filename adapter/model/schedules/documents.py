@@ -271,6 +271,9 @@ def _cron_window(spec: WindowSpec, path: str, faults: list[Fault]) -> CronWindow
         return None
     try:
         CronSim(text, _ANY_TIME)
+    except ValueError:  # a number of thousands of digits
+        faults.append(Fault(f"{path}.cron", documents.shown(text), expected))
+        return None
     except CronSimError as error:
         faults.append(Fault(f"{path}.cron", documents.shown(text), f"{expected}: {str(error).lower()}"))
         return None
