@@ -94,7 +94,8 @@ class BoundsTimeline:
     def next_change(self, instant: int, lead: int = 0) -> int:
         """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
         spans = self._around(instant)
-        return min((at for at in _edges(spans, lead) if at > instant), default=self._end - MOST_LEAD)
+        last = self._end - MOST_LEAD  # after that, windows may begin that are not among the spans
+        return min((at for at in _edges(spans, lead) if instant < at < last), default=last)
 
     def _around(self, instant: int) -> Sequence[_Spans]:
         if not self._start <= instant < self._end - MOST_LEAD:
