@@ -24,7 +24,7 @@ from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import Fronted
 from tests.e2e.test_aggregation import WELL
-from tests.support import boosting, crd
+from tests.support import boosting, crd, crd_schedules
 from tests.support.boosting import CLOCK, HOLD, UNIT, Loads, Workload
 from tests.support.naive import MANAGER
 from tests.support.nativechain import Front
@@ -215,7 +215,8 @@ async def staged(fronted: Fronted, tmp_path: Path, lag: int) -> AsyncIterator[Sc
         await stack.enter_async_context(world.listening())
         (tmp_path / "rules.yaml").write_text(world.rules)
         prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
-        await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
+        for path in (crd.PATH, crd_schedules.PATH):
+            await cluster.kubectl("apply", "--validate=false", "-f", str(path))
         serving = backend.authority.server_context(
             backend.authority.issue(*tls.service_names(SERVICE, NAMESPACE))
         )

@@ -70,7 +70,7 @@ async def test_boosted_autoscalers_have_their_floor_in_a_window(scene: Scene) ->
     await cluster.create(schedule(cluster, begin, names))
     await until(lambda: {world.replicas(name) for name in names} == {FLOOR}, WAIT)
     raises = [write for name in names for write in world.audit.of(name, since=begin.timestamp())]
-    assert {write.by for write in raises} == {"fastpath"}
+    assert {write.by for write in raises if write.after == FLOOR} == {"fastpath"}
     assert max(write.time for write in raises) - begin.timestamp() < 2
 
     await until(lambda: CLOCK.wall() > end.timestamp() - 1, WAIT)
@@ -83,4 +83,6 @@ async def test_boosted_autoscalers_have_their_floor_in_a_window(scene: Scene) ->
     assert {write.by for write in lowered} == {NATIVE}
     assert min(write.time for write in lowered) - end.timestamp() > STABILIZATION - 2
     assert world.audit.counted == [], "no raise was taken back"
-    assert all(len(world.audit.of(name, since=begin.timestamp())) == 2 for name in names)
+    since = begin.timestamp() + 2  # until then it may repeat a write that it had decided before the raise
+    steps = {name: [write.after for write in world.audit.of(name, since=since)] for name in names}
+    assert steps == dict.fromkeys(names, [LIMITS[0]])
