@@ -89,11 +89,11 @@ def _first_overlap(spans: _Spans, one: Place, other: Place) -> int | None:
             end = span.end if end is None else min(end, span.end)
     limit = start + HORIZON if end is None else min(end, start + HORIZON)
     for begin in range(start, limit, _STEP):
-        pair = [spans.within(place, begin, begin + _STEP) for place in (one, other)]
-        at = _meet(*pair, begin)
+        ones, others = (spans.within(place, begin, begin + _STEP) for place in (one, other))
+        at = _meet(ones, others, begin)
         if at is not None:
             return at if at < limit else None
-        if max(map(len, pair)) > _OFTEN:
+        if max(len(ones), len(others)) > _OFTEN:
             return None
     return None
 
