@@ -142,7 +142,8 @@ def _checked(read: _Document, namespace: str, faults: list[Fault]) -> FastPathSc
             found.append(read_window)
     if faults or zone is None:
         raise InputError(faults)
-    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(found), excepted)
+    by_start = spec.ready == BY_START
+    schedule = Schedule(f"{meta.namespace}/{meta.name}", zone, tuple(found), excepted, by_start)
     return FastPathSchedule(meta, targets, spec.ready, schedule)
 
 
@@ -270,6 +271,9 @@ def _cron_window(spec: WindowSpec, path: str, faults: list[Fault]) -> CronWindow
         return None
     try:
         CronSim(text, _ANY_TIME)
+    except ValueError:  # a number of thousands of digits
+        faults.append(Fault(f"{path}.cron", documents.shown(text), expected))
+        return None
     except CronSimError as error:
         faults.append(Fault(f"{path}.cron", documents.shown(text), f"{expected}: {str(error).lower()}"))
         return None

@@ -94,6 +94,10 @@ REFUSED_WINDOWS: list[tuple[dict[str, Any], str]] = [
     (CRON | {"cron": "0 22 * *"}, f'spec.windows[0].cron: "0 22 * *": {FIVE}'),
     (CRON | {"cron": "0 0 22 * * *"}, f'spec.windows[0].cron: "0 0 22 * * *": {FIVE}'),
     (CRON | {"cron": "0 25 * * *"}, f'spec.windows[0].cron: "0 25 * * *": {FIVE}: bad hour'),
+    (
+        CRON | {"cron": "0 2 * * " + "1" * 20},
+        f'spec.windows[0].cron: "0 2 * * 11111111111111111111": {FIVE}: bad day-of-week',
+    ),
     (CRON | {"for": "0s"}, "spec.windows[0].for: 0s: expected whole seconds from 1s to 744h0m0s"),
     (CRON | {"for": "1.5s"}, "spec.windows[0].for: 1.5s: expected whole seconds from 1s to 744h0m0s"),
     (SINGLE | {"start": "2026-11-27T00:00Z"}, f"spec.windows[0].start: 2026-11-27T00:00Z: {LOCAL}"),
@@ -174,6 +178,13 @@ def test_faults_of_specs(spec: dict[str, Any], fault: str) -> None:
     assert fault in str(caught.value).split("\n")
 
 
+def test_a_number_without_end() -> None:
+    with pytest.raises(InputError) as caught:
+        schedule(CRON | {"cron": f"0 0 * * {'1' * 5000}"})
+    assert str(caught.value).startswith('spec.windows[0].cron: "0 0 * * 1111')
+    assert str(caught.value).endswith(FIVE)
+
+
 def test_too_many_windows_and_names_twice() -> None:
     with pytest.raises(InputError) as caught:
         schedule(*[DAILY] * 101)
@@ -189,6 +200,10 @@ def test_too_many_windows_and_names_twice() -> None:
         ([], "kind: []: expected fastpath.io/v1alpha1 FastPathSchedule"),
         ({"kind": "Pod"}, 'kind: "Pod": expected fastpath.io/v1alpha1 FastPathSchedule'),
         (document(DAILY) | {"metadata": {"label": {}}}, "metadata.name: absent: it is required"),
+        (
+            document(DAILY) | {"metadata": "office"},
+            'metadata: "office": expected an object, got text',
+        ),
         (document(DAILY) | {"extra": 1}, "extra: 1: unknown field"),
     ],
 )
