@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.autoscaler.schedules import status
 from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
@@ -60,6 +61,17 @@ def test_fields_are_those_of_the_structs() -> None:
         assert tuple(sorted(written)) == tuple(sorted(struct.__struct_encode_fields__))
     for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
         assert node.get("description"), path
+
+
+def test_a_status_is_kept_whole() -> None:
+    nodes = dict(structural.nodes(SCHEMA["properties"]["status"]))
+    for path, struct in (
+        ("", status.ScheduleStatus),
+        ("nextBoundary", status.NextBoundary),
+        ("targets[]", status.TargetStatus),
+        ("conditions[]", status.ScheduleCondition),
+    ):
+        assert sorted(nodes[path]["properties"]) == sorted(struct.__struct_encode_fields__)
 
 
 def test_columns_show_what_there_is() -> None:
