@@ -15,7 +15,7 @@ from tests.e2e.clusters import ClusterUnderTest
 from tests.model.schedules.test_documents import EXAMPLE
 from tests.model.schedules.test_schema import ACCEPTED, ONLY_BY_THE_PROGRAM
 from tests.support import crd_schedules
-from tests.support.schedules import document
+from tests.support.schedules import document, excepting
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "hour of cron": (document(CRON | {"cron": "0 25 * * *"}), "must be a cron expression of five fields"),
     "length": (document(CRON | {"for": "745h"}), "must be from 1s to 744h"),
     "part of a second": (document(CRON | {"for": "1500ms"}), "must be whole seconds"),
-    "exception": (document(DAILY, **{"except": ["2026-02-29"]}), "must be a date such as 2026-12-25"),
+    "exception": (excepting("2026-02-29"), "must be a date such as 2026-12-25"),
     "target twice": (document(DAILY, targets=[TWICE, TWICE]), "Duplicate value"),
     "target": (document(DAILY, targets=[{"kind": "Deployment", "name": "web"}]), "Unsupported value"),
     "window twice": (document(DAILY | {"name": "a"}, DAILY | {"name": "a"}), "Duplicate value"),

@@ -26,5 +26,12 @@ def document(*windows: dict[str, Any], zone: str = "Europe/Berlin", **spec: Any)
     }
 
 
+def excepting(*dates: str) -> dict[str, Any]:
+    """Return the document of a daily schedule with these dates as exceptions."""
+    tree = document({"from": "08:00", "to": "18:00"})
+    tree["spec"]["except"] = list(dates)
+    return tree
+
+
 def schedule(*windows: dict[str, Any], zone: str = "Europe/Berlin", **spec: Any) -> FastPathSchedule:
     return documents.read_document(document(*windows, zone=zone, **spec))

@@ -1,6 +1,7 @@
 """Autoscalers among the files of `fastpath check`: targets that their metrics cannot exceed.
 
 FastPathAutoscalers and HorizontalPodAutoscalers are compared with the rules that are given with them.
+FastPathSchedules of the same files are read along; `adapter.cli.schedule.faults` checks them.
 """
 
 import re
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from adapter.cli.check import saturation
 from adapter.cli.check.preview import RulePreview
 from adapter.cli.check.saturation import Saturation
+from adapter.cli.schedule.faults import GivenSchedule
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
@@ -17,11 +19,12 @@ from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, as_hpa
 from adapter.model.autoscaling.hpa import MetricSpec, MetricTarget
+from adapter.model.schedules import documents as schedule_documents
 
 TOLERANCE = 0.1
 """The default of the controller's flag and of Fastpath's, where `behavior` has none."""
 
-_KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{HPA_KIND}|{KIND})\b""")
+_KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{HPA_KIND}|{KIND}|{schedule_documents.KIND})\b""")
 
 
 class GivenAutoscaler(NamedTuple):
@@ -41,34 +44,43 @@ class GivenAutoscaler(NamedTuple):
 
 
 class Autoscalers(NamedTuple):
-    """The autoscalers of a text, and what is wrong with those that cannot be read."""
+    """The autoscalers and schedules of files, and what is wrong with those that cannot be read."""
 
     given: tuple[GivenAutoscaler, ...] = ()
+    schedules: tuple[GivenSchedule, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
 def read(text: str, source: str) -> Autoscalers | None:
-    """Return the autoscalers of a manifest, None for a text without one; other objects are left out."""
+    """Return the autoscalers and schedules of a manifest, None for a text without one.
+
+    Other objects are left out.
+    """
     if not _KIND.search(text):  # most files are rules, which are parsed elsewhere
         return None
     is_manifest = False
     given: list[GivenAutoscaler] = []
+    schedules: list[GivenSchedule] = []
     faults: list[Fault] = []
     for document in documents.read_documents(text, source):
         if isinstance(document, InputError):
             faults += document.faults
             continue
         for prefix, tree in autoscaler_documents.documents_in(document.value):
-            if not autoscaler_documents.kind_of(tree):
+            is_schedule = isinstance(tree, dict) and tree.get("kind") == schedule_documents.KIND
+            if not is_schedule and not autoscaler_documents.kind_of(tree):
                 continue
             is_manifest = True
             try:
-                read_one = autoscaler_documents.read_document(tree, floor_metric=True)
+                if is_schedule:
+                    schedule = schedule_documents.read_document(tree)
+                    schedules.append(GivenSchedule(schedule, prefix, document, source))
+                else:
+                    autoscaler = autoscaler_documents.read_document(tree, floor_metric=True)
+                    given.append(GivenAutoscaler(autoscaler, prefix, document, source))
             except InputError as error:
                 faults += (documents.located(each, prefix, document, source) for each in error.faults)
-                continue
-            given.append(GivenAutoscaler(read_one, prefix, document, source))
-    return Autoscalers(tuple(given), tuple(faults)) if is_manifest else None
+    return Autoscalers(tuple(given), tuple(schedules), tuple(faults)) if is_manifest else None
 
 
 class _Asked(NamedTuple):

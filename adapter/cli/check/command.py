@@ -20,6 +20,8 @@ from adapter.cli.check.options import COMMAND, CheckOptions
 from adapter.cli.check.preview import ResourcePreview, RulePreview
 from adapter.cli.check.report import Answer, Report, Summary
 from adapter.cli.check.why import WhyQuestion
+from adapter.cli.schedule import faults as schedule_faults
+from adapter.compose.clock import SystemClock
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.model.metrics import QueryResult
 from adapter.rules import compile as compiler
@@ -70,7 +72,11 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             except KubernetesError as error:
                 unreachable.append(f"cannot query the API server, using the built-in kinds: {error}")
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
-        faults = (*inputs.collect_faults(parsed, catalogue), *given.faults)
+        faults = (
+            *inputs.collect_faults(parsed, catalogue),
+            *given.faults,
+            *schedule_faults.faults_of(given.schedules),
+        )
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = missing.rules_of(fault.path for fault in faults)
@@ -84,9 +90,11 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             faults += tuple(fault for one in given.given for fault in autoscalers.faults_of(one, made))
             reports += await _report_resource_rules(ruleset, prometheus, unreachable)
             has_rules = parsed.config.rules or parsed.config.external_rules or parsed.config.resource_rules
-            general = [] if has_rules or faults else [_NO_RULE]
+            needs_rules = bool(given.given) or not given.schedules
+            general = [_NO_RULE] if needs_rules and not has_rules and not faults else []
             general += [warning for one in given.given for warning in autoscalers.warnings_of(one, made)]
-            summary = Summary(reports, general, faults, len(given.given))
+            general += schedule_faults.warnings_of(given.schedules, int(SystemClock().wall()))
+            summary = Summary(reports, general, faults, len(given.given), len(given.schedules))
             warned = summary.warning_count > 0
             _print(summary, options.output)
     for line in (*map(str, faults), *dict.fromkeys(unreachable)):

@@ -1,4 +1,4 @@
-"""The files that `fastpath check` and `fastpath doctor` read: rules, values of the chart, autoscalers."""
+"""The files that `fastpath check` and `fastpath doctor` read: rules, values of the chart, manifests."""
 
 import re
 import sys
@@ -44,7 +44,7 @@ def parse(files: Sequence[str]) -> Parsed:
 
 
 def parse_with_autoscalers(files: Sequence[str]) -> tuple[Parsed, Autoscalers]:
-    """Return what the files say together, and the autoscalers of those that are manifests of such objects."""
+    """Return what the files say together, and the autoscalers and schedules of those that are manifests."""
     fatal: list[Fault] = []
     texts, found = [], []
     for source, text in read_texts(files, fatal):
@@ -54,7 +54,9 @@ def parse_with_autoscalers(files: Sequence[str]) -> tuple[Parsed, Autoscalers]:
         else:
             found.append(read)
     given = tuple(one for read in found for one in read.given)
-    return _parse(texts, fatal), Autoscalers(given, tuple(one for read in found for one in read.faults))
+    schedules = tuple(one for read in found for one in read.schedules)
+    faults = tuple(one for read in found for one in read.faults)
+    return _parse(texts, fatal), Autoscalers(given, schedules, faults)
 
 
 def _parse(texts: Sequence[tuple[str, str]], fatal: Sequence[Fault]) -> Parsed:

@@ -110,8 +110,9 @@ COMMAND = Command(
     usage="FILE... [flags]",
     about="""\
 Prints what each rule asks Prometheus and what it serves, and everything that is wrong with it. FILE
-is a rules file, the values of the prometheus-community chart, a manifest of autoscalers whose
-targets are compared with the rules, a folder of them, or - for standard input.
+is a rules file, the values of the prometheus-community chart, a manifest of autoscalers, whose
+targets are compared with the rules, and of FastPathSchedules, a folder of them, or - for standard
+input.
 
 Exit status: 0 for files without a fault, also with warnings unless --strict is given; with --why,
 when an autoscaler gets a value. 1 when Prometheus or the API server cannot be asked; with --why,

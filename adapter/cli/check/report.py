@@ -39,6 +39,7 @@ class Summary:
     warnings: Sequence[Fault]
     faults: Sequence[Fault]
     autoscaler_count: int = 0
+    schedule_count: int = 0
 
     @property
     def warning_count(self) -> int:
@@ -57,6 +58,8 @@ class Summary:
             counts.append(counted(apis[RESOURCE], "resource query", "resource queries"))
         if self.autoscaler_count:
             counts.append(counted(self.autoscaler_count, "autoscaler", "autoscalers"))
+        if self.schedule_count:
+            counts.append(counted(self.schedule_count, "schedule", "schedules"))
         counts.append(counted(self.warning_count, "warning", "warnings"))
         if self.faults:
             counts.append(counted(len(self.faults), "fault", "faults"))

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.autoscaler.schedules import status
 from adapter.config.yaml import documents as yaml_documents
 from adapter.errors import InputError
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
@@ -22,7 +23,7 @@ from tests.model.schedules.test_documents import (
     SINGLE,
 )
 from tests.support import crd_schedules, structural
-from tests.support.schedules import document
+from tests.support.schedules import document, excepting
 
 JSON = dict[str, Any]
 
@@ -60,6 +61,17 @@ def test_fields_are_those_of_the_structs() -> None:
         assert tuple(sorted(written)) == tuple(sorted(struct.__struct_encode_fields__))
     for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
         assert node.get("description"), path
+
+
+def test_a_status_is_kept_whole() -> None:
+    nodes = dict(structural.nodes(SCHEMA["properties"]["status"]))
+    for path, struct in (
+        ("", status.ScheduleStatus),
+        ("nextBoundary", status.NextBoundary),
+        ("targets[]", status.TargetStatus),
+        ("conditions[]", status.ScheduleCondition),
+    ):
+        assert sorted(nodes[path]["properties"]) == sorted(struct.__struct_encode_fields__)
 
 
 def test_columns_show_what_there_is() -> None:
@@ -127,16 +139,16 @@ ACCEPTED: dict[str, JSON] = {
     "29 February": document({"start": "2028-02-29T00:00", "end": "2028-02-29T24:00"}),
     "a second": document({"start": "2026-11-27T23:59:59", "end": "2026-11-27T24:00"}),
     "far years": document({"start": "1971-01-01T00:00", "end": "9998-12-31T24:00"}),
-    "no exceptions": document(DAILY, **{"except": []}),
-    "exceptions": document(DAILY, **{"except": ["2000-02-29", "0001-01-01", "9999-12-31"]}),
+    "no exceptions": excepting(),
+    "exceptions": excepting("2000-02-29", "0001-01-01", "9999-12-31"),
     "one name for two kinds": document(
         DAILY, targets=[{"kind": HPA, "name": "web"}, {"kind": AUTOSCALER, "name": "web"}]
     ),
     "as much as there may be": document(
         *[DAILY] * documents.MOST_WINDOWS,
         targets=[{"kind": HPA, "name": f"web-{number}"} for number in range(documents.MOST_TARGETS)],
-        **{"except": ["2026-12-25"] * documents.MOST_EXCEPTIONS},
     ),
+    "as many exceptions as there may be": excepting(*["2026-12-25"] * documents.MOST_EXCEPTIONS),
 }
 
 
@@ -179,9 +191,9 @@ MORE_REFUSED: list[tuple[JSON, str]] = [
     (document(*[DAILY] * 101), "is too long"),
     (document(DAILY | {"name": "a"}, CRON | {"name": "a"}), "Duplicate value"),
     (document(DAILY, targets=[{"kind": HPA, "name": "web"}] * 101), "is too long"),
-    (document(DAILY, **{"except": ["2026-12-25"] * 1001}), "is too long"),
-    (document(DAILY, **{"except": ["2026-02-29"]}), "must be a date such as 2026-12-25"),
-    (document(DAILY, **{"except": ["0000-01-01"]}), "must be a date from the year 1 on"),
+    (excepting(*["2026-12-25"] * 1001), "is too long"),
+    (excepting("2026-02-29"), "must be a date such as 2026-12-25"),
+    (excepting("0000-01-01"), "must be a date from the year 1 on"),
     (document(DAILY | CRON), "needs one of: from and to, cron and for, start and end"),
     (document({"from": "08:00", "for": "1h"}), "cron and for need each other"),
     (document(SINGLE | {"days": ["Mon"]}), "days belong to a window with from and to"),
@@ -337,5 +349,5 @@ def test_cron_that_is_mostly_right(expression: str) -> None:
 
 @given(st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", fullmatch=True) | st.dates().map(str))
 def test_verdicts_on_dates_agree(date: str) -> None:
-    tree = document(DAILY, **{"except": [date]})
+    tree = excepting(date)
     assert bool(_refused_by_schema(tree)) is bool(_refused_by_program(tree))
