@@ -533,8 +533,8 @@ JUNK = st.one_of(
     st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
     st.sampled_from(
         """24:00|2026-02-29T00:00|1970-01-01T00:00|9999-12-31T24:00|* * * * *|0 0 30 2 *|L L L L L
-0 0 29 2 1#5|0 0 L * 5L|0 0 LW * *|*/0 * * * *|1-0 * * * *|744h|-1h|1e300h|posix/UTC|Etc/GMT+12|Factory|localtime
-/etc/localtime|Europe/|\x00|\ud800""".replace("\n", "|").split("|")
+0 0 29 2 1#5|0 0 L * 5L|0 0 LW * *|*/0 * * * *|1-0 * * * *|744h|-1h|1e300h|posix/UTC|Etc/GMT+12|Factory
+localtime|/etc/localtime|Europe/|\x00|\ud800""".replace("\n", "|").split("|")
     ),
 )
 
