@@ -199,7 +199,7 @@ def write_local(instant: int, zone: ZoneInfo) -> str:
 
 
 def _instant(text: str) -> int | None:
-    """Return an instant in seconds since 1970, None if it is none that calendars can be computed around."""
+    """Return an instant in seconds since 1970; None for a faulty text, or for a year without calendars."""
     try:
         instant = timestamps.read_instant(text) // SECOND
     except ValueError:

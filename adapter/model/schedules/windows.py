@@ -127,7 +127,7 @@ class Boundary(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The bounds from `begin` to `end`, None where there is none, and the windows that they come from.
+    """The bounds from `begin` to `end`, None for no bound, and the windows that they come from.
 
     Where the floor is above the ceiling, the floor is the ceiling as well; `conflict` names the two windows.
     """
