@@ -32,7 +32,7 @@ def test_the_calendar_is_that_of_the_example(capsys: pytest.CaptureFixture[str])
     flags = re.search(r"`(--from \S+ --until \S+)`", GUIDE)
     assert flags is not None
     assert main.main(["schedule", str(EXAMPLE), *flags[1].split()]) == 0
-    assert capsys.readouterr().out == _block("\nshop/office").removeprefix("\n")
+    assert capsys.readouterr().out == _block("\n   shop/office").removeprefix("\n")
 
 
 NIGHTS = {
