@@ -39,7 +39,10 @@ class ScheduleOptions(CommandOptions):
         FlagType.TEXT, "", "Begin at this instant (RFC 3339) instead of now.", metavar="instant", name="from"
     )
     until: str = option(
-        FlagType.TEXT, "", f"End at this instant instead of {DEFAULT_DAYS} days later.", metavar="instant"
+        FlagType.TEXT,
+        "",
+        f"End at this instant instead of {DEFAULT_DAYS} days later; at most {MOST_DAYS} days later.",
+        metavar="instant",
     )
     output: str = command_line.output(
         "text", "json", "ics", help_="Format of the output: text, json, or ics (a calendar file)."
