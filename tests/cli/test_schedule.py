@@ -481,6 +481,16 @@ def test_the_first_and_the_last_instants(run: Runner, start: str, format_: str) 
     assert (result.status, result.err) == (0, "")
 
 
+def test_a_terminal_gets_no_control_characters(run: Runner) -> None:
+    range_ = span("2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z")
+    text = json.dumps(document({"name": "red \x1b[31m\n"} | DAILY))
+    assert run(*range_, text=text).out.splitlines()[1:2] == [
+        "  Tue 2026-11-24  08:00 - 18:00  min 1  (red ?[31m?)"
+    ]
+    result = run(*range_, text='kind: "\\e[31m"\n---\n' + text)
+    assert result.err == f'{PLACE}1: "\\u001b[31m": left out\n'
+
+
 @pytest.mark.parametrize("format_", ["text", "json", "ics"])
 def test_a_name_that_no_encoding_has(run: Runner, format_: str) -> None:
     """Half of a pair of surrogates."""

@@ -51,7 +51,9 @@ def _calendar(document: FastPathSchedule, start: int, end: int) -> str:
         day = "" if row.day == before else row.day
         lines.append(f"  {day:14}  {row.times:{width}}  {row.text}".rstrip())
         before = row.day
-    return "\n".join([*lines, *(f"  Note: {note}." for note in _notes(document, found))]) + "\n"
+    lines += [f"  Note: {note}." for note in _notes(document, found)]
+    # names are free text, and a terminal acts on control characters
+    return "".join("".join(sign if sign.isprintable() else "?" for sign in line) + "\n" for line in lines)
 
 
 def _is_boundary(schedule: Schedule, instant: int) -> bool:

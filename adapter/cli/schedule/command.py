@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -149,14 +149,19 @@ def _schedules_in(source: SourceText, faults: list[Fault]) -> Iterator[FastPathS
                 and kind != documents.KIND
             ):
                 where = f"{source.name}:{document.line_of(place.rstrip('.'))}"
-                print(f"{command_line.program()} schedule: {where}: {kind}: left out", file=sys.stderr)
+                print(
+                    f"{command_line.program()} schedule: {where}: {_printable(kind)}: left out",
+                    file=sys.stderr,
+                )
                 continue
             try:
                 yield documents.read_document(tree, "default")
             except InputError as error:
-                faults += [
+                located = (
                     yaml_documents.located(fault, place, document, source.name) for fault in error.faults
-                ]
+                )
+                # the keys of a document are free text
+                faults += [replace(fault, path=_printable(fault.path)) for fault in located]
 
 
 def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[str, Any]:
@@ -199,6 +204,10 @@ def write_local(instant: int, zone: ZoneInfo) -> str:
     """Return an instant with the offset of a zone."""
     offset = timezone(timedelta(seconds=local_time.offset_at(instant, zone)))
     return datetime.fromtimestamp(instant, UTC).astimezone(offset).isoformat()
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else autoscaler_documents.shown(text)
 
 
 def _instant(text: str) -> int | None:
