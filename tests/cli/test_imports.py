@@ -28,6 +28,7 @@ UNUSED_IN_A_POD = {"kubernetes_asyncio", "prometheus_api_client", "requests", "r
         "demo",
         "completion",
         "doctor.options",
+        "schedule.command",
     ],
 )
 async def test_no_heavy_package_is_imported(module: str) -> None:

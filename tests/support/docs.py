@@ -8,6 +8,7 @@ from typing import Any
 from adapter.cli import boost, certs, completion, convert, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
 from adapter.cli.doctor import options as doctor
+from adapter.cli.schedule import command as schedule
 from adapter.cli.simulate import options as simulate
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
@@ -30,6 +31,7 @@ _GUIDES = {
     "explain": "../guides/fast-scaler.md",
     "evaluate": "../guides/evaluate.md",
     "simulate": "../guides/simulate.md",
+    "schedule": "../guides/schedules.md",
     "boost": "../guides/boost.md",
     "convert": "../guides/fast-scaler.md",
 }
@@ -42,6 +44,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     explain.COMMAND,
     evaluate.COMMAND,
     simulate.COMMAND,
+    schedule.COMMAND,
     boost.COMMAND,
     convert.COMMAND,
     certs.COMMAND,

@@ -6,7 +6,7 @@ from adapter.model.schedules import documents
 from adapter.model.schedules.documents import FastPathSchedule
 
 
-def document(*windows: dict[str, Any], zone: str = "Europe/Berlin", **spec: Any) -> dict[str, Any]:
+def document(*windows: dict[str, Any], zone: Any = "Europe/Berlin", **spec: Any) -> dict[str, Any]:
     """Return the document of a schedule with these windows; a window without bounds has a floor of 1."""
     return {
         "apiVersion": "fastpath.io/v1alpha1",
@@ -33,5 +33,5 @@ def excepting(*dates: str) -> dict[str, Any]:
     return tree
 
 
-def schedule(*windows: dict[str, Any], zone: str = "Europe/Berlin", **spec: Any) -> FastPathSchedule:
+def schedule(*windows: dict[str, Any], zone: Any = "Europe/Berlin", **spec: Any) -> FastPathSchedule:
     return documents.read_document(document(*windows, zone=zone, **spec))

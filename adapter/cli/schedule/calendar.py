@@ -1,15 +1,16 @@
 """Schedules as a calendar for people: the bounds with their local times, and the changes of the clock."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.schedules import local_time, windows
-from adapter.model.schedules.documents import FastPathSchedule
+from adapter.model.schedules.documents import BY_START, FastPathSchedule
 from adapter.model.schedules.windows import Level, Schedule
 
-_NOTHING = "no window is active from {} to {}\n"
+_SECOND = timedelta(seconds=1)
 
 
 class _Row(NamedTuple):
@@ -23,64 +24,117 @@ class _Row(NamedTuple):
 
 def render(schedules: Sequence[FastPathSchedule], start: int, end: int) -> str:
     """Return the calendars of schedules from `start` to `end`, in seconds since 1970."""
-    return "\n".join(_calendar(each.schedule, start, end) for each in schedules)
+    return "\n".join(_calendar(each, start, end) for each in schedules)
 
 
-def _calendar(schedule: Schedule, start: int, end: int) -> str:
-    zone = schedule.zone
-    lines = [f"{schedule.name} ({zone.key})"]
+def _calendar(document: FastPathSchedule, start: int, end: int) -> str:
+    schedule = document.schedule
+    first, last = (_shown(instant, schedule.zone) for instant in (start, end))
+    lines = [f"{schedule.name}, {schedule.zone.key}, from {first} to {last}"]
     found = windows.levels(schedule, start, end)
     if not found:
-        first, last = (_shown(instant, zone) for instant in (start, end))
-        return lines[0] + "\n  " + _NOTHING.format(first, last)
-    rows = sorted([*(_level(level, zone) for level in found), *_changes(start, end, zone)])
+        return lines[0] + ": no window is active\n"
+    starts_within, ends_within = _is_boundary(schedule, start), _is_boundary(schedule, end)
+    rows = [
+        _level(
+            level,
+            schedule.zone,
+            has_begin=level.begin > start or starts_within,
+            has_end=level.end < end or ends_within,
+        )
+        for level in found
+    ]
+    rows = sorted([*_changes(start, end, schedule.zone), *rows], key=lambda row: row.at)
     width = max(len(row.times) for row in rows)
     before = ""
     for row in rows:
         day = "" if row.day == before else row.day
         lines.append(f"  {day:14}  {row.times:{width}}  {row.text}".rstrip())
         before = row.day
-    conflicts = sorted({level.conflict for level in found if level.conflict is not None})
-    lines += [f"  {one} has a floor above the ceiling of {other}: the floor wins" for one, other in conflicts]
-    return "\n".join(lines) + "\n"
+    lines += [f"  Note: {note}." for note in _notes(document, found)]
+    # names are free text, and a terminal acts on control characters
+    return "".join("".join(sign if sign.isprintable() else "?" for sign in line) + "\n" for line in lines)
 
 
-def _level(level: Level, zone: ZoneInfo) -> _Row:
+def _is_boundary(schedule: Schedule, instant: int) -> bool:
+    return bool(windows.boundaries([schedule], instant, instant + 1))
+
+
+def _notes(document: FastPathSchedule, found: Sequence[Level]) -> Iterator[str]:
+    for one, other in sorted({level.conflict for level in found if level.conflict is not None}):
+        yield f"the floor of {one} is above the ceiling of {other}; the floor wins"
+    hpas = [target.name for target in document.targets if target.kind == HPA_KIND]
+    if hpas and any(level.ceiling is not None for level in found):
+        yield f"a {HPA_KIND} gets no ceiling; here: {', '.join(hpas)}"
+    if document.ready == BY_START:
+        yield "floors begin earlier by the time that new pods need to be Ready, at most 10 minutes (ByStart)"
+
+
+def _level(level: Level, zone: ZoneInfo, *, has_begin: bool, has_end: bool) -> _Row:
+    """Return the row of a level. What begins before the calendar, or ends after it, has one time."""
     begin = local_time.local_at(level.begin, zone)
+    first, last = _time(level.begin, zone), _until(level, begin, zone)
+    times = f"{first} - {last}"
+    if not has_begin or not has_end:
+        times = f"from {first}" if has_begin else f"until {last}" if has_end else "all the time"
     bounds = [
         f"{name} {bound}"
         for name, bound in (("min", level.floor), ("max", level.ceiling))
         if bound is not None
     ]
     text = f"{', '.join(bounds)}  ({', '.join(level.windows)})"
-    return _Row(level.begin, _day(begin), f"{_clock(begin)} - {_until(level, begin, zone)}", text)
+    if has_begin and has_end and local_time.transitions(level.begin + 1, level.end, zone):
+        text += f", lasts {_length(level.end - level.begin)}"
+    return _Row(level.begin, _day(begin), times, text)
 
 
 def _until(level: Level, begin: datetime, zone: ZoneInfo) -> str:
     """Return the local end: midnight as 24:00, with the day if that is another one."""
     end = local_time.local_at(level.end, zone)
     last = local_time.local_at(level.end - 1, zone)
-    clock = "24:00" if _clock(end) == "00:00" and last.date() < end.date() else _clock(end)
-    day = last if clock == "24:00" else end
-    return clock if day.date() == begin.date() else f"{day:%a} {clock}"
+    is_midnight = _clock(end) == "00:00" and last + _SECOND == end
+    clock = "24:00" if is_midnight else _time(level.end, zone)
+    day = last if is_midnight else end
+    if day.date() == begin.date():
+        return clock
+    # a week later the name of the day is not enough
+    return f"{day:%a} {clock}" if day.date() - begin.date() < timedelta(days=7) else f"{_day(day)} {clock}"
 
 
 def _changes(start: int, end: int, zone: ZoneInfo) -> Iterator[_Row]:
     """Yield a row for each time at which the clock is set."""
     for at in local_time.transitions(start, end, zone):
-        before, after = local_time.offset_at(at - 1, zone), local_time.offset_at(at, zone)
-        old = local_time.local_at(at - 1, zone)
-        way = "forward" if after > before else "back"
-        text = f"the clock is set {way} from {_next_clock(old)} to {_clock(local_time.local_at(at, zone))}"
-        yield _Row(at, _day(old), "", text)
+        last, new = local_time.local_at(at - 1, zone), local_time.local_at(at, zone)
+        old = last + _SECOND
+        way = "forward" if new > old else "back"
+        if old.date() == new.date():
+            day, times = new, f"from {_clock(old)} to {_clock(new)}"
+        elif last.date() == new.date():
+            day, times = new, f"from 24:00 to {_clock(new)}"
+        else:
+            day, times = last, f"from {_day(old)} {_clock(old)} to {_day(new)} {_clock(new)}"
+        yield _Row(at, _day(day), "", f"the clock is set {way} {times}")
 
 
-def _next_clock(local: datetime) -> str:
-    """Return the clock a second later, which it does not show: 24:00 for midnight."""
-    seconds = local.hour * 3600 + local.minute * 60 + local.second + 1
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}" + (
-        f":{seconds % 60:02d}" if seconds % 60 else ""
+def _time(instant: int, zone: ZoneInfo) -> str:
+    """Return what the clock shows; with the offset from UTC if it shows that twice."""
+    local = local_time.local_at(instant, zone)
+    if local_time.first_at(local, zone) == local_time.end_of(local, zone):
+        return _clock(local)
+    minutes = local_time.offset_at(instant, zone) // 60
+    sign = "-" if minutes < 0 else "+"
+    return f"{_clock(local)} ({sign}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d})"
+
+
+def _length(seconds: int) -> str:
+    """Return a length of time such as 9h or 1d 30m."""
+    parts = (
+        (seconds // 86_400, "d"),
+        (seconds // 3600 % 24, "h"),
+        (seconds // 60 % 60, "m"),
+        (seconds % 60, "s"),
     )
+    return " ".join(f"{number}{unit}" for number, unit in parts if number)
 
 
 def _day(local: datetime) -> str:
@@ -88,7 +142,7 @@ def _day(local: datetime) -> str:
 
 
 def _clock(local: datetime) -> str:
-    return f"{local:%H:%M:%S}".removesuffix(":00") if local.second == 0 else f"{local:%H:%M:%S}"
+    return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
 
 
 def _shown(instant: int, zone: ZoneInfo) -> str:

@@ -1,13 +1,15 @@
 """`fastpath schedule`: when the windows of schedules begin and end, and which bounds follow."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from adapter.cli import command_line
+from adapter.cli.command_line import SourceText
 from adapter.cli.schedule import calendar, ics
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
@@ -22,8 +24,12 @@ from adapter.model.timestamps import SECOND
 
 DEFAULT_DAYS = 30
 MOST_DAYS = 3660
+MOST_TIMES = 100_000
+"""How often windows may be active within the range: what is shown takes memory and time for each."""
+
 _DAY = 86_400
-_INSTANT = "expected an instant such as 2026-11-27T07:00:00Z"
+_FIRST, _LAST = (round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (1900, 9900))
+_INSTANT = "expected an instant such as 2026-11-27T07:00:00Z, from 1900 to 9899"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +39,10 @@ class ScheduleOptions(CommandOptions):
         FlagType.TEXT, "", "Begin at this instant (RFC 3339) instead of now.", metavar="instant", name="from"
     )
     until: str = option(
-        FlagType.TEXT, "", f"End at this instant instead of {DEFAULT_DAYS} days later.", metavar="instant"
+        FlagType.TEXT,
+        "",
+        f"End at this instant instead of {DEFAULT_DAYS} days later; at most {MOST_DAYS} days later.",
+        metavar="instant",
     )
     output: str = command_line.output(
         "text", "json", "ics", help_="Format of the output: text, json, or ics (a calendar file)."
@@ -52,7 +61,8 @@ COMMAND = Command(
     usage="[FILE...] [flags]",
     about="""\
 Shows when the windows of FastPathSchedules begin and end, and which floors and ceilings they give, from the
-documents alone. It contacts no cluster. FILE is YAML or JSON; - or no FILE: standard input.
+documents alone. It contacts no cluster. FILE is YAML or JSON; - or no FILE: standard input. Objects of other
+kinds are left out.
 """,
 )
 
@@ -62,15 +72,9 @@ def main(argv: Sequence[str]) -> int:
     options = command_line.read(COMMAND, argv)
     if options is None:
         return 0
-    start = _instant(options.from_) if options.from_ else int(SystemClock().wall())
-    assert start is not None
-    end = _instant(options.until) if options.until else start + DEFAULT_DAYS * _DAY
-    assert end is not None
-    if not 0 < end - start <= MOST_DAYS * _DAY:
-        expected = f"expected an instant after --from, at most {MOST_DAYS} days later"
-        raise InputError([Fault("--until", options.until, expected)])
-    files = command_line.given_files("schedule", options.files)
-    schedules = read_schedules(files)
+    start, end = _range(options)
+    schedules = read_schedules(command_line.given_files("schedule", options.files))
+    _check_size(schedules, start, end)
     if options.output == "json":
         print(command_line.to_json(show(schedules, start, end)), end="")
     elif options.output == "ics":
@@ -80,36 +84,84 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _range(options: ScheduleOptions) -> tuple[int, int]:
+    start = _instant(options.from_) if options.from_ else int(SystemClock().wall())
+    assert start is not None
+    end = _instant(options.until) if options.until else start + DEFAULT_DAYS * _DAY
+    assert end is not None
+    if not 0 < end - start <= MOST_DAYS * _DAY:
+        first = f"--from, {options.from_}" if options.from_ else "now"
+        expected = f"expected an instant after {first}, and at most {MOST_DAYS} days later"
+        raise InputError([Fault("--until", options.until, expected)])
+    return start, end
+
+
+def _check_size(schedules: Sequence[FastPathSchedule], start: int, end: int) -> None:
+    times = 0
+    for each in schedules:
+        for window in each.schedule.windows:
+            times += len(windows.spans_of(window, each.schedule, start, end))
+            if times > MOST_TIMES:
+                name = f"{each.schedule.name} {window.name}"
+                expected = (
+                    f"expected an earlier instant: up to {name} windows begin more than {MOST_TIMES} times"
+                )
+                raise InputError([Fault("--until", write_instant(end), expected)])
+
+
 def read_schedules(files: Sequence[str]) -> list[FastPathSchedule]:
-    """Return the schedules of files. InputError with the faults of all documents."""
+    """Return the schedules of files. InputError with the faults of all documents.
+
+    Objects of other kinds are named on standard error and left out.
+    """
     faults: list[Fault] = []
     found: list[FastPathSchedule] = []
-    for file in files:
-        text, source = command_line.read_source(file)
-        count = 0
-        for document in yaml_documents.read_documents(text, source):
-            count += 1
-            if isinstance(document, InputError):
-                faults += document.faults
-                continue
-            for place, tree in autoscaler_documents.documents_in(document.value):
-                try:
-                    found.append(documents.read_document(tree, "default"))
-                except InputError as error:
-                    faults += (
-                        yaml_documents.located(fault, place, document, source) for fault in error.faults
-                    )
-        if not count:
-            faults.append(Fault("", "", "expected a FastPathSchedule; the file is empty", source))
     names: set[str] = set()
-    for each in found:
-        name = each.schedule.name
-        if name in names:
-            faults.append(Fault("metadata.name", name, "expected each schedule once"))
-        names.add(name)
+    for file in files:
+        try:
+            source = command_line.read_source(file)
+        except InputError as error:
+            faults += error.faults
+            continue
+        for each in _schedules_in(source, faults):
+            name = each.schedule.name
+            if name in names:
+                faults.append(Fault("metadata.name", name, "expected each schedule once", source.name))
+            names.add(name)
+            found.append(each)
+    if not found and not faults:
+        expected = f"expected a {documents.KIND}; the files have no such object"
+        faults.append(Fault("", "", expected, ", ".join(map(command_line.name_of, files))))
     if faults:
         raise InputError(faults)
     return found
+
+
+def _schedules_in(source: SourceText, faults: list[Fault]) -> Iterator[FastPathSchedule]:
+    for document in yaml_documents.read_documents(source.text, source.name):
+        if isinstance(document, InputError):
+            faults += document.faults
+            continue
+        for place, tree in autoscaler_documents.documents_in(document.value):
+            if (
+                isinstance(tree, dict)
+                and isinstance(kind := tree.get("kind"), str)
+                and kind != documents.KIND
+            ):
+                where = f"{source.name}:{document.line_of(place.rstrip('.'))}"
+                print(
+                    f"{command_line.program()} schedule: {where}: {_printable(kind)}: left out",
+                    file=sys.stderr,
+                )
+                continue
+            try:
+                yield documents.read_document(tree, "default")
+            except InputError as error:
+                located = (
+                    yaml_documents.located(fault, place, document, source.name) for fault in error.faults
+                )
+                # the keys of a document are free text
+                faults += [replace(fault, path=_printable(fault.path)) for fault in located]
 
 
 def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[str, Any]:
@@ -154,8 +206,14 @@ def write_local(instant: int, zone: ZoneInfo) -> str:
     return datetime.fromtimestamp(instant, UTC).astimezone(offset).isoformat()
 
 
+def _printable(text: str) -> str:
+    return text if text.isprintable() else autoscaler_documents.shown(text)
+
+
 def _instant(text: str) -> int | None:
+    """Return an instant in seconds since 1970; None for a faulty text, or for a year without calendars."""
     try:
-        return timestamps.read_instant(text) // SECOND
+        instant = timestamps.read_instant(text) // SECOND
     except ValueError:
         return None
+    return instant if _FIRST <= instant < _LAST else None

@@ -23,17 +23,18 @@ def render(schedules: Sequence[FastPathSchedule], start: int, end: int) -> str:
 def _event(name: str, level: Level, stamp: int) -> Iterator[str]:
     bounds = [
         f"{what} {bound}"
-        for what, bound in (("at least", level.floor), ("at most", level.ceiling))
+        for what, bound in (("min", level.floor), ("max", level.ceiling))
         if bound is not None
     ]
     yield "BEGIN:VEVENT"
-    yield f"UID:{level.begin}-{name.replace('/', '.')}@fastpath.io"
+    yield f"UID:{level.begin}-{_escaped(name)}@fastpath.io"
     yield f"DTSTAMP:{_instant(stamp)}"
     yield f"DTSTART:{_instant(level.begin)}"
     yield f"DTEND:{_instant(level.end)}"
-    summary = f"{name}: {', '.join(bounds)} replicas"
+    summary = f"{name}: {', '.join(bounds)}"
     yield f"SUMMARY:{_escaped(summary)}"
     yield f"DESCRIPTION:{_escaped(', '.join(level.windows))}"
+    # the bounds of an autoscaler make no person busy
     yield "TRANSP:TRANSPARENT"
     yield "END:VEVENT"
 
@@ -43,17 +44,20 @@ def _instant(instant: int) -> str:
 
 
 def _escaped(text: str) -> str:
+    """Return a text as a value; control characters, which values may not have, become blanks."""
     for sign in ("\\", ";", ","):
         text = text.replace(sign, f"\\{sign}")
-    return text.replace("\n", "\\n")
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def _folded(line: str) -> Iterator[str]:
     """Yield a line in parts of at most 75 octets; each but the first begins with a space."""
-    part = ""
+    part, octets = "", 0
     for sign in line:
-        if len((part + sign).encode()) > _MOST_OCTETS:
+        size = len(sign.encode())
+        if octets + size > _MOST_OCTETS:
             yield part
-            part = " "
+            part, octets = " ", 1
         part += sign
+        octets += size
     yield part

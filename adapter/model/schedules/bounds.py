@@ -20,7 +20,7 @@ _AHEAD = 24 * 3600
 
 
 class ScheduledBounds(msgspec.Struct, frozen=True):
-    """A floor and a ceiling, None where there is none, and the windows that are active.
+    """A floor and a ceiling, None for no bound, and the windows that are active.
 
     A window is written as ``namespace/schedule window``. Those of `early` have not begun yet: their floor is
     here for the time that pods take to be Ready. `until` is when the window of the floor ends, in seconds

@@ -13,7 +13,7 @@ Instants are whole seconds since 1970 in UTC.
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -37,9 +37,14 @@ class _Piece(NamedTuple):
 def first_at(local: datetime, zone: ZoneInfo) -> int:
     """Return the first instant at which the clock of a zone shows a local time or a later one."""
     seconds = _seconds(local)
-    pieces = _pieces(seconds, zone)
-    found = ((max(piece.start, seconds - piece.offset), piece.end) for piece in pieces)
-    return next(instant for instant, end in found if instant < end)
+    return _first(seconds, _pieces(seconds, zone))
+
+
+def firsts_on(day: date, minutes: Iterable[int], zone: ZoneInfo) -> list[int]:
+    """Return `first_at` of each of some minutes of a day."""
+    midnight = _seconds(datetime.combine(day, time()))
+    pieces = _pieces(midnight, zone, after=_AROUND + 1)
+    return [_first(midnight + minute * 60, pieces) for minute in minutes]
 
 
 def end_of(local: datetime, zone: ZoneInfo) -> int:
@@ -82,6 +87,11 @@ def steady_midnight(day: date, zone: ZoneInfo) -> int | None:
 def _seconds(local: datetime) -> int:
     """Return a local time as if it were UTC."""
     return round((local - _EPOCH).total_seconds())
+
+
+def _first(seconds: int, pieces: Sequence[_Piece]) -> int:
+    found = ((max(piece.start, seconds - piece.offset), piece.end) for piece in pieces)
+    return next(instant for instant, end in found if instant < end)
 
 
 def _pieces(seconds: int, zone: ZoneInfo, after: int = _AROUND) -> Sequence[_Piece]:

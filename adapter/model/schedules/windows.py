@@ -77,14 +77,9 @@ class CronWindow:
                 if midnight is not None:
                     yield from (Span(midnight + begin, midnight + end) for begin, end in steady_spans)
                 else:
-                    yield from self._spans_at(day, times, zone)
+                    begins = local_time.firsts_on(day, times, zone)
+                    yield from _joined(Span(begin, begin + self.seconds) for begin in begins)
             day += DAY
-
-    def _spans_at(self, day: date, times: Sequence[int], zone: ZoneInfo) -> Sequence[Span]:
-        """Return the spans that begin at minutes of a day on which, or around which, the clock is set."""
-        midnight = datetime.combine(day, time())
-        begins = (local_time.first_at(midnight + timedelta(minutes=minute), zone) for minute in times)
-        return _joined(Span(begin, begin + self.seconds) for begin in begins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +127,7 @@ class Boundary(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The bounds from `begin` to `end`, None where there is none, and the windows that they come from.
+    """The bounds from `begin` to `end`, None for no bound, and the windows that they come from.
 
     Where the floor is above the ceiling, the floor is the ceiling as well; `conflict` names the two windows.
     """

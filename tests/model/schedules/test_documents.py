@@ -185,6 +185,14 @@ def test_a_number_without_end() -> None:
     assert str(caught.value).endswith(FIVE)
 
 
+def test_a_value_is_quoted_where_it_does_not_fit_into_a_line() -> None:
+    with pytest.raises(InputError) as caught:
+        schedule(DAILY | {"name": "a"}, DAILY | {"from": "8\n"}, zone="Z" * 1000)
+    zone, time = str(caught.value).split("\n")
+    assert time == f'spec.windows[1].from: "8\\n": {TIME}'
+    assert len(zone) < 250
+
+
 def test_too_many_windows_and_names_twice() -> None:
     with pytest.raises(InputError) as caught:
         schedule(*[DAILY] * 101)
