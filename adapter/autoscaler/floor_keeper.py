@@ -46,7 +46,7 @@ class FloorKeeper:
         """Update the floor by the time and by what the HPA shows, and publish the change."""
         if state.boost is not None:
             state.follow_floor(now)
-            self.show(state)
+            self.show(state, now)
 
     def forget(self, state: AutoscalerState) -> None:
         """Remove what is published, or just being published, of an HPA that is gone or no longer boosted."""
@@ -69,7 +69,7 @@ class FloorKeeper:
         longest, _ = state.prepared.longest_periods
         added = histories.growth(state.memory.history, now - longest)
         floor = msgspec.structs.replace(raised.floor, added=added, target=snapshot.target.uid)
-        published = _published(state, msgspec.structs.replace(raised, floor=floor))
+        published = _published(state, msgspec.structs.replace(raised, floor=floor), now)
         assert published is not None
         try:
             await self._floors.publish(published)
@@ -82,7 +82,7 @@ class FloorKeeper:
         return floor, ""
 
     def settle(
-        self, state: AutoscalerState, floor: Floor | None, by: int, replicas: int, outcome: Outcome
+        self, state: AutoscalerState, floor: Floor | None, by: int, replicas: int, outcome: Outcome, now: int
     ) -> None:
         """Hold the `replicas` that were, or may have been, written; otherwise restore what was held before.
 
@@ -102,11 +102,11 @@ class FloorKeeper:
                 stands=bool(outcome.resource_version),
             )
             state.set_boosting(msgspec.structs.replace(held, floor=floor))
-        self.show(state)
+        self.show(state, now)
 
-    def show(self, state: AutoscalerState) -> None:
+    def show(self, state: AutoscalerState, now: int) -> None:
         """Publish what is remembered of a floor, unless only the resource version of the HPA has changed."""
-        floor, published = _published(state, state.memory.boost), state.published
+        floor, published = _published(state, state.memory.boost, now), state.published
         if self._floors is None or (floor is None and published is None):
             return
         if floor and published and msgspec.structs.replace(floor, seen=published.seen) == published:
@@ -115,6 +115,6 @@ class FloorKeeper:
         self._floors.want(state.object.metadata.uid, floor)
 
 
-def _published(state: AutoscalerState, memory: boosting.Boosting) -> Floor | None:
-    meta = state.object.metadata
-    return boosting.published(memory, meta.namespace, meta.name, meta.uid, meta.resource_version)
+def _published(state: AutoscalerState, memory: boosting.Boosting, now: int) -> Floor | None:
+    meta, scheduled = state.object.metadata, state.scheduled_floor(now)
+    return boosting.published(memory, meta.namespace, meta.name, meta.uid, meta.resource_version, scheduled)

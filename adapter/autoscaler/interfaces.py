@@ -12,6 +12,7 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.ready_times import Outcome, PodStart
+from adapter.model.schedules.bounds import ScheduledBounds
 
 
 class Key(NamedTuple):
@@ -54,6 +55,31 @@ class SelectedPodCache(Protocol):
     def stale(self) -> str:
         """Return why the cache may be out of date, "" if it is not."""
         ...
+
+
+class Schedules(Protocol):
+    """The schedules of the cluster."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether all schedules are known."""
+        ...
+
+    def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:
+        """Return the bounds of an autoscaler at `now` (ns), None outside all windows.
+
+        `lead` is by how many seconds a floor begins early if its schedule asks for that.
+        """
+        ...
+
+
+class NoSchedules:
+    """What a scaler without schedules has."""
+
+    synced = True
+
+    def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:  # noqa: ARG002 - the protocol's
+        return None
 
 
 class Actuator(Protocol):

@@ -113,6 +113,8 @@ class Reconciler:
     def decide(self, state: AutoscalerState) -> PendingScale | None:
         """Decide an autoscaler: return the decision if it must be written, else report it and return None."""
         now = self._decision_clock.now()
+        if not state.follow_schedule(now):
+            return None
         self._floors.follow(state, now)
         if state.violations:
             self._conclude(state, guarded.refuse(state.memory, str(state.violations[0]), now), now)
@@ -167,7 +169,7 @@ class Reconciler:
         if event := guarded.change_event(state.memory, change, target.replicas, state.boost):
             self._actuator.event(state.object, event)
         if state.boost is not None and not state.is_writing:  # else the end of the write settles the floor
-            self._floors.show(state)
+            self._floors.show(state, now)
         return change
 
     def _report_unfound(self, state: AutoscalerState, why: Unfound, now: int) -> None:
@@ -292,6 +294,7 @@ class Reconciler:
         state.recognize(target.uid)
         if _is_void(state, write):
             return None
+        state.follow_schedule(self._decision_clock.now())
         constraints = state.constraints() or write.pending.snapshot.constraints
         if self._is_fresh(state, write.pending, target, constraints):
             return write.pending
@@ -323,7 +326,8 @@ class Reconciler:
             applied = state.find_applied(first.snapshot.target, sent)
             if applied is not None:
                 replicas, outcome = applied.replicas, Outcome(applied.resource_version)
-        self._floors.settle(state, write.floor, state.clock_shift - write.clock_shift, replicas, outcome)
+        by, now = state.clock_shift - write.clock_shift, self._decision_clock.now()
+        self._floors.settle(state, write.floor, by, replicas, outcome, now)
 
     def _finish(self, state: AutoscalerState, write: _Write, outcome: Outcome) -> None:
         """Remember and report what became of a write."""

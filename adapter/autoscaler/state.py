@@ -9,6 +9,7 @@ newer one. And when a write had no response, `attempted` holds its count: if the
 a field manager, it is ours.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import pending as pending_capacity
-from adapter.autoscaler.decide.boost import Boost, Boosting
+from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
 from adapter.autoscaler.decide.conflicts import ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.guarded import Constraints, Memory
@@ -41,6 +42,8 @@ from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
+from adapter.model.schedules import bounds as schedule_bounds
+from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
 
 _NO_SPEC = HorizontalPodAutoscalerSpec(metrics=())
@@ -90,6 +93,8 @@ class AutoscalerState:
         """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
         """The floor that is published, or queued. Set by the `FloorKeeper` alone."""
+        self.schedule: ScheduledBounds | None = None
+        """The bounds of the windows that are active, as `follow_schedule` last found them."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""
         self.clock_shift = 0
@@ -120,6 +125,12 @@ class AutoscalerState:
     def ready_times(self) -> ReadyTimes | None:
         """How long the last pods of the target took to be Ready; None before the first."""
         return self.ledger.times()
+
+    @property
+    def lead(self) -> int:
+        """By how many seconds a floor begins early where pods are to be Ready by the start; 0 if unknown."""
+        times = self.ready_times
+        return 0 if times is None else min(schedule_bounds.MOST_LEAD, math.ceil(times.total.p95))
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""
@@ -270,11 +281,32 @@ class AutoscalerState:
 
     # -- deciding --------------------------------------------------------------------------------------------
 
+    def follow_schedule(self, now: int) -> bool:
+        """Note the bounds of the windows that are active now; False while the schedules are unknown."""
+        schedules = self._context.schedules
+        if not schedules.synced:
+            return False
+        self.schedule = schedules.bounds_of(self.key, now, self.lead)
+        return True
+
     def constraints(self) -> Constraints | None:
         """Return what limits a decision beside the snapshot; None while the other autoscalers are unknown."""
         rivals = self._context.rivals.of(self.object)
+        if rivals is None:
+            return None
         spec = self.object.spec
-        return None if rivals is None else Constraints(spec.mode, rivals, spec.fallback, self.boost)
+        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.schedule)
+
+    def scheduled_floor(self, now: int) -> ScheduledFloor:
+        """Return the floor of the active windows that a boosted HorizontalPodAutoscaler is to read.
+
+        At zero there is none, because the HPA would leave zero because of it.
+        """
+        known, before = self.memory.conflicts.known, self.published
+        if known is None and before is not None:
+            return ScheduledFloor(before.scheduled, before.scheduled_until)
+        bounds = self.schedule if known else None
+        return boosting.scheduled_floor(bounds, self.object.spec.max_replicas, before, now)
 
     def observe(
         self, target: ScaleTarget, constraints: Constraints, now: int, monotonic: float

@@ -135,7 +135,7 @@ class FloorProvider:
             if uid == hpa.uid and hpa.boosts:
                 floor = max(floor, floor_of(each, now, hpa.max_replicas))
             if is_newer(each.seen, hpa.resource_version):
-                floor = max(floor, floor_of(each, now, each.replicas))
+                floor = max(floor, floor_of(each, now, max(each.replicas, each.scheduled)))
         return floor
 
 

@@ -18,7 +18,7 @@ from adapter.autoscaler.autoscaler_sources import (
     BoostedHPAs,
 )
 from adapter.autoscaler.decide.observation import Settings
-from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.interfaces import Actuator, Key, NoSchedules
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
 from adapter.autoscaler.metrics.factory import SourceFactory
@@ -26,6 +26,8 @@ from adapter.autoscaler.metrics.polling import DelayReporter, Poller
 from adapter.autoscaler.ready_store import ReadyTimesStore
 from adapter.autoscaler.registry import AutoscalerRegistry, ScrapeSubscriptions
 from adapter.autoscaler.reporter import Journal
+from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.autoscaler.schedules.reporter import ScheduleReporter
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.boost.publisher import FloorCleaner, FloorWriter
 from adapter.boost.view import FloorView
@@ -106,7 +108,9 @@ class Scaler:
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._boosted_hpas = BoostedHPAs(self._registry, self.rivals.hpas, clock, problems, period)
         self.floors: FloorView | None = None
+        self._schedules: ScheduleBook | None = None
         if self._files is None:
+            self._schedules = ScheduleBook(watching, problems, namespaces)
             self.floors = FloorView(client, clock, self._namespace, problems)
             self.rivals.hpas.follow(self._boosted_hpas.changed)
             self._source: AutoscalerSource = AutoscalerObjectSource(
@@ -142,15 +146,19 @@ class Scaler:
         caches["scaler: autoscalers" if self._files is None else "scaler: files"] = self._source.run()
         if self.floors is not None:
             caches["scaler: floors"] = self.floors.run()
+        if self._schedules is not None:
+            caches["scaler: schedules"] = self._schedules.cache.run()
         return caches, self._elector.run(self._lead) if self._elector is not None else self._lead(Unfenced())
 
     def find_unsynced(self) -> str | None:
         """Return which caches have no first list yet, None if all have one."""
-        caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource] = {
+        caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource | ScheduleBook] = {
             "pods": self.pods,
             "other autoscalers": self.rivals,
             "fastpathautoscalers": self._source,
         }
+        if self._schedules is not None:
+            caches["fastpathschedules"] = self._schedules
         waiting = [name for name, cache in caches.items() if not cache.synced]
         return f"first list of {', '.join(waiting)} is not complete" if waiting else None
 
@@ -197,6 +205,16 @@ class Scaler:
                     }
                 if ready_times is not None:
                     work["ready times"] = ready_times.run(controller)
+                if self._schedules is not None:
+                    work["schedules"] = self._schedules.follow(controller)
+                    work["statuses of schedules"] = ScheduleReporter(
+                        self._schedules.cache,
+                        writer,
+                        self._shard,
+                        problems,
+                        self.rivals.hpas.find,
+                        self._source.find,
+                    ).run(controller)
                 if self.floors is not None and self._shard.number == 1:
                     cleaner = FloorCleaner(writer, self.floors, self._shard, clock, problems)
                     work["floors of other shards"] = cleaner.run()
@@ -231,6 +249,7 @@ class Scaler:
             self.rivals,
             sources,
             self._settings,
+            self._schedules or NoSchedules(),
         )
         return Controller(
             context,

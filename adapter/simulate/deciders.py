@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, guarded
+from adapter.autoscaler.decide import conflicts, decision, guarded, scheduled
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Situation
@@ -29,6 +29,8 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.schedules.bounds import ScheduledBounds
+from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
 from adapter.simulate.workload import SELECTOR, Workload
 
 NATIVE_MANAGER = "kube-controller-manager"
@@ -114,6 +116,9 @@ class NativeDecider:
     def note(self, replicas: int, now: int) -> None:
         """Do nothing: the controller does not remember the counts of other clients."""
 
+    def bounds(self, now: int) -> ScheduledBounds | None:  # noqa: ARG002 - an HPA has its own alone
+        return None
+
     def boundary(self, now: int) -> int:
         return next_boundary(self._whole, self._history, now)
 
@@ -124,10 +129,18 @@ class ScalerDecider:
     knows_pods = True
     holds_floor = False
 
-    def __init__(self, spec: PreparedSpec, constraints: Constraints, replicas: int, within: int) -> None:
+    def __init__(
+        self,
+        spec: PreparedSpec,
+        constraints: Constraints,
+        replicas: int,
+        within: int,
+        schedule: SimulatedSchedule = NO_SCHEDULE,
+    ) -> None:
         """`within` is the learned start-up time in nanoseconds."""
         self.spec = spec
         self._within = within
+        self._schedule = schedule
         self.made: Decision | None = None
         self._memory = _remember(replicas)
         self._constraints = constraints
@@ -142,7 +155,7 @@ class ScalerDecider:
         beacon: int,  # noqa: ARG002 - there is nothing beside it
         now: int,
     ) -> int | None:
-        constraints = self._constraints
+        constraints = self._constraints._replace(schedule=self._schedule.at(now))
         scale = ScaleObservation(workload.replicas, conflicts.OWN)
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, constraints.boost)
         observation = _observe(workload, readings, self._memory.status, self._within)
@@ -154,8 +167,11 @@ class ScalerDecider:
     def note(self, replicas: int, now: int) -> None:
         """Do nothing: no other client writes the target of a FastPathAutoscaler."""
 
+    def bounds(self, now: int) -> ScheduledBounds | None:
+        return self._schedule.at(now)
+
     def boundary(self, now: int) -> int:
-        return next_boundary(self.spec, self._memory.history, now)
+        return min(next_boundary(self.spec, self._memory.history, now), self._schedule.next_change(now))
 
 
 class BoostDecider:
@@ -175,11 +191,16 @@ class BoostDecider:
         spans: Sequence[int],
         replicas: int,
         within: int,
+        schedule: SimulatedSchedule = NO_SCHEDULE,
     ) -> None:
-        """`hold` and `period` are those of `Boost`; a sample of each metric covers `spans` nanoseconds."""
+        """`hold` and `period` are those of `Boost`; a sample of each metric covers `spans` nanoseconds.
+
+        The `schedule` has no ceilings.
+        """
         self.spec = spec
         self.made: Decision | None = None
         self._native = native
+        self._schedule = schedule
         native.read_floor = self._read_floor
         self._memory = _remember(replicas)
         self._hold, self._period, self._spans = hold, period, spans
@@ -191,7 +212,7 @@ class BoostDecider:
 
     def decide(self, workload: Workload, readings: Sequence[Reading], beacon: int, now: int) -> int | None:
         boost = self._boost(beacon)
-        constraints = Constraints(BOOST, boost=boost)
+        constraints = Constraints(BOOST, boost=boost, schedule=self._schedule.at(now))
         boosted = boosting.follow(
             self._memory.boost, boost, now, most=self.spec.limits.highest, band=self.spec.band
         )
@@ -223,13 +244,22 @@ class BoostDecider:
         return Boost(BOOST, hold=self._hold, shown=shown, period=self._period)
 
     def _read_floor(self, now: int) -> int:
-        return floors.floor_of(self._memory.boost.floor, now, self.spec.limits.highest)
+        """Return the greater of the floors of a raise and of the schedule.
+
+        At zero the schedule has none, because the HPA would leave zero because of it.
+        """
+        highest = self.spec.limits.highest
+        given = scheduled.floor_of(self._schedule.at(now)) if self._memory.conflicts.known else 0
+        return max(floors.floor_of(self._memory.boost.floor, now, highest), min(given, highest))
+
+    def bounds(self, now: int) -> ScheduledBounds | None:
+        return self._schedule.at(now)
 
     def boundary(self, now: int) -> int:
-        """While a floor is held every decision counts: the floor ends by time."""
+        """While a raise is held every decision counts: its floor ends by time."""
         if self.holds_floor:
             return now + 1
-        return next_boundary(self.spec, self._memory.history, now)
+        return min(next_boundary(self.spec, self._memory.history, now), self._schedule.next_change(now))
 
 
 Decider = NativeDecider | ScalerDecider | BoostDecider

@@ -14,10 +14,11 @@ from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import Decider
 from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
+from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
 from adapter.simulate.workload import Workload
 
 EPOCH = 1_700_000_000 * SECOND
-"""Second 0 of every simulation, so that results do not depend on the day."""
+"""Second 0 of a simulation without schedules, so that results do not depend on the day."""
 
 
 class Change(NamedTuple):
@@ -91,7 +92,7 @@ class Demand:
 
 
 class Run:
-    """One run of a policy. `most` is maxReplicas."""
+    """One run of a policy within maxReplicas, `most`, and a schedule. `epoch` is second 0 in nanoseconds."""
 
     def __init__(
         self,
@@ -100,6 +101,8 @@ class Run:
         chains: Sequence[Chain],
         most: int,
         *,
+        epoch: int = EPOCH,
+        schedule: SimulatedSchedule = NO_SCHEDULE,
         observer: Observer | None = None,
     ) -> None:
         self.figures = Figures()
@@ -108,6 +111,8 @@ class Run:
         self._workload = workload
         self._chains = chains
         self._most = most
+        self._epoch = epoch
+        self._schedule = schedule
         self._observer = observer
 
     @property
@@ -140,14 +145,17 @@ class Run:
 
     def _count(self, second: int, seconds: int) -> None:
         need, ready, replicas = self._demand.need, self._workload.ready, self._workload.replicas
-        self.figures.add(seconds, need, ready, replicas, self._most)
+        _, most = self._schedule.limits(0, self._most, self._epoch + second * SECOND)
+        self.figures.add(seconds, need, ready, replicas, most)
         self.figures.backlog_max = max(self.figures.backlog_max, self._demand.serve(ready, seconds))
         if self._observer is not None:
             self._observer.stretch(second, seconds, need, ready, replicas)
 
     def _next(self, second: int, end: int) -> int:
         """Return the next second at which anything may change."""
-        after = min(end, self._demand.next_change, self._workload.next_ready)
+        # The floor that an HPA reads changes with the bounds of the schedule.
+        bounded = (self._schedule.next_change(self._epoch + second * SECOND) - self._epoch) // SECOND
+        after = min(end, self._demand.next_change, self._workload.next_ready, bounded)
         for chain in self._chains:
             if after <= second + 1:
                 break
@@ -169,7 +177,7 @@ class Run:
         self.figures.changes += 1
         for other in self._chains:
             if other is not chain:
-                other.decider.note(count, EPOCH + second * SECOND)
+                other.decider.note(count, self._epoch + second * SECOND)
 
     def _catch_up(self) -> None:
         for chain in self._chains:

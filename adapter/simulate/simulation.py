@@ -29,6 +29,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.autoscaling.pending_capacity import PendingCapacity
 from adapter.model.quantity import Quantity
+from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
 from adapter.simulate.chain import Chain
 from adapter.simulate.deciders import BoostDecider, Decider, NativeDecider, ScalerDecider
@@ -37,6 +38,7 @@ from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, requests_of, simulated_metrics
 from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, Policy
+from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
 from adapter.simulate.signals import Signal
 from adapter.simulate.workload import Workload
 
@@ -49,7 +51,8 @@ class Scenario:
     """What all policies have in common.
 
     `loads` are by the name of the metric. `start_ups` are the seconds from a written count to a Ready pod, to
-    be drawn from. `capacity_ratio` is how much of its target a pod can serve.
+    be drawn from. `capacity_ratio` is how much of its target a pod can serve. `schedules` are those of the
+    autoscaler, and `epoch` is second 0 in nanoseconds.
     """
 
     autoscaler: FastPathAutoscaler
@@ -60,6 +63,8 @@ class Scenario:
     carries: bool = True
     phases: int = 8
     seed: int = 0
+    schedules: Sequence[Schedule] = ()
+    epoch: int = EPOCH
 
 
 class PolicyResult(NamedTuple):
@@ -135,9 +140,11 @@ def _prepare(
     pending = asked.pending if policy.name == BOOST else autoscaler.spec.pending_capacity or ()
     native, fast = _specs(autoscaler, pending)
     least, most = native.limits
-    first = policy.replicas if policy.name == FIXED else first_count(demand.loads, metrics, least, most)
-    within = max(1, _percentile(scenario.start_ups)) * SECOND
-    workload = Workload(first, start_up, EPOCH, requests_of(metrics, scenario.request))
+    epoch, schedule = scenario.epoch, schedule_of(scenario, policy)
+    bounds = schedule.limits(least, most, epoch)
+    first = policy.replicas if policy.name == FIXED else first_count(demand.loads, metrics, *bounds)
+    within = learned_start_up(scenario.start_ups) * SECOND
+    workload = Workload(first, start_up, epoch, requests_of(metrics, scenario.request))
 
     def signals(pace: Pace) -> list[Signal]:
         at, _ = _first(pace, phase)
@@ -147,7 +154,7 @@ def _prepare(
         ]
 
     def chain(decider: Decider, pace: Pace) -> Chain:
-        return Chain(decider, metrics, signals(pace), pace.decide, _first(pace, phase)[1], EPOCH, skips=skips)
+        return Chain(decider, metrics, signals(pace), pace.decide, _first(pace, phase)[1], epoch, skips=skips)
 
     chains: list[Chain] = []
     if policy.name == BOOST:
@@ -155,14 +162,23 @@ def _prepare(
         assert policy.fast is not None
         hpa = NativeDecider(native, _with_floor(autoscaler))
         spans = [(policy.fast.window + policy.fast.scrape) * SECOND] * len(metrics)
-        raising = BoostDecider(fast, hpa, asked.hold, policy.native.decide * SECOND, spans, first, within)
+        period = policy.native.decide * SECOND
+        raising = BoostDecider(fast, hpa, asked.hold, period, spans, first, within, schedule)
         chains = [chain(hpa, policy.native), chain(raising, policy.fast)]
     elif policy.native is not None and policy.name == NATIVE:
         chains = [chain(NativeDecider(native), policy.native)]
     elif policy.fast is not None and policy.name == FAST:
         constraints = Constraints(fallback=autoscaler.spec.fallback)
-        chains = [chain(ScalerDecider(fast, constraints, first, within), policy.fast)]
-    return Run(demand, workload, chains, most, observer=observer)
+        chains = [chain(ScalerDecider(fast, constraints, first, within, schedule), policy.fast)]
+    return Run(demand, workload, chains, most, epoch=epoch, schedule=schedule, observer=observer)
+
+
+def schedule_of(scenario: Scenario, policy: Policy) -> SimulatedSchedule:
+    """Return the schedule that a policy has: an HPA alone has none, and a boosted one no ceilings."""
+    if policy.name not in (FAST, BOOST):
+        return NO_SCHEDULE
+    lead = learned_start_up(scenario.start_ups)
+    return SimulatedSchedule(scenario.schedules, lead, has_ceilings=policy.name == FAST)
 
 
 def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], least: int, most: int) -> int:
@@ -175,9 +191,9 @@ def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], leas
     return min(max(least, *needs), most) if needs else least
 
 
-def _percentile(start_ups: Sequence[int]) -> int:
-    """Return the 95th percentile of start-up times, which the scaler would have learned."""
-    return sorted(start_ups)[-(-len(start_ups) * 95 // 100) - 1]
+def learned_start_up(start_ups: Sequence[int]) -> int:
+    """Return the start-up time that the scaler would have learned: the 95th percentile, at least a second."""
+    return max(1, sorted(start_ups)[-(-len(start_ups) * 95 // 100) - 1])
 
 
 def _specs(

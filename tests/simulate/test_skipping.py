@@ -1,15 +1,19 @@
 """Decisions and seconds that are skipped change no figure."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.model import timestamps
+from adapter.model.schedules.windows import Schedule
 from adapter.simulate import load
 from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario, simulate
+from tests.support import schedules as support
 from tests.support.simulation import PODS, autoscaler
 
 POLICIES = (
@@ -30,6 +34,9 @@ CPU = {
     "type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "10"}},
 }
+
+NOON = 12 * 3600
+EPOCH = timestamps.read_instant("2026-11-23T12:00:00Z")
 
 
 @st.composite
@@ -63,6 +70,31 @@ def behaviors(draw: st.DrawFn) -> Mapping[str, Any] | None:
     }
 
 
+@st.composite
+def schedules(draw: st.DrawFn) -> list[Schedule]:
+    """Draw windows of the minutes around the load."""
+    found = []
+    for number in range(draw(st.integers(0, 2))):
+        windows = []
+        for _ in range(draw(st.integers(1, 3))):
+            at, length = draw(st.integers(-120, 700)), draw(st.sampled_from([1, 20, 61, 300]))
+            least = draw(st.none() | st.integers(0, 40))
+            most = draw(st.integers(least or 0, 40)) if least is None or draw(st.booleans()) else None
+            bounds = {"minReplicas": least, "maxReplicas": most}
+            windows.append(
+                {"from": clock(NOON + at), "to": clock(NOON + at + length)}
+                | {name: bound for name, bound in bounds.items() if bound is not None}
+            )
+        ready = draw(st.sampled_from(["AtStart", "ByStart"]))
+        read = support.schedule(*windows, zone="Etc/UTC", ready=ready).schedule
+        found.append(dataclasses.replace(read, name=f"shop/{number}"))
+    return found
+
+
+def clock(seconds: int) -> str:
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
 @given(
     st.sampled_from(POLICIES),
     st.sampled_from([(PODS,), (OUTER,), (PODS, OUTER), ({**CPU},)]),
@@ -70,6 +102,7 @@ def behaviors(draw: st.DrawFn) -> Mapping[str, Any] | None:
     loads(),
     behaviors(),
     st.sampled_from([(1,), (20,), (3, 9, 40)]),
+    schedules(),
     st.integers(0, 1000),
 )
 def test_skipping_changes_nothing(
@@ -79,6 +112,7 @@ def test_skipping_changes_nothing(
     second: Load,
     behavior: Mapping[str, Any] | None,
     start_ups: tuple[int, ...],
+    windows: list[Schedule],
     seed: int,
 ) -> None:
     scenario = Scenario(
@@ -87,6 +121,8 @@ def test_skipping_changes_nothing(
         start_ups,
         phases=1,
         seed=seed,
+        schedules=windows,
+        epoch=EPOCH,
     )
     quick = simulate(scenario, read_policy(policy))
     slow = simulate(scenario, read_policy(policy), skips=False)

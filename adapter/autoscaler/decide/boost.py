@@ -17,12 +17,20 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.decide import scheduled
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
-from adapter.model.autoscaling.floor import LONGEST, REVERSALS_WITHIN, Demotion, Floor
+from adapter.model.autoscaling.floor import (
+    LONGEST,
+    LONGEST_SCHEDULED,
+    REVERSALS_WITHIN,
+    Demotion,
+    Floor,
+)
+from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, FineInstant, Span
 
 NATIVE = frozenset({"kube-controller-manager", "k3s", "kubelite"})
@@ -104,13 +112,12 @@ def refusal(
     boost: Boost,
     band: Band,
     now: int,
-    scheduled: int = 0,
+    least: int = 0,
 ) -> str:
     """Return why a decision is not written, "" if it is.
 
     A raise has to exceed both spec.replicas and the pods that exist by more than the tolerance, so that the
-    surge pods of a rollout do not become permanent. One to the floor of a schedule, at least `scheduled`, is
-    exact.
+    surge pods of a rollout do not become permanent. One to the floor of a schedule, `least`, is exact.
     """
     if demotion := active_demotion(memory, boost, now):
         return f"boosting is off: field manager {demotion.by} reverted two raises"
@@ -124,7 +131,7 @@ def refusal(
         return "the target is at zero; only the HPA scales from zero"
     if made.replicas < observation.replicas:
         return "boost never scales down; the HPA does"
-    if made.replicas <= scheduled:
+    if made.replicas <= least:
         return ""
     for count in (observation.replicas, observation.status_replicas):
         if made.replicas <= count * band.high:
@@ -283,9 +290,42 @@ def advise(
 # -- what is published ---------------------------------------------------------------------------------------
 
 
-def published(memory: Boosting, namespace: str, name: str, uid: str, seen: str) -> Floor | None:
+class ScheduledFloor(NamedTuple):
+    """The floor of a schedule, 0 for none, and until when it holds."""
+
+    replicas: int = 0
+    until: FineInstant = FineInstant(0)
+
+
+def scheduled_floor(
+    bounds: ScheduledBounds | None, most: int, before: Floor | None, now: int
+) -> ScheduledFloor:
+    """Return the floor of the windows that are active, at most `most`, to be published at `now`.
+
+    One that is published `before` stays as it is while half of `LONGEST_SCHEDULED` is left, or until the end
+    of its window.
+    """
+    replicas = min(scheduled.floor_of(bounds), most)
+    if not replicas or bounds is None or bounds.until is None:
+        return ScheduledFloor()
+    end = bounds.until * SECOND
+    if before is not None and before.scheduled == replicas:
+        least = min(end, now + LONGEST_SCHEDULED // 2)
+        if least <= before.scheduled_until <= end:
+            return ScheduledFloor(replicas, before.scheduled_until)
+    return ScheduledFloor(replicas, FineInstant(min(end, now + LONGEST_SCHEDULED)))
+
+
+def published(
+    memory: Boosting,
+    namespace: str,
+    name: str,
+    uid: str,
+    seen: str,
+    floor: ScheduledFloor = ScheduledFloor(),  # noqa: B008 - immutable
+) -> Floor | None:
     """Return what is to be published of an HPA, None for nothing. `seen` is its resource version."""
-    if memory.floor is None and memory.demotion is None and not memory.reversals:
+    if memory.floor is None and memory.demotion is None and not memory.reversals and not floor.replicas:
         return None
     return msgspec.structs.replace(
         memory.floor or Floor(),
@@ -295,6 +335,8 @@ def published(memory: Boosting, namespace: str, name: str, uid: str, seen: str) 
         seen=seen,
         demoted=memory.demotion,
         reversals=memory.reversals,
+        scheduled=floor.replicas,
+        scheduled_until=floor.until,
     )
 
 
@@ -307,7 +349,15 @@ def adopt(found: Floor | None, now: int) -> Boosting:
         until, raised_at = min(found.until, now + LONGEST), min(found.raised_at, now)
         raised = msgspec.structs.replace(found, until=FineInstant(until), raised_at=FineInstant(raised_at))
         floor = msgspec.structs.replace(
-            raised, namespace="", name="", uid="", seen="", demoted=None, reversals=()
+            raised,
+            namespace="",
+            name="",
+            uid="",
+            seen="",
+            demoted=None,
+            reversals=(),
+            scheduled=0,
+            scheduled_until=FineInstant(0),
         )
     demotion = found.demoted
     if demotion is not None and demotion.until > now + DEMOTED_FOR:

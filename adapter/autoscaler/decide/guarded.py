@@ -317,9 +317,7 @@ def _decide_within(
         return _withhold(made, seen, history, now, FOREIGN_WRITER, text)
     if boost is not None:
         floor = scheduled.floor_of(schedule)
-        why = (
-            boosting.refusal(made, seen, memory.boost, boost, spec.band, now, floor) if made.rescale else ""
-        )
+        why = boosting.refusal(made, seen, memory.boost, boost, spec.band, now, floor) if made.rescale else ""
         return _withhold(made, seen, history, now, boosting.NOT_BOOSTED, why) if why else made
     if mode == ADVISE and made.rescale:
         text = f"would scale to {made.replicas}, but spec.mode is Advise"

@@ -19,6 +19,9 @@ LABEL = "fastpath.io/floors"
 LONGEST = 600 * SECOND
 """The longest time that a floor holds."""
 
+LONGEST_SCHEDULED = 24 * 3600 * SECOND
+"""The longest time that the floor of a schedule holds without being published again."""
+
 REVERSALS_WITHIN = 300 * SECOND
 """How long a reversal counts."""
 
@@ -68,32 +71,42 @@ class Floor(Struct, frozen=True):
     """
     target: str = ""
     """The uid of the scale target, "" if unknown."""
+    scheduled: Int32 = 0
+    """The floor of the windows of schedules that are active, which holds until `scheduled_until`."""
+    scheduled_until: FineInstant = FineInstant(0)
     excused: bool = False
     """The native controller has once written a count that it had decided before the raise."""
 
 
 def floor_of(floor: Floor | None, now: int, most: int) -> int:
     """Return the floor at `now`, at most `most` (the ``maxReplicas`` of today); 0 for none."""
-    if floor is None or now >= floor.until:
+    if floor is None:
         return 0
-    return min(floor.replicas, most)
+    raised = floor.replicas if now < floor.until else 0
+    scheduled = floor.scheduled if now < floor.scheduled_until else 0
+    return min(max(raised, scheduled), most)
 
 
 def as_known_for(floor: Floor, known: int) -> Floor:
     """Return a floor as it counts for a reader that has known it unchanged for `known` nanoseconds.
 
-    A reader ends every floor after `LONGEST`. `until` comes from the clock of the leader: if that clock was
-    hours ahead and no leader runs any more, nothing else would end the floor. This never cuts the floor of a
-    correct clock, because a floor is read after it was written.
+    A reader ends every raise after `LONGEST`, and the floor of a schedule after `LONGEST_SCHEDULED`. The ends
+    come from the clock of the leader: if that clock was hours ahead and no leader runs any more, nothing else
+    would end the floor. This never cuts the floor of a correct clock, because a floor is read after it was
+    written.
     """
-    return floor if known < LONGEST else msgspec.structs.replace(floor, replicas=0)
+    if known < LONGEST:
+        return floor
+    scheduled = floor.scheduled if known < LONGEST_SCHEDULED else 0
+    return msgspec.structs.replace(floor, replicas=0, scheduled=scheduled)
 
 
 def is_over(floor: Floor, now: int) -> bool:
-    """Tell whether a floor holds nothing any more: no raise, no reversal that counts, no demotion."""
+    """Tell whether a floor holds nothing any more: no raise, window, reversal that counts or demotion."""
     is_demoted = floor.demoted is not None and now < floor.demoted.until
     is_counted = any(at > now - REVERSALS_WITHIN for at in floor.reversals)
-    return not is_demoted and not is_counted and (not floor.replicas or now >= floor.until)
+    holds = (floor.replicas and now < floor.until) or (floor.scheduled and now < floor.scheduled_until)
+    return not (is_demoted or is_counted or holds)
 
 
 def is_newer(version: str, cached: str) -> bool:

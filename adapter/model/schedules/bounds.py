@@ -33,6 +33,9 @@ class ScheduledBounds(msgspec.Struct, frozen=True):
     early: tuple[str, ...] = ()
     until: int | None = None
 
+    def without_ceiling(self) -> "ScheduledBounds":
+        return msgspec.structs.replace(self, ceiling=None)
+
 
 def limits(lowest: int, highest: int, bounds: ScheduledBounds | None) -> tuple[int, int]:
     """Return minReplicas and maxReplicas within bounds; the floor wins, but never above maxReplicas."""
@@ -44,10 +47,11 @@ def limits(lowest: int, highest: int, bounds: ScheduledBounds | None) -> tuple[i
 
 
 class _Spans(NamedTuple):
-    """The spans of a window, and its name with that of its schedule."""
+    """The spans of a window, its name with that of its schedule, and whether its floor begins early."""
 
     name: str
     window: Window
+    is_early: bool
     spans: Sequence[Span]
 
 
@@ -60,14 +64,16 @@ class BoundsTimeline:
         self._spans: list[_Spans] = []
 
     def at(self, instant: int, lead: int = 0) -> ScheduledBounds | None:
-        """Return the bounds at an instant, None outside all windows. `lead` is at most MOST_LEAD seconds."""
+        """Return the bounds at an instant, None outside all windows.
+
+        `lead`, at most MOST_LEAD seconds, is for the schedules that are Ready by the start.
+        """
         floor: int | None = None
         ceiling: int | None = None
         until: int | None = None
         active, early = [], []
-        for name, window, spans in self._around(instant):
-            begins_early = lead > 0 and window.floor is not None
-            covering = _covering(spans, instant, lead if begins_early else 0)
+        for name, window, is_early, spans in self._around(instant):
+            covering = _covering(spans, instant, lead if is_early else 0)
             if covering is None:
                 continue
             if instant < covering.begin:
@@ -87,14 +93,20 @@ class BoundsTimeline:
 
     def next_change(self, instant: int, lead: int = 0) -> int:
         """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
-        spans = self._around(instant)
-        return min((at for at in _edges(spans, lead) if at > instant), default=self._end - MOST_LEAD)
+        edges = _edges(self._around(instant), lead)
+        # a span may end long after the others were computed: what begins in between is not among them
+        return min([self._end - MOST_LEAD, *(at for at in edges if at > instant)])
 
     def _around(self, instant: int) -> Sequence[_Spans]:
         if not self._start <= instant < self._end - MOST_LEAD:
             self._start, self._end = instant, instant + _AHEAD + MOST_LEAD
             self._spans = [
-                _Spans(f"{schedule.name} {window.name}", window, found)
+                _Spans(
+                    f"{schedule.name} {window.name}",
+                    window,
+                    schedule.by_start and window.floor is not None,
+                    found,
+                )
                 for schedule in self.schedules
                 for window in schedule.windows
                 if (found := windows.spans_of(window, schedule, self._start, self._end))
@@ -108,6 +120,6 @@ def _covering(spans: Sequence[Span], instant: int, lead: int) -> Span | None:
 
 
 def _edges(listed: Sequence[_Spans], lead: int) -> Iterator[int]:
-    for _, _, spans in listed:
-        for begin, end in spans:
-            yield from (begin - lead, begin, end)
+    for each in listed:
+        for begin, end in each.spans:
+            yield from (begin - lead if each.is_early else begin, begin, end)

@@ -1,0 +1,1 @@
+"""The schedules of a cluster: their bounds for each autoscaler, and their status."""

@@ -1,0 +1,194 @@
+"""The status of a FastPathSchedule: what is active, what comes next, and what keeps it from acting.
+
+Everything here is pure: `describe` makes a status from the schedule, the time, and what is known of each
+target.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.errors import Fault
+from adapter.model import timestamps
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from adapter.model.schedules import windows
+from adapter.model.schedules.documents import BY_START, FastPathSchedule, ScheduleTarget
+from adapter.model.schedules.windows import Boundary, Schedule
+from adapter.model.timestamps import SECOND
+
+APPLIED = "Applied"
+
+ACTIVE_REASON = "Applied"
+TARGET_NOT_FOUND = "TargetNotFound"
+NOT_BOOSTED = "NotBoosted"
+INVALID_TARGET = "InvalidTarget"
+PAUSED = "Paused"
+
+_DAY = 86_400
+_AHEAD = (_DAY, 31 * _DAY, 366 * _DAY)
+"""How far, in seconds, the next boundary is looked for."""
+
+_MOST_SHOWN = 10
+
+
+class TargetState(NamedTuple):
+    """What is known of a target: why bounds do not reach it, "" if they do, and the learned lead in seconds.
+
+    `lead` is None if no start of a pod was seen, or if another process decides the target.
+    """
+
+    reason: str = ""
+    message: str = ""
+    lead: int | None = None
+
+
+class TargetStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    kind: str
+    name: str
+    applied: bool
+    reason: str
+    message: str = ""
+    lead_seconds: int | None = None
+
+
+class NextBoundary(msgspec.Struct, frozen=True):
+    time: str
+    window: str
+    edge: str
+
+
+class ScheduleCondition(msgspec.Struct, frozen=True, rename="camel"):
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str
+    observed_generation: int
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The status as it is stored. Times are RFC 3339 in UTC."""
+
+    observed_generation: int = 0
+    active: str = ""
+    windows: tuple[str, ...] = ()
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    next_boundary: NextBoundary | None = None
+    conflicts: tuple[str, ...] = ()
+    targets: tuple[TargetStatus, ...] = ()
+    conditions: tuple[ScheduleCondition, ...] = ()
+
+
+class Outlook(NamedTuple):
+    """What the windows alone tell until `until`, in seconds since 1970."""
+
+    until: int
+    following: Boundary | None
+    conflicts: tuple[str, ...]
+
+
+def look_ahead(schedule: Schedule, now: int) -> Outlook:
+    """Return the next boundary within a year, and the pairs of windows in conflict within a day."""
+    following = None
+    for seconds in _AHEAD:
+        found = windows.boundaries([schedule], now + 1, now + seconds)
+        if found:
+            following = found[0]
+            break
+    pairs = {level.conflict for level in windows.levels(schedule, now, now + _DAY) if level.conflict}
+    conflicts = [f"{floor} has a floor above the ceiling of {ceiling}" for floor, ceiling in sorted(pairs)]
+    until = now + _DAY if following is None else min(following.at, now + _DAY)
+    return Outlook(until, following, tuple(conflicts[:_MOST_SHOWN]))
+
+
+def describe(
+    found: FastPathSchedule,
+    generation: int,
+    targets: Mapping[ScheduleTarget, TargetState],
+    outlook: Outlook,
+    before: ScheduleStatus,
+    now: int,
+) -> ScheduleStatus:
+    """Return the status of a valid schedule at `now`, in seconds; `before` is the one that is stored."""
+    level = windows.level_at(found.schedule, now)
+    listed = tuple(
+        _target_status(target, targets[target], level, by_start=found.ready == BY_START)
+        for target in found.targets
+    )
+    active = () if level is None else level.windows
+    following = outlook.following
+    return ScheduleStatus(
+        generation,
+        ", ".join(active),
+        active,
+        None if level is None else level.floor,
+        None if level is None else level.ceiling,
+        None if following is None else NextBoundary(_instant(following.at), following.window, following.edge),
+        outlook.conflicts,
+        listed,
+        (_condition(generation, *_verdict(listed), before, now),),
+    )
+
+
+def describe_invalid(
+    faults: Sequence[Fault], generation: int, before: ScheduleStatus, now: int
+) -> ScheduleStatus:
+    """Return the status of a schedule that cannot be used: that of before, with the reason."""
+    message = "; ".join(map(str, faults[:_MOST_SHOWN]))
+    condition = _condition(generation, "False", "Invalid", message, before, now)
+    return msgspec.structs.replace(before, observed_generation=generation, conditions=(condition,))
+
+
+def decode(text: bytes) -> ScheduleStatus:
+    """Return a stored status; one that cannot be read counts as none."""
+    try:
+        return msgspec.json.decode(text, type=ScheduleStatus) if text else ScheduleStatus()
+    except msgspec.MsgspecError:
+        return ScheduleStatus()
+
+
+def _target_status(
+    target: ScheduleTarget, state: TargetState, level: windows.Level | None, *, by_start: bool
+) -> TargetStatus:
+    if state.reason:
+        return TargetStatus(target.kind, target.name, False, state.reason, state.message)
+    notes = []
+    if target.kind == HPA_KIND and level is not None and level.ceiling is not None:
+        notes.append("a ceiling is not for a HorizontalPodAutoscaler: it gets the floor alone")
+    if by_start and state.lead is None:
+        notes.append("no start-up time is known yet: floors begin at the start of their window")
+    lead = state.lead if by_start else None
+    return TargetStatus(target.kind, target.name, True, ACTIVE_REASON, "; ".join(notes), lead)
+
+
+def _verdict(targets: Sequence[TargetStatus]) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition."""
+    failing = [each for each in targets if not each.applied]
+    if not failing:
+        return "True", ACTIVE_REASON, f"the bounds reach {_count(len(targets))}"
+    shown = "; ".join(f"{each.kind}/{each.name}: {each.message}" for each in failing[:_MOST_SHOWN])
+    return "False", failing[0].reason, shown
+
+
+def _count(targets: int) -> str:
+    return "the target" if targets == 1 else f"all {targets} targets"
+
+
+def _condition(
+    generation: int, status: str, reason: str, message: str, before: ScheduleStatus, now: int
+) -> ScheduleCondition:
+    since = next(
+        (
+            each.last_transition_time
+            for each in before.conditions
+            if each.type == APPLIED and each.status == status
+        ),
+        _instant(now),
+    )
+    return ScheduleCondition(APPLIED, status, reason, message, since, generation)
+
+
+def _instant(seconds: int) -> str:
+    return timestamps.write_instant(seconds * SECOND)

@@ -1,0 +1,100 @@
+"""The cache of FastPathSchedules. One that cannot be used is cached with its faults, to be reported."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
+from adapter.kubernetes.cache.store import TypedStore, in_steps
+from adapter.kubernetes.codec import ObjectCodec
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, GROUP
+from adapter.model.resources import APIResource
+from adapter.model.schedules import documents
+from adapter.model.schedules.documents import KIND, PLURAL, FastPathSchedule
+
+_VERSION = API_VERSION.removeprefix(f"{GROUP}/")
+_VERBS = frozenset({"get", "list", "watch"})
+SCHEDULES = APIResource(GROUP, _VERSION, PLURAL, KIND.lower(), KIND, True, _VERBS, True)
+
+
+class WatchedSchedule(msgspec.Struct, frozen=True):
+    """A FastPathSchedule as stored. If it cannot be used, `schedule` is None and `faults` say why.
+
+    `status` is that of the object as JSON, empty without one.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    schedule: FastPathSchedule | None
+    faults: tuple[errors.Fault, ...] = ()
+    status: bytes = b""
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+
+
+class _Head(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    status: msgspec.Raw = msgspec.Raw(b"")
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def keep_schedule(raw: msgspec.Raw) -> WatchedSchedule:
+    head = _HEAD.decode(raw)
+    meta, status = head.metadata, bytes(head.status)
+    try:
+        read = documents.read_document(msgspec.json.decode(raw))
+    except errors.InputError as error:
+        return WatchedSchedule(
+            meta.namespace, meta.name, meta.uid, meta.generation, None, error.faults, status
+        )
+    return WatchedSchedule(meta.namespace, meta.name, meta.uid, meta.generation, read, (), status)
+
+
+def _same(one: WatchedSchedule, other: WatchedSchedule) -> bool:
+    return (one.uid, one.schedule, one.faults) == (other.uid, other.schedule, other.faults)
+
+
+class ScheduleCache(ReflectedCache):
+    """All FastPathSchedules, or those of `namespaces`, while `run` runs; none if there is no such kind.
+
+    `changed` is called with namespace and name for each one whose meaning changes, after the first list.
+    """
+
+    def __init__(
+        self,
+        context: ReflectorContext,
+        changed: Callable[[str, str], None],
+        namespaces: Sequence[str] = ("",),
+    ) -> None:
+        codec = ObjectCodec(msgspec.Raw, keep_schedule)
+        self._objects: TypedStore[WatchedSchedule] = TypedStore(self._note, self._listed, _same)
+        self._changed = changed
+        self._told = False
+        self.reflectors = build_reflectors(
+            codec, SCHEDULES, context, self._objects, namespaces, optional=True
+        )
+
+    def __iter__(self) -> Iterator[WatchedSchedule]:
+        return iter(self._objects)
+
+    def find(self, namespace: str, name: str) -> WatchedSchedule | None:
+        return self._objects.find(namespace, name)
+
+    def _note(self, namespace: str, name: str) -> None:
+        if self._told:
+            self._changed(namespace, name)
+
+    def _listed(self) -> Iterator[None]:
+        if not self._told and self.synced:
+            self._told = True
+            yield from in_steps(tuple(self._objects), lambda each: self._changed(each.namespace, each.name))
