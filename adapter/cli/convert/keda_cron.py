@@ -16,8 +16,7 @@ from zoneinfo import ZoneInfo
 from adapter.cli.convert.cron import DAY, CronExpression, fires
 from adapter.model.schedules.documents import DAYS, LONGEST_FOR
 from adapter.model.schedules.windows import Span
-from adapter.model.timestamps import SECOND, write_span
-from adapter.model.timestamps import Span as TimeSpan
+from adapter.model.timestamps import SECOND
 
 UTC = ZoneInfo("UTC")
 """A clock that is never set: in it, local times are compared as such."""
@@ -74,7 +73,7 @@ def windows_of(trigger: KedaCronTrigger) -> list[dict[str, Any]]:
     if length * SECOND > LONGEST_FOR:
         days = LONGEST_FOR // SECOND // DAY
         raise ValueError(f"the windows last {length // DAY} days; expected at most {days} days")
-    return [{"cron": str(start), "for": write_span(TimeSpan(length * SECOND))}]
+    return [{"cron": str(start), "for": length_of(length)}]
 
 
 def _length(trigger: KedaCronTrigger) -> int:
@@ -87,7 +86,7 @@ def _length(trigger: KedaCronTrigger) -> int:
     lengths = Counter(ends[bisect.bisect_right(ends, at)] - at for at in starts)
     shortest = min(lengths)
     if 2 * lengths[shortest] < len(starts):
-        shown = ", ".join(write_span(TimeSpan(length * SECOND)) for length in sorted(lengths)[:4])
+        shown = ", ".join(length_of(length) for length in sorted(lengths)[:4])
         more = ", ..." if len(lengths) > 4 else ""
         raise ValueError(f"expected windows of one length; from start to the next end it is {shown}{more}")
     return shortest
@@ -114,6 +113,12 @@ def _day_windows(start: CronExpression, begin: int, length: int) -> list[dict[st
 def _day_window(days: Sequence[int], begin: int, end: int) -> dict[str, Any]:
     window = {"from": clock(begin), "to": clock(end)}
     return window if len(days) == 7 else {"days": [DAYS[day] for day in days], **window}
+
+
+def length_of(seconds: int) -> str:
+    """Return whole minutes as a duration such as 1h30m."""
+    hours, minutes = divmod(seconds // 60, 60)
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes or not hours else "")
 
 
 def clock(seconds: int) -> str:
