@@ -1,1 +1,1 @@
-"""The verb `convert`: autoscalers of one kind for those of another, and schedules for those of other scalers."""
+"""The verb `convert`: autoscalers of one kind from another, and schedules from those of other scalers."""

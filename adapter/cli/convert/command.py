@@ -147,9 +147,9 @@ def _autoscaler_of(
         meta = tree.get("metadata") or {}
         target = (tree.get("spec") or {}).get("scaleTargetRef") or {}
         kinds = [each.get("kind") or "Deployment" for each in (target, reference)]
-        if kinds[0] == kinds[1] and target.get("name") == reference.get("name"):
-            if (meta.get("namespace") or None) == namespace:
-                return str(meta.get("name"))
+        same = kinds[0] == kinds[1] and target.get("name") == reference.get("name")
+        if same and (meta.get("namespace") or None) == namespace:
+            return str(meta.get("name"))
     return ""
 
 

@@ -72,7 +72,8 @@ class CronExpression:
         """Return the expression in the form that every cron reads the same."""
         values = (self.minutes, self.hours, self.days, self.months, self.weekdays)
         return " ".join(
-            "*" if value == field.all else _listed(value) for value, field in zip(values, _FIELDS, strict=True)
+            "*" if value == field.all else _listed(value)
+            for value, field in zip(values, _FIELDS, strict=True)
         )
 
 

@@ -16,7 +16,7 @@ from adapter.model.schedules import local_time, windows
 from adapter.model.schedules.windows import Schedule, Span
 
 ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[Span]]
-"""From a start, an end (seconds since 1970) and a zone to the times in between at which something is active."""
+"""From a start, an end (seconds since 1970) and a zone to the times in between that are active."""
 
 YEAR = 366 * DAY
 _MOST_NAMED = 4
@@ -66,15 +66,16 @@ def union(spans: Sequence[Span], start: int, end: int) -> list[Span]:
 def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     """Return the times of `spans` outside `others`; both are in order and do not overlap."""
     found = []
-    for begin, end in spans:
+    for span in spans:
+        begin = span.begin
         for other in others:
-            if other.end <= begin or other.begin >= end:
+            if other.end <= begin or other.begin >= span.end:
                 continue
             if begin < other.begin:
                 found.append(Span(begin, other.begin))
             begin = other.end
-        if begin < end:
-            found.append(Span(begin, end))
+        if begin < span.end:
+            found.append(Span(begin, span.end))
     return found
 
 
@@ -97,7 +98,8 @@ def _in_a_week(compared: Compared) -> Iterator[str]:
         return
     yield f"{compared.name} is active {_hours(original)} a week, the schedule {_hours(schedule)}"
     for who, other, more in _either_way(compared, original, schedule):
-        yield f"{who} active {_listed(_joined(more), _week_span)} as well ({_hours(more)} a week); {other} not"
+        named = _listed(_joined(more), _week_span)
+        yield f"{who} active {named} as well ({_hours(more)} a week); {other} not"
 
 
 def _in_a_year(compared: Compared, zone: ZoneInfo, now: int) -> Iterator[str]:

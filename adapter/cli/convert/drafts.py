@@ -96,13 +96,13 @@ def zone_of(name: object, path: str, faults: list[Fault]) -> ZoneInfo | None:
 
 
 def mapping_at(tree: object, key: str) -> dict[str, Any]:
-    """Return a mapping of a document, an empty one where there is none."""
+    """Return a mapping of a document, an empty one where it is absent."""
     found = tree.get(key) if isinstance(tree, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def listed_at(tree: object, key: str) -> list[Any]:
-    """Return a list of a document, an empty one where there is none."""
+    """Return a list of a document, an empty one where it is absent."""
     found = tree.get(key) if isinstance(tree, dict) else None
     return found if isinstance(found, list) else []
 

@@ -78,7 +78,9 @@ def _entry(index: int, trigger: dict[str, Any], faults: list[Fault]) -> Iterator
         expected = "expected AverageValue: with another type KEDA multiplies the count at every sync"
         faults.append(Fault(f"{path}.metricType", documents.shown(trigger["metricType"]), expected))
     if start is not None and start == end:
-        faults.append(Fault(f"{path}.metadata.end", documents.shown(meta["end"]), "expected another than start"))
+        faults.append(
+            Fault(f"{path}.metadata.end", documents.shown(meta["end"]), "expected another than start")
+        )
     if len(faults) > before:
         return
     assert zone is not None
@@ -114,14 +116,14 @@ def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft]) -> Iterator[str
         least = _least_tolerated(replicas)
         if least < replicas:
             yield (
-                f"KEDA leaves {_range(least, replicas - 1)} at that count where {replicas} are desired, since its "
-                f"HPA tolerates 10 %; the schedule raises to {replicas}"
+                f"KEDA leaves {_range(least, replicas - 1)} at that count where {replicas} are desired, "
+                f"since its HPA tolerates 10 %; the schedule raises to {replicas}"
             )
     if not spec.get("minReplicaCount") or spec.get("idleReplicaCount") is not None:
         idle, cooldown = spec.get("idleReplicaCount") or 0, spec.get("cooldownPeriod", _DEFAULT_COOLDOWN)
         yield (
-            f"KEDA scales to {idle} {cooldown} s after the last trigger ends (cooldownPeriod); with the schedule "
-            "the autoscaler's minReplicas and scale-down rules decide"
+            f"KEDA scales to {idle} {cooldown} s after the last trigger ends (cooldownPeriod); with the "
+            "schedule the autoscaler's minReplicas and scale-down rules decide"
         )
     others = [str(each.get("type")) for each in _others(spec)]
     if others:
@@ -143,7 +145,7 @@ def _others(spec: dict[str, Any]) -> list[dict[str, Any]]:
 def _least_tolerated(replicas: int) -> int:
     """Return the lowest count that an HPA with the default tolerance leaves as it is; in floats, as there."""
     count = replicas
-    while count > 1 and abs(1.0 - replicas / (count - 1)) <= _TOLERANCE:
+    while count > 1 and replicas / (count - 1) <= 1.0 + _TOLERANCE:
         count -= 1
     return count
 
@@ -160,6 +162,6 @@ def _missing_autoscaler(name: str, spec: dict[str, Any]) -> str:
     lowest, highest = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
     metric = "" if _others(spec) else " Without a metric of its own it scales on cpu at 80 %."
     return (
-        f"the files have no autoscaler for {target}: make {KIND} {name} with minReplicas {lowest} and maxReplicas "
-        f"{highest}, and delete the {SCALED_OBJECT} before you apply it.{metric}"
+        f"the files have no autoscaler for {target}: make {KIND} {name} with minReplicas {lowest} "
+        f"and maxReplicas {highest}, and delete the {SCALED_OBJECT} before you apply it.{metric}"
     ).removesuffix(".")

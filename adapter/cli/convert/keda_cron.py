@@ -61,8 +61,8 @@ class KedaCronTrigger:
 def windows_of(trigger: KedaCronTrigger) -> list[dict[str, Any]]:
     """Return the windows that a trigger evidently means, as documents without name and bounds.
 
-    Each start begins a window. It lasts as long as the shortest time from a start to the next end, if at least
-    half of the starts have that. ValueError with what was expected.
+    Each start begins a window. It lasts as long as the shortest time from a start to the next end, if at
+    least half of the starts have that. ValueError with what was expected.
     """
     start = trigger.start
     if not trigger.is_weekly and len(start.times) > _MOST_STARTS:

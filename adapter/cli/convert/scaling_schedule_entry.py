@@ -18,6 +18,7 @@ from adapter.model.schedules.windows import Span
 
 _MINUTE = 60
 _DAY = timedelta(days=1)
+_EPOCH = datetime.combine(date(1970, 1, 1), time())
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,10 @@ def single_window(span: Span, zone: ZoneInfo) -> dict[str, Any] | None:
 def go_date(day: date, minutes: int, zone: ZoneInfo) -> int:
     """Return the instant of a local time as Go's time.Date does.
 
-    Of a time that is skipped that is one as far after (or before) the gap as the time is in it; of one that is
-    shown twice, it depends on the zone.
+    A skipped time is taken with the offset after the gap or with that before it, and a time that is shown
+    twice is its first or its second instant. Which of the two depends on the zone.
     """
-    local = round((datetime.combine(day, time()) - datetime(1970, 1, 1)).total_seconds()) + minutes * _MINUTE
+    local = round((datetime.combine(day, time()) - _EPOCH).total_seconds()) + minutes * _MINUTE
     offset = local_time.offset_at(local, zone)
     first, second = sorted((local, local - offset))
     if local_time.transitions(first + 1, second + 1, zone):

@@ -82,8 +82,12 @@ def convert(tree: dict[str, Any], autoscalers: Sequence[dict[str, Any]], now: in
     groups = list(dict.fromkeys((each.namespace, each.milli) for each in readers))
     for group in groups:
         group_readers = [each for each in readers if (each.namespace, each.milli) == group]
-        targets = [{"kind": KIND, "name": each} for each in dict.fromkeys(each.name for each in group_readers)]
-        own_name = name if [each[0] for each in groups].count(group[0]) == 1 else f"{name}-{targets[0]['name']}"
+        targets = [
+            {"kind": KIND, "name": each} for each in dict.fromkeys(each.name for each in group_readers)
+        ]
+        own_name = (
+            name if [each[0] for each in groups].count(group[0]) == 1 else f"{name}-{targets[0]['name']}"
+        )
         written = [_draft(entry, group[1]) for entry in entries]
         made += drafts.write(ScheduleDraft(SCALER, own_name, group[0], targets, ramp > 0, written), now)
     made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes, *_notes(spec, ramp, readers)))
@@ -98,7 +102,7 @@ def _draft(entry: _Entry, milli: int) -> WindowDraft:
     return WindowDraft(label, entry.zone, windows, replicas, original, True)
 
 
-# -- who reads it --------------------------------------------------------------------------------------------
+# -- the autoscalers that read it ----------------------------------------------------------------------------
 
 
 def _readers(
@@ -165,7 +169,9 @@ def _entries(spec: dict[str, Any], faults: list[Fault], notes: list[str]) -> lis
         if len(faults) > before:
             continue
         if entry is None:
-            notes.append(f"{label}: left out: it has no length, and {SCALER} only ramps up and down around it")
+            notes.append(
+                f"{label}: left out: it has no length, and {SCALER} only ramps up and down around it"
+            )
         elif value <= 0:
             notes.append(f"{label}: left out: its value is {value}")
         else:
@@ -237,9 +243,9 @@ def _notes(spec: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterat
     if ramp > 0:
         default = "" if spec.get("scalingWindowDurationMinutes") is not None else ", its default"
         yield (
-            f"{SCALER} ramps up in the {ramp} minutes before each window and down in the {ramp} minutes after it "
-            f"(scalingWindowDurationMinutes{default}); the schedule ends at once, and ready: ByStart begins it "
-            "earlier by the time that pods take to be Ready"
+            f"{SCALER} ramps up in the {ramp} minutes before each window and down in the {ramp} minutes "
+            f"after it (scalingWindowDurationMinutes{default}); the schedule ends at once, and ready: "
+            "ByStart begins it earlier by the time that pods take to be Ready"
         )
     periods = [drafts.mapping_at(each, "period") for each in drafts.listed_at(spec, "schedules")]
     if any(period and not period.get("timezone") for period in periods):
@@ -249,6 +255,6 @@ def _notes(spec: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterat
         )
     for reader in readers:
         yield (
-            f"{KIND} {reader.name} keeps the metric {reader.metric}, which {SCALER} serves: remove it once the "
-            "schedule is applied"
+            f"{KIND} {reader.name} keeps the metric {reader.metric}, which {SCALER} serves: remove it once "
+            "the schedule is applied"
         )
