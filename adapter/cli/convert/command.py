@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from adapter.cli import command_line
-from adapter.cli.convert import keda, scaling_schedules
+from adapter.cli.convert import drafts, keda, scaling_schedules
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
@@ -144,8 +144,8 @@ def _autoscaler_of(
 ) -> str:
     """Return the name of the autoscaler of a target, "" for none."""
     for tree in autoscalers:
-        meta = tree.get("metadata") or {}
-        target = (tree.get("spec") or {}).get("scaleTargetRef") or {}
+        meta = drafts.mapping_at(tree, "metadata")
+        target = drafts.mapping_at(drafts.mapping_at(tree, "spec"), "scaleTargetRef")
         kinds = [each.get("kind") or "Deployment" for each in (target, reference)]
         same = kinds[0] == kinds[1] and target.get("name") == reference.get("name")
         if same and (meta.get("namespace") or None) == namespace:

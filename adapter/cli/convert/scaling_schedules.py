@@ -50,7 +50,7 @@ class _Entry(NamedTuple):
 def is_scaling_schedule(tree: object) -> bool:
     return (
         isinstance(tree, dict)
-        and tree.get("kind") in {NAMESPACED, CLUSTER}
+        and tree.get("kind") in (NAMESPACED, CLUSTER)
         and str(tree.get("apiVersion")).startswith("zalando.org/")
     )
 

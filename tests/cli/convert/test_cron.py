@@ -57,7 +57,7 @@ def test_a_day_of_the_month_or_of_the_week() -> None:
     days = [date(2026, 11, day) for day in (1, 2, 3)]
     assert [either.has_day(day) for day in days] == [True, True, False]
     assert [both.has_day(day) for day in days] == [False, True, False]
-    # unlike that of Vixie's cron, a star with a step is none: 3 and 5 November, and Mondays
+    # unlike that of Vixie's cron, a star with a step does not count as a star: odd days, and Mondays
     assert cron.read("0 8 */2 * 1").has_day(days[2])
 
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,8 @@ import yaml
 from adapter.cli import main
 from adapter.compose.clock import SystemClock
 from tests.support import crd_schedules, structural
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
 
 NOW = 1_795_435_200
 """2026-11-23T12:00:00Z"""
@@ -267,6 +271,33 @@ def test_a_scaled_object_without_cron_is_left_out(convert: Any) -> None:
     found = convert(_scaled_object({"type": "kafka"}))
     assert found.status == 2
     assert found.err.splitlines()[0] == "fastpath convert: standard input:1: ScaledObject web: left out"
+
+
+def test_the_example_of_the_guide(convert: Any) -> None:
+    text = GUIDE.read_text()
+    given, printed = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    found = convert(given)
+    assert found.schedules == [yaml.safe_load(printed)]
+    assert [line for line in found.report[:3] if f"\n    {line}\n" in text] == found.report[:3]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"metadata": 3},
+        {"spec": []},
+        {"spec": {"triggers": [3, {"type": "cron", "metadata": []}, {"type": "cron"}]}},
+        {"spec": {"schedules": {}, "triggers": {}}},
+        {"spec": {"schedules": [3, {"type": "Repeating", "period": 3}, {"type": []}]}},
+    ],
+)
+@pytest.mark.parametrize("tree", [_scaled_object(_trigger("0 8 * * *", "0 18 * * *")), _scaling_schedule()])
+def test_a_document_of_another_shape_is_refused(
+    convert: Any, tree: dict[str, Any], broken: dict[str, Any]
+) -> None:
+    hpa = _hpa("web", "peak") | broken
+    found = convert(tree | broken, _scaling_schedule(_repeating(5)), hpa, {"kind": [], "apiVersion": {}})
+    assert (found.status, found.out) == (2, "")
 
 
 # -- kube-metrics-adapter ------------------------------------------------------------------------------------
