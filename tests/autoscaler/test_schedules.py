@@ -12,6 +12,7 @@ from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor, floor_of
+from adapter.model.ready_times import UNKNOWN, PodStart
 from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds
 from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND
@@ -254,6 +255,29 @@ async def test_a_clock_that_is_set_moves_the_windows_and_shrinks_nothing_at_once
     for _ in range(4):
         await bench.step(1)
     assert bench.counts() == [12, 3]
+
+
+@pytest.mark.parametrize(("seconds", "lead"), [([], 0), ([40] * 10, 42), ([40] * 9 + [55], 57), ([900], 600)])
+async def test_a_floor_begins_early_by_the_time_that_pods_take(
+    bench: ScheduleBench, seconds: list[int], lead: int
+) -> None:
+    bench.want(3)
+    bench.schedules.by_key = {OWN: (window("13:20", "14:00", ready="ByStart"),)}
+    bench.own(3)
+    await bench.step()
+    state = bench.controller.find(OWN)
+    assert state is not None
+    for each in seconds:
+        state.ledger.note(PodStart(UNKNOWN, UNKNOWN, UNKNOWN, each * 1000))
+    assert state.lead == lead
+    for _ in range(1200 - lead - 1):
+        await bench.step(1)
+    assert bench.counts() == []
+    await bench.step(1)
+    assert bench.counts() == [12]
+    if lead:
+        (made,) = [each for each in bench.last().status.conditions if each.type == "ScheduleActive"]
+        assert (made.status, made.reason) == ("True", "WindowAhead")
 
 
 async def test_at_zero_an_hpa_reads_no_floor(bench: ScheduleBench) -> None:
