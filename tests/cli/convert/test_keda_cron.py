@@ -59,6 +59,7 @@ def test_when_keda_is_active(start: str, end: str, active: list[str]) -> None:
         ("0 18 * * 1-5", "0 6 * * 1-5", [{"days": WEEKDAYS, "from": "18:00", "to": "06:00"}]),
         ("0 8 * * *", "0 0 * * *", [{"from": "08:00", "to": "24:00"}]),
         ("0 0 * * 1-5", "0 0 * * 2-6", [{"days": WEEKDAYS, "from": "00:00", "to": "24:00"}]),
+        ("0 0 * * 1", "0 0 * * 6", [{"days": WEEKDAYS, "from": "00:00", "to": "24:00"}]),
         (
             "0 22 * * 5",
             "30 5 * * 1",

@@ -221,6 +221,23 @@ def test_the_autoscaler_of_the_target_is_the_one_of_the_files(convert: Any) -> N
 
 
 @pytest.mark.parametrize(
+    ("namespace", "target"),
+    [
+        ("shop", {"kind": "StatefulSet", "name": "web"}),
+        ("shop", {"name": "api"}),
+        ("staging", {"name": "web"}),
+    ],
+)
+def test_the_autoscaler_of_another_target_is_not_taken(
+    convert: Any, namespace: str, target: dict[str, str]
+) -> None:
+    hpa = _hpa("web", "peak")
+    hpa["metadata"] = {"name": "web-hpa", "namespace": namespace}
+    found = convert(_scaled_object(_trigger("0 8 * * *", "0 18 * * *"), scaleTargetRef=target), hpa)
+    assert found.schedules[0]["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web"}]
+
+
+@pytest.mark.parametrize(
     ("tree", "said"),
     [
         (
@@ -322,6 +339,23 @@ def test_a_value_is_divided_by_the_target_of_the_hpa(convert: Any) -> None:
         "schedule is applied"
     )
     assert len(kept) == 3
+
+
+def test_only_autoscalers_that_read_it_are_targets(convert: Any) -> None:
+    elsewhere, of_the_cluster = _hpa("api", "peak"), _hpa("batch", "peak", "ClusterScalingSchedule")
+    elsewhere["metadata"]["namespace"] = "staging"
+    found = convert(_scaling_schedule(_repeating(50)), _hpa("web", "peak"), elsewhere, of_the_cluster)
+    (made,) = found.schedules
+    assert made["metadata"] == {"name": "peak", "namespace": "shop"}
+    assert made["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web"}]
+    cluster = _scaling_schedule(_repeating(50), kind="ClusterScalingSchedule")
+    both = [_hpa("web", "peak", "ClusterScalingSchedule"), _hpa("web", "peak", "ClusterScalingSchedule")]
+    both[1]["metadata"]["namespace"] = "staging"
+    made = convert(cluster, *both).schedules
+    assert [each["metadata"] for each in made] == [
+        {"name": "peak", "namespace": "shop"},
+        {"name": "peak", "namespace": "staging"},
+    ]
 
 
 def test_a_night_that_kube_metrics_adapter_never_sees(convert: Any) -> None:
