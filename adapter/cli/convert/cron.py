@@ -1,8 +1,8 @@
 """Cron expressions as robfig/cron reads them, the library of KEDA, and the instants at which they fire.
 
 An expression fires at every instant whose local clock shows one of its times: twice where the clock shows
-the time twice, never where it skips the time. Left out is one quirk of the library: in zones whose clock skips
-midnight, it may pass over that day while it looks for a day of the week from the day before.
+the time twice, never where it skips the time. One quirk of the library is left out: in zones whose clock
+skips midnight, it may pass over that day while it looks for a day of the week from the day before.
 """
 
 import itertools
