@@ -62,7 +62,9 @@ VERBS = {
         "doctor.command",
         command_line="adapter.cli.doctor.options",
     ),
-    "convert": Verb("print the FastPathAutoscaler for a HorizontalPodAutoscaler, or the reverse", "convert"),
+    "convert": Verb(
+        "print the FastPathAutoscaler for a HorizontalPodAutoscaler, or the reverse", "convert.command"
+    ),
     "boost": Verb(
         "make the HorizontalPodAutoscalers of a manifest boosted, advised, or plain again", "boost"
     ),

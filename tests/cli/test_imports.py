@@ -21,7 +21,7 @@ UNUSED_IN_A_POD = {"kubernetes_asyncio", "prometheus_api_client", "requests", "r
     [
         "main",
         "check.command",
-        "convert",
+        "convert.command",
         "certs",
         "evaluate",
         "boost",
@@ -37,7 +37,7 @@ async def test_no_heavy_package_is_imported(module: str) -> None:
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("module", ["main", "certs", "convert", "completion"])
+@pytest.mark.parametrize("module", ["main", "certs", "convert.command", "completion"])
 async def test_no_metrics_are_imported_where_none_are_kept(module: str) -> None:
     assert "prometheus_client" not in await packages_of(f"adapter.cli.{module}")
 

@@ -28,7 +28,7 @@ TRACED = (
     "tests/autoscaler/test_boost_adversity.py",
     "tests/autoscaler/test_loop.py",
     "tests/cli/check",
-    "tests/cli/test_convert.py",
+    "tests/cli/convert/test_autoscalers.py",
     "tests/cli/test_evaluate.py",
     "tests/cli/test_evaluate_result.py",
     "tests/cli/test_explain.py",

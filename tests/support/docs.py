@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adapter.cli import boost, certs, completion, convert, demo, evaluate, explain, preflight
+from adapter.cli import boost, certs, completion, demo, evaluate, explain, preflight
 from adapter.cli.check import options as checkoptions
+from adapter.cli.convert import command as convert
 from adapter.cli.doctor import options as doctor
 from adapter.cli.schedule import command as schedule
 from adapter.cli.simulate import options as simulate

@@ -1,0 +1,462 @@
+"""`fastpath convert` with the documents of KEDA and of kube-metrics-adapter."""
+
+import io
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.cli import main
+from adapter.compose.clock import SystemClock
+from tests.support import crd_schedules, structural
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
+
+NOW = 1_795_435_200
+"""2026-11-23T12:00:00Z"""
+
+WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri"]
+
+
+def _trigger(start: str, end: str, replicas: str = "5", zone: str = "Europe/Berlin") -> dict[str, Any]:
+    meta = {"timezone": zone, "start": start, "end": end, "desiredReplicas": replicas}
+    return {"type": "cron", "metadata": meta}
+
+
+def _scaled_object(*triggers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": {"name": "web"}, "minReplicaCount": 2, "triggers": [*triggers]} | spec,
+    }
+
+
+def _hpa(name: str, schedule: str, kind: str = "ScalingSchedule", each: str = "10") -> dict[str, Any]:
+    source = {
+        "describedObject": {"apiVersion": "zalando.org/v1", "kind": kind, "name": schedule},
+        "metric": {"name": schedule},
+        "target": {"type": "AverageValue", "averageValue": each},
+    }
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "maxReplicas": 50,
+            "metrics": [{"type": "Object", "object": source}],
+        },
+    }
+
+
+def _scaling_schedule(*entries: dict[str, Any], kind: str = "ScalingSchedule", **spec: Any) -> dict[str, Any]:
+    meta = {"name": "peak"} | ({"namespace": "shop"} if kind == "ScalingSchedule" else {})
+    return {
+        "apiVersion": "zalando.org/v1",
+        "kind": kind,
+        "metadata": meta,
+        "spec": {"scalingWindowDurationMinutes": 0, "schedules": [*entries]} | spec,
+    }
+
+
+def _repeating(value: int, duration: int = 0, **period: Any) -> dict[str, Any]:
+    full = {"startTime": "08:00", "endTime": "18:00", "days": ["Mon"], "timezone": "Europe/Berlin"} | period
+    return {"type": "Repeating", "value": value, "durationMinutes": duration, "period": full}
+
+
+class _Result:
+    """What a run printed; `schedules` are the FastPathSchedules, `report` the lines "
+    "without place and object."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+        self.documents = [each for each in yaml.safe_load_all(out) if each]
+        self.schedules = [each for each in self.documents if each.get("kind") == "FastPathSchedule"]
+        self.report = [line.split(": ", 3)[-1] for line in err.splitlines()]
+
+
+@pytest.fixture
+def convert(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(SystemClock, "wall", lambda _: float(NOW))
+
+    def run(*trees: dict[str, Any] | str, verb: tuple[str, ...] = ("convert",)) -> _Result:
+        text = "---\n".join(tree if isinstance(tree, str) else f"{json.dumps(tree)}\n" for tree in trees)
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+        status = main.main([*verb])
+        return _Result(status, *capsys.readouterr())
+
+    return run
+
+
+def test_a_trigger_that_both_read_the_same(convert: Any) -> None:
+    found = convert(_scaled_object(_trigger("0 8 * * 1-5", "0 18 * * 1-5")))
+    assert found.status == 0
+    assert found.schedules == [
+        {
+            "apiVersion": "fastpath.io/v1alpha1",
+            "kind": "FastPathSchedule",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "targets": [{"kind": "FastPathAutoscaler", "name": "web"}],
+                "timeZone": "Europe/Berlin",
+                "windows": [
+                    {"name": "cron-1", "days": WEEKDAYS, "from": "08:00", "to": "18:00", "minReplicas": 5}
+                ],
+            },
+        }
+    ]
+    assert found.report == [
+        "trigger 1 (5 replicas, Europe/Berlin): active 50 h a week, as KEDA is",
+        (
+            "the files have no autoscaler for Deployment web: make FastPathAutoscaler web with "
+            "minReplicas 2 and "
+            "maxReplicas 100, and delete the ScaledObject before you apply it. Without a metric "
+            "of its own it scales "
+            "on cpu at 80 %"
+        ),
+    ]
+
+
+def test_a_weekend_that_only_keda_is_active_on(convert: Any) -> None:
+    night = _trigger("0 18 * * 1-5", "0 6 * * 1-5")
+    found = convert(_scaled_object(_trigger("0 6 * * 1-5", "0 20 * * *"), night))
+    first, second = found.schedules[0]["spec"]["windows"]
+    assert (first["days"], first["from"], first["to"]) == (WEEKDAYS, "06:00", "20:00")
+    assert (second["days"], second["from"], second["to"]) == (WEEKDAYS, "18:00", "06:00")
+    assert found.report[:4] == [
+        "trigger 1 (5 replicas, Europe/Berlin): KEDA is active 118 h a week, the schedule 70 h",
+        (
+            "trigger 1 (5 replicas, Europe/Berlin): KEDA is active Fri 20:00 to Sun 20:00 as well "
+            "(48 h a week); "
+            "the schedule is not"
+        ),
+        "trigger 2 (5 replicas, Europe/Berlin): KEDA is active 108 h a week, the schedule 60 h",
+        (
+            "trigger 2 (5 replicas, Europe/Berlin): KEDA is active Sat 06:00 to Mon 06:00 as well "
+            "(48 h a week); "
+            "the schedule is not"
+        ),
+    ]
+
+
+def test_a_change_of_the_clock(convert: Any) -> None:
+    found = convert(_scaled_object(_trigger("30 2 * * *", "0 4 * * *")))
+    assert found.report[:2] == [
+        "trigger 1 (5 replicas, Europe/Berlin): active 10.5 h a week, as KEDA is",
+        # 02:30 does not exist: the next end comes before the next start from Saturday's end on
+        (
+            "trigger 1 (5 replicas, Europe/Berlin): the clock is set forward on Sun 2027-03-28: "
+            "KEDA is active "
+            "Sat 04:00+01:00 to Sun 03:00+02:00; the schedule is not"
+        ),
+    ]
+
+
+def test_days_of_the_month(convert: Any) -> None:
+    found = convert(_scaled_object(_trigger("0 22 28 * *", "0 4 29 * *", zone="UTC")))
+    assert found.schedules[0]["spec"]["windows"] == [
+        {"name": "cron-1", "cron": "0 22 28 * *", "for": "6h", "minReplicas": 5}
+    ]
+    # February 2027 has no 29th: KEDA takes the next start first, the one of March
+    assert found.report[:2] == [
+        "trigger 1 (5 replicas, UTC): KEDA is active 66 h in the next 366 days, the schedule 72 h",
+        (
+            "trigger 1 (5 replicas, UTC): the schedule is active Sun 2027-02-28 22:00 to Mon "
+            "2027-03-01 04:00 as "
+            "well; KEDA is not"
+        ),
+    ]
+
+
+def test_zones_and_what_a_floor_does_otherwise(convert: Any) -> None:
+    found = convert(
+        _scaled_object(
+            _trigger("0 8 * * *", "0 18 * * *", "88"),
+            _trigger("0 22 * * 5", "0 6 * * 1", "11", "America/New_York"),
+            {"type": "prometheus", "metadata": {}},
+            minReplicaCount=1,
+            idleReplicaCount=0,
+            cooldownPeriod=60,
+        )
+    )
+    first, second = found.schedules
+    assert (first["metadata"]["name"], second["metadata"]["name"]) == ("web", "web-america-new-york")
+    assert [each["name"] for each in second["spec"]["windows"]] == [
+        "cron-2",
+        "cron-2-part-2",
+        "cron-2-part-3",
+    ]
+    assert found.report[2:6] == [
+        (
+            "KEDA leaves 10 replicas at that count where 11 are desired, since its HPA tolerates "
+            "10 %; the schedule "
+            "raises to 11"
+        ),
+        (
+            "KEDA leaves 80 to 87 replicas at that count where 88 are desired, since its HPA "
+            "tolerates 10 %; the "
+            "schedule raises to 88"
+        ),
+        (
+            "KEDA scales to 0 60 s after the last trigger ends (cooldownPeriod); with the "
+            "schedule the autoscaler's "
+            "minReplicas and scale-down rules decide"
+        ),
+        "left out: trigger prometheus; the autoscaler needs a metric for it",
+    ]
+
+
+def test_the_autoscaler_of_the_target_is_the_one_of_the_files(convert: Any) -> None:
+    hpa = _hpa("web", "peak")
+    hpa["metadata"]["name"] = "web-hpa"
+    found = convert(_scaled_object(_trigger("0 8 * * *", "0 18 * * *")), hpa)
+    assert [each["kind"] for each in found.documents] == ["FastPathSchedule", "FastPathAutoscaler"]
+    assert found.schedules[0]["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web-hpa"}]
+    assert len(found.report) == 1
+
+
+@pytest.mark.parametrize(
+    ("namespace", "target"),
+    [
+        ("shop", {"kind": "StatefulSet", "name": "web"}),
+        ("shop", {"name": "api"}),
+        ("staging", {"name": "web"}),
+    ],
+)
+def test_the_autoscaler_of_another_target_is_not_taken(
+    convert: Any, namespace: str, target: dict[str, str]
+) -> None:
+    hpa = _hpa("web", "peak")
+    hpa["metadata"] = {"name": "web-hpa", "namespace": namespace}
+    found = convert(_scaled_object(_trigger("0 8 * * *", "0 18 * * *"), scaleTargetRef=target), hpa)
+    assert found.schedules[0]["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web"}]
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            _scaled_object(_trigger("0 8 * * 7", "0 18 * * *")),
+            'spec.triggers[0].metadata.start: "0 8 * * 7": expected a day of the week from 0 to 6, not 7',
+        ),
+        (
+            _scaled_object(_trigger("0 8 * * *", "0 8 * * ?")),
+            'spec.triggers[0].metadata.end: "0 8 * * ?": expected another than start',
+        ),
+        (
+            _scaled_object(_trigger("0 8 * * *", "0 18 * * *", zone="Mars/Base")),
+            'spec.triggers[0].metadata.timezone: "Mars/Base": expected a time zone',
+        ),
+        (
+            _scaled_object(_trigger("0 8 * * *", "0 18 * * *", "many")),
+            'spec.triggers[0].metadata.desiredReplicas: "many": expected an integer',
+        ),
+        (
+            _scaled_object(_trigger("0 8 * * *", "0 18 * * *", "0")),
+            "spec.triggers[0].metadata.desiredReplicas: 0: expected 1 or more",
+        ),
+        (
+            _scaled_object(_trigger("0 8 * * *", "0 18 * * *") | {"metricType": "Value"}),
+            'spec.triggers[0].metricType: "Value": expected AverageValue',
+        ),
+        (
+            _scaled_object(_trigger("0 */6 * * *", "0 20 * * *")),
+            'spec.triggers[0].metadata: "0 */6 * * * to 0 20 * * *": expected windows of one length',
+        ),
+        (
+            _scaled_object(
+                _trigger("0 8 * * *", "0 18 * * *"), advanced={"scalingModifiers": {"formula": "a + b"}}
+            ),
+            'spec.advanced.scalingModifiers.formula: "a + b": expected no formula',
+        ),
+        (_scaled_object(_trigger("0 8 * * *", "")), 'spec.triggers[0].metadata.end: "": expected a cron'),
+        (_scaling_schedule(_repeating(50)), "metadata.name: peak: expected a HorizontalPodAutoscaler"),
+    ],
+)
+def test_what_is_refused(convert: Any, tree: dict[str, Any], said: str) -> None:
+    found = convert(tree)
+    assert (found.status, found.out) == (2, "")
+    assert f"fastpath convert: standard input:1: {said}" in found.err
+
+
+def test_a_scaled_object_without_cron_is_left_out(convert: Any) -> None:
+    found = convert(_scaled_object({"type": "kafka"}))
+    assert found.status == 2
+    assert found.err.splitlines()[0] == "fastpath convert: standard input:1: ScaledObject web: left out"
+
+
+def test_the_example_of_the_guide(convert: Any) -> None:
+    text = GUIDE.read_text()
+    given, printed = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    found = convert(given)
+    assert found.schedules == [yaml.safe_load(printed)]
+    assert [line for line in found.report[:3] if f"\n    {line}\n" in text] == found.report[:3]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"metadata": 3},
+        {"spec": []},
+        {"spec": {"triggers": [3, {"type": "cron", "metadata": []}, {"type": "cron"}]}},
+        {"spec": {"schedules": {}, "triggers": {}}},
+        {"spec": {"schedules": [3, {"type": "Repeating", "period": 3}, {"type": []}]}},
+    ],
+)
+@pytest.mark.parametrize("tree", [_scaled_object(_trigger("0 8 * * *", "0 18 * * *")), _scaling_schedule()])
+def test_a_document_of_another_shape_is_refused(
+    convert: Any, tree: dict[str, Any], broken: dict[str, Any]
+) -> None:
+    hpa = _hpa("web", "peak") | broken
+    found = convert(tree | broken, _scaling_schedule(_repeating(5)), hpa, {"kind": [], "apiVersion": {}})
+    assert (found.status, found.out) == (2, "")
+
+
+# -- kube-metrics-adapter ------------------------------------------------------------------------------------
+
+
+def test_a_value_is_divided_by_the_target_of_the_hpa(convert: Any) -> None:
+    tree = _scaling_schedule(_repeating(101), _repeating(7, days=["Sun"], endTime="", duration=90))
+    found = convert(tree, _hpa("web", "peak"), _hpa("api", "peak"), _hpa("batch", "peak", each="500m"))
+    first, second = found.schedules
+    assert first["metadata"] == {"name": "peak-web", "namespace": "shop"}
+    assert [each["name"] for each in first["spec"]["targets"]] == ["web", "api"]
+    assert first["spec"]["windows"] == [
+        {"name": "entry-1", "days": ["Mon"], "from": "08:00", "to": "18:00", "minReplicas": 11},
+        {"name": "entry-2", "cron": "0 8 * * 0", "for": "1h30m", "minReplicas": 1},
+    ]
+    assert "ready" not in first["spec"]
+    assert second["metadata"]["name"] == "peak-batch"
+    assert [each["minReplicas"] for each in second["spec"]["windows"]] == [202, 14]
+    kept = [line for line in found.report if "keeps the metric" in line]
+    assert kept[0] == (
+        "FastPathAutoscaler web keeps the metric peak, which kube-metrics-adapter serves: remove it once the "
+        "schedule is applied"
+    )
+    assert len(kept) == 3
+
+
+def test_only_autoscalers_that_read_it_are_targets(convert: Any) -> None:
+    elsewhere, of_the_cluster = _hpa("api", "peak"), _hpa("batch", "peak", "ClusterScalingSchedule")
+    elsewhere["metadata"]["namespace"] = "staging"
+    found = convert(_scaling_schedule(_repeating(50)), _hpa("web", "peak"), elsewhere, of_the_cluster)
+    (made,) = found.schedules
+    assert made["metadata"] == {"name": "peak", "namespace": "shop"}
+    assert made["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web"}]
+    cluster = _scaling_schedule(_repeating(50), kind="ClusterScalingSchedule")
+    both = [_hpa("web", "peak", "ClusterScalingSchedule"), _hpa("web", "peak", "ClusterScalingSchedule")]
+    both[1]["metadata"]["namespace"] = "staging"
+    made = convert(cluster, *both).schedules
+    assert [each["metadata"] for each in made] == [
+        {"name": "peak", "namespace": "shop"},
+        {"name": "peak", "namespace": "staging"},
+    ]
+
+
+def test_a_night_that_kube_metrics_adapter_never_sees(convert: Any) -> None:
+    tree = _scaling_schedule(
+        _repeating(50, startTime="22:00", endTime="02:00", days=["Fri"]),
+        _repeating(50, startTime="22:00", endTime="", duration=240),
+        _repeating(50, endTime=""),
+        _repeating(0),
+        kind="ClusterScalingSchedule",
+        scalingWindowDurationMinutes=None,
+    )
+    del tree["spec"]["scalingWindowDurationMinutes"], tree["spec"]["schedules"][1]["period"]["timezone"]
+    found = convert(_hpa("web", "peak", "ClusterScalingSchedule"), tree)
+    spec = found.schedules[0]["spec"]
+    assert (spec["ready"], spec["timeZone"]) == ("ByStart", "Europe/Berlin")
+    assert [each["name"] for each in spec["windows"]] == ["entry-1", "entry-2"]
+    assert found.schedules[0]["metadata"]["namespace"] == "shop"
+    one, two = ("entry 1 (5 replicas, Europe/Berlin)", "entry 2 (5 replicas, Europe/Berlin)")
+    assert found.report[:4] == [
+        f"{one}: kube-metrics-adapter is active 0 h a week, the schedule 4 h",
+        (
+            f"{one}: the schedule is active Fri 22:00 to Sat 02:00 as well (4 h a week); "
+            f"kube-metrics-adapter is not"
+        ),
+        f"{two}: kube-metrics-adapter is active 2 h a week, the schedule 4 h",
+        f"{two}: the schedule is active Tue 00:00 to 02:00 as well (2 h a week); kube-metrics-adapter is not",
+    ]
+    assert found.report[4:6] == [
+        "entry 3: left out: it has no length, and kube-metrics-adapter only ramps up and down around it",
+        "entry 4: left out: its value is 0",
+    ]
+    assert found.report[6].startswith("kube-metrics-adapter ramps up in the 10 minutes before each window")
+    assert found.report[7].startswith("period.timezone is absent: Europe/Berlin")
+
+
+def test_one_time_entries(convert: Any) -> None:
+    sale = {"type": "OneTime", "value": 60, "durationMinutes": 30}
+    tree = _scaling_schedule(
+        _repeating(50),
+        sale | {"date": "2026-11-27T00:00:00+01:00", "endDate": "2026-11-30T23:00:00Z"},
+        # the second 02:30 of that night
+        sale | {"date": "2026-10-25T01:30:00Z"},
+    )
+    berlin, utc = convert(tree, _hpa("web", "peak")).schedules
+    assert berlin["spec"]["windows"][1] == {
+        "name": "entry-2",
+        "start": "2026-11-27T00:00",
+        "end": "2026-12-01T00:00",
+        "minReplicas": 6,
+    }
+    assert (utc["metadata"]["name"], utc["spec"]["timeZone"]) == ("peak-utc", "UTC")
+    assert utc["spec"]["windows"][0]["start"] == "2026-10-25T01:30"
+    assert utc["spec"]["windows"][0]["end"] == "2026-10-25T02:00"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (_repeating(5, startTime="8:00"), 'spec.schedules[0].period.startTime: "8:00": expected HH:MM'),
+        (_repeating(5, days=["Monday"]), 'spec.schedules[0].period.days: ["Monday"]: expected days: Mon'),
+        (_repeating(5, timezone="Mars"), 'spec.schedules[0].period.timezone: "Mars": expected a time zone'),
+        (_repeating(5) | {"type": "Daily"}, 'spec.schedules[0].type: "Daily": expected Repeating or OneTime'),
+        ({"type": "OneTime", "value": 1}, "spec.schedules[0].date: absent: expected an instant"),
+        (_repeating(5, -1), "spec.schedules[0].durationMinutes: -1: expected minutes from 0 to 44640"),
+        (_repeating(0), "spec.schedules: expected an entry with a length; entry 1: left out: its value is 0"),
+    ],
+)
+def test_entries_that_are_refused(convert: Any, entry: dict[str, Any], said: str) -> None:
+    found = convert(_scaling_schedule(entry), _hpa("web", "peak"))
+    assert (found.status, found.out) == (2, "")
+    assert f"fastpath convert: standard input:1: {said}" in found.err
+
+
+def test_a_target_without_average_value_is_refused(convert: Any) -> None:
+    hpa = _hpa("web", "peak")
+    hpa["spec"]["metrics"][0]["object"]["target"] = {"type": "Value", "value": "10"}
+    found = convert(_scaling_schedule(_repeating(5)), hpa)
+    assert found.status == 2
+    assert "expected a positive averageValue in the metric of HorizontalPodAutoscaler web" in found.err
+
+
+def test_what_is_printed_is_taken_by_the_cluster_and_read_by_schedule(convert: Any) -> None:
+    triggers = [_trigger("0 8 * * 1-5", "0 18 * * 1-5"), _trigger("0 22 * * 5", "30 5 * * 1", "3")]
+    found = convert(
+        _scaled_object(*triggers, _trigger("30 * * * *", "45 * * * *")),
+        _hpa("api", "peak"),
+        _scaling_schedule(
+            {"type": "OneTime", "value": 60, "durationMinutes": 90, "date": "2026-11-27T00:00:30Z"}
+        ),
+    )
+    schema = crd_schedules.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert [structural.verdict(each, schema) for each in found.schedules] == [[], []]
+    printed = [each for each in found.out.split("---\n") if "kind: FastPathSchedule\n" in each]
+    shown = convert(*printed, verb=("schedule", "--from", "2026-11-27T21:00:00Z", "--output", "json"))
+    assert shown.status == 0
+    levels = json.loads(shown.out)["levels"]
+    assert levels[0] == {
+        "from": "2026-11-27T21:00:00Z",
+        "until": "2026-11-27T21:30:00Z",
+        "schedule": "shop/web",
+        "minReplicas": 3,
+        "maxReplicas": None,
+        "windows": ["cron-2"],
+    }
