@@ -180,13 +180,24 @@ def test_stretches_are_those_of_the_bounds() -> None:
     given = schedule(
         hour(minReplicas=20, maxReplicas=40), {"from": "07:30", "to": "07:45", "minReplicas": 25}
     )
-    assert list(SimulatedSchedule([given]).stretches(EPOCH, 86_400 + 4000)) == [
+    assert SimulatedSchedule([given]).stretches(EPOCH, 86_400 + 4000) == [
         ScheduledStretch(3600, 5400, 20, 40),
         ScheduledStretch(5400, 6300, 25, 40),
         ScheduledStretch(6300, 7200, 20, 40),
         ScheduledStretch(86_400 + 3600, 86_400 + 4000, 20, 40),
     ]
-    assert list(SimulatedSchedule([]).stretches(EPOCH, 4000)) == []
+    assert SimulatedSchedule([]).stretches(EPOCH, 4000) == []
+
+
+def test_a_window_that_begins_in_some_days_is_seen_beside_a_long_one() -> None:
+    long = {"start": "2026-11-01T00:00", "end": "2026-12-24T00:00", "maxReplicas": 40}
+    late = {"start": "2026-11-26T06:00", "end": "2026-11-26T07:00", "minReplicas": 20}
+    day = 86_400
+    assert SimulatedSchedule([schedule(long, late)]).stretches(EPOCH, 4 * day) == [
+        ScheduledStretch(0, 3 * day, None, 40),
+        ScheduledStretch(3 * day, 3 * day + 3600, 20, 40),
+        ScheduledStretch(3 * day + 3600, 4 * day, None, 40),
+    ]
 
 
 # -- a week --------------------------------------------------------------------------------------------------

@@ -80,8 +80,11 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def read_schedules(files: Sequence[str]) -> list[FastPathSchedule]:
-    """Return the schedules of files. InputError with the faults of all documents."""
+def read_schedules(files: Sequence[str], namespace: str = "default") -> list[FastPathSchedule]:
+    """Return the schedules of files. InputError with the faults of all documents.
+
+    `namespace` is that of schedules that name none.
+    """
     faults: list[Fault] = []
     found: list[FastPathSchedule] = []
     for file in files:
@@ -94,7 +97,7 @@ def read_schedules(files: Sequence[str]) -> list[FastPathSchedule]:
                 continue
             for place, tree in autoscaler_documents.documents_in(document.value):
                 try:
-                    found.append(documents.read_document(tree, "default"))
+                    found.append(documents.read_document(tree, namespace))
                 except InputError as error:
                     faults += (
                         yaml_documents.located(fault, place, document, source) for fault in error.faults
