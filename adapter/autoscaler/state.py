@@ -46,6 +46,9 @@ from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
 
+_RAISE_SECONDS = 2
+"""The longest time from a boundary to the pods that are created for it: a decision, a write, a controller."""
+
 _NO_SPEC = HorizontalPodAutoscalerSpec(metrics=())
 
 
@@ -130,7 +133,9 @@ class AutoscalerState:
     def lead(self) -> int:
         """By how many seconds a floor begins early where pods are to be Ready by the start; 0 if unknown."""
         times = self.ready_times
-        return 0 if times is None else min(schedule_bounds.MOST_LEAD, math.ceil(times.total.p95))
+        if times is None:
+            return 0
+        return min(schedule_bounds.MOST_LEAD, math.ceil(times.total.p95) + _RAISE_SECONDS)
 
     def recent_changes(self, now: int) -> tuple[PastChange, ...]:
         """Return the changes that policies still count, oldest first."""

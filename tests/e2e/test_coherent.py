@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from adapter.sandbox.prometheus.server import Prometheus
-from tests.e2e import aggregation, test_boost
+from tests.e2e import aggregation, stage
 from tests.e2e.aggregation import NAMESPACE
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
@@ -35,7 +35,7 @@ COUNT = 30
 WAIT = 90.0
 
 
-class World(test_boost.World):
+class World(stage.World):
     """Workloads whose pods are ready after a time of their own, and take their share at that moment."""
 
     def __init__(
@@ -96,7 +96,7 @@ async def sharing_world(fronted: Fronted, directory: Path, seed: int) -> AsyncIt
         components = ("external", "resource", "scaler-in-process")
         await stack.enter_async_context(
             aggregation.register(
-                cluster, backend, directory, prometheus.url, *test_boost.FLAGS, components=components
+                cluster, backend, directory, prometheus.url, *stage.FLAGS, components=components
             )
         )
         yield world

@@ -67,9 +67,7 @@ def test_by_start_the_pods_are_ready_when_the_window_begins() -> None:
 
 def test_the_lead_has_a_limit() -> None:
     """Pods that take 15 minutes begin 10 minutes early, and are Ready 5 minutes late."""
-    result = run(
-        FAST, STEP, 900, schedules=[schedule(hour(minReplicas=20), ready="ByStart")], epoch=EPOCH
-    )
+    result = run(FAST, STEP, 900, schedules=[schedule(hour(minReplicas=20), ready="ByStart")], epoch=EPOCH)
     assert result.changes[0].second == BEGIN - 600
     assert result.runs[0].shortage == 300 * 10
 
@@ -165,7 +163,9 @@ def test_a_floor_wakes_a_target_at_zero() -> None:
 
 def test_a_floor_wakes_no_hpa() -> None:
     given = autoscaler([OUTER], least=0)
-    assert simulated(BOOST, steps(8000, (0, 0)), schedule(hour(minReplicas=3)), autoscaler=given).changes == []
+    assert (
+        simulated(BOOST, steps(8000, (0, 0)), schedule(hour(minReplicas=3)), autoscaler=given).changes == []
+    )
 
 
 def test_second_0_is_the_epoch() -> None:
@@ -214,7 +214,7 @@ class ReadyAt:
     def __init__(self, seconds: Sequence[int]) -> None:
         self.ready = dict.fromkeys(seconds, 0)
 
-    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:  # noqa: ARG002 - the protocol's
+    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         self.ready |= {at: ready for at in self.ready if second <= at < second + seconds}
 
     def decided(self, place: int, decider: Decider) -> None:

@@ -74,7 +74,7 @@ def _faults_of(node: JSON) -> Iterator[str]:
             yield "an int-or-string has no type, and exactly this anyOf"
     elif "anyOf" in node:
         yield "anyOf without int-or-string"
-    elif node.get("type") not in {"object", "array", "string", "integer"}:
+    elif node.get("type") not in {"object", "array", "string", "integer", "boolean"}:
         yield "has no type"
     if "properties" in node and "additionalProperties" in node:
         yield "properties and additionalProperties exclude each other"
@@ -168,12 +168,23 @@ def _rules(value: Any, schema: JSON, path: str) -> Iterator[str]:
 
 _PROGRAMS: dict[str, Any] = {}
 
+_RESERVED = frozenset({"as", "break", "const", "continue", "else", "false", "for", "function", "if"})
+"""Words of CEL, as far as a field may have such a name: rules write it between double underscores."""
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            f"__{name}__" if name in _RESERVED else name: _escaped(below) for name, below in value.items()
+        }
+    return [_escaped(below) for below in value] if isinstance(value, list) else value
+
 
 def holds(rule: str, value: Any) -> bool:
     """Tell whether a rule holds of a value; one that cannot be evaluated does not."""
     if rule not in _PROGRAMS:
         _PROGRAMS[rule] = cel.compile(rule)
     try:
-        return _PROGRAMS[rule].execute({"self": value}) is True
+        return _PROGRAMS[rule].execute({"self": _escaped(value)}) is True
     except (RuntimeError, TypeError, ValueError):
         return False

@@ -93,9 +93,9 @@ class BoundsTimeline:
 
     def next_change(self, instant: int, lead: int = 0) -> int:
         """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
-        spans = self._around(instant)
-        last = self._end - MOST_LEAD  # after that, windows may begin that are not among the spans
-        return min((at for at in _edges(spans, lead) if instant < at < last), default=last)
+        edges = _edges(self._around(instant), lead)
+        # a span may end long after the others were computed: what begins in between is not among them
+        return min([self._end - MOST_LEAD, *(at for at in edges if at > instant)])
 
     def _around(self, instant: int) -> Sequence[_Spans]:
         if not self._start <= instant < self._end - MOST_LEAD:

@@ -34,7 +34,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 TARGET_KINDS = (HPA_KIND, AUTOSCALER_KIND)
 
 _ANY_TIME = datetime.combine(date(2000, 1, 1), time())
-_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?|(24):(00)(?::(00))?")
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|(24):(00)(?::(00))?")
 _FORMS = (("from", "to"), ("cron", "for"), ("start", "end"))
 
 
@@ -271,6 +271,9 @@ def _cron_window(spec: WindowSpec, path: str, faults: list[Fault]) -> CronWindow
         return None
     try:
         CronSim(text, _ANY_TIME)
+    except ValueError:  # a number of thousands of digits
+        faults.append(Fault(f"{path}.cron", documents.shown(text), expected))
+        return None
     except CronSimError as error:
         faults.append(Fault(f"{path}.cron", documents.shown(text), f"{expected}: {str(error).lower()}"))
         return None
@@ -289,7 +292,7 @@ def _time(text: str, path: str, faults: list[Fault], *, is_end: bool) -> timedel
 
 def _date(text: str, path: str, faults: list[Fault]) -> date | None:
     try:
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
             return date.fromisoformat(text)
     except ValueError:
         pass

@@ -14,7 +14,7 @@ Instants are whole seconds since 1970 in UTC.
 import functools
 import itertools
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -37,21 +37,17 @@ class _Piece(NamedTuple):
 def first_at(local: datetime, zone: ZoneInfo) -> int:
     """Return the first instant at which the clock of a zone shows a local time or a later one."""
     seconds = _seconds(local)
-    for piece in _pieces(seconds, zone):
-        instant = max(piece.start, seconds - piece.offset)
-        if instant < piece.end:
-            return instant
-    raise AssertionError(local)
+    pieces = _pieces(seconds, zone)
+    found = ((max(piece.start, seconds - piece.offset), piece.end) for piece in pieces)
+    return next(instant for instant, end in found if instant < end)
 
 
 def end_of(local: datetime, zone: ZoneInfo) -> int:
     """Return the instant right after the last one at which the clock shows a time before a local time."""
     seconds = _seconds(local)
-    for piece in reversed(_pieces(seconds, zone)):
-        instant = min(piece.end, seconds - piece.offset)
-        if instant > piece.start:
-            return instant
-    raise AssertionError(local)
+    pieces = reversed(_pieces(seconds, zone))
+    found = ((min(piece.end, seconds - piece.offset), piece.start) for piece in pieces)
+    return next(instant for instant, start in found if instant > start)
 
 
 def offset_at(instant: int, zone: ZoneInfo) -> int:
@@ -72,13 +68,24 @@ def transitions(start: int, end: int, zone: ZoneInfo) -> list[int]:
     return [instant for day in days for instant in _transitions(day, zone) if start <= instant < end]
 
 
+@functools.lru_cache(maxsize=4096)
+def steady_midnight(day: date, zone: ZoneInfo) -> int | None:
+    """Return the instant of a day's midnight; None if the clock is set on the day or within a day of it.
+
+    Each time of such a day is as many seconds later as it is since midnight.
+    """
+    seconds = _seconds(datetime.combine(day, time()))
+    pieces = _pieces(seconds, zone, after=_AROUND + 1)
+    return seconds - pieces[0].offset if len(pieces) == 1 else None
+
+
 def _seconds(local: datetime) -> int:
     """Return a local time as if it were UTC."""
     return round((local - _EPOCH).total_seconds())
 
 
-def _pieces(seconds: int, zone: ZoneInfo) -> Sequence[_Piece]:
-    start, end = seconds - _AROUND * _DAY, seconds + _AROUND * _DAY
+def _pieces(seconds: int, zone: ZoneInfo, after: int = _AROUND) -> Sequence[_Piece]:
+    start, end = seconds - _AROUND * _DAY, seconds + after * _DAY
     edges = [start, *transitions(start + 1, end, zone), end]
     return [_Piece(one, other, offset_at(one, zone)) for one, other in itertools.pairwise(edges)]
 

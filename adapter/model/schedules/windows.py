@@ -16,6 +16,9 @@ from cronsim import CronSim
 from adapter.model.schedules import local_time
 
 DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
+
+_ANY_TIME = datetime.combine(date(2000, 1, 1), time())
 
 
 class Span(NamedTuple):
@@ -39,17 +42,20 @@ class DayWindow:
     def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
         """Yield the spans that may overlap the instants from `start` to `end`, and some around them."""
         length = self.end - self.begin
-        days_after = DAY if length <= timedelta() else timedelta()
         day = local_time.local_at(start, zone).date() - 3 * DAY
         last = local_time.local_at(end, zone).date() + DAY
         while day <= last:
             if day.weekday() in self.weekdays and day not in excepted:
-                midnight = datetime.combine(day, time())
-                yield Span(
-                    local_time.first_at(midnight + self.begin, zone),
-                    local_time.end_of(midnight + days_after + self.end, zone),
-                )
+                yield self._span(day, length if length > timedelta() else length + DAY, zone)
             day += DAY
+
+    def _span(self, day: date, length: timedelta, zone: ZoneInfo) -> Span:
+        steady = local_time.steady_midnight(day, zone)
+        if steady is not None:
+            begin = steady + self.begin // SECOND
+            return Span(begin, begin + length // SECOND)
+        local = datetime.combine(day, time()) + self.begin
+        return Span(local_time.first_at(local, zone), local_time.end_of(local + length, zone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,26 @@ class CronWindow:
     seconds: int
 
     def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
-        first = local_time.local_at(start - self.seconds, zone) - 2 * DAY
-        for local in CronSim(self.expression, first):
-            if local > local_time.local_at(end, zone) + 2 * DAY:
-                return
-            if local.date() not in excepted:
-                begin = local_time.first_at(local, zone)
-                yield Span(begin, begin + self.seconds)
+        matches = CronSim(self.expression, _ANY_TIME)
+        times = sorted(hour * 60 + minute for hour in matches.hours for minute in matches.minutes)
+        # spans of one day are joined before they are many: a window each minute is one of the whole day
+        steady_spans = _joined(Span(minute * 60, minute * 60 + self.seconds) for minute in times)
+        day = local_time.local_at(start - self.seconds, zone).date() - 2 * DAY
+        last = local_time.local_at(end, zone).date() + 2 * DAY
+        while day <= last:
+            if day.month in matches.months and day not in excepted and matches.match_day(day):
+                midnight = local_time.steady_midnight(day, zone)
+                if midnight is not None:
+                    yield from (Span(midnight + begin, midnight + end) for begin, end in steady_spans)
+                else:
+                    yield from self._spans_at(day, times, zone)
+            day += DAY
+
+    def _spans_at(self, day: date, times: Sequence[int], zone: ZoneInfo) -> Sequence[Span]:
+        """Return the spans that begin at minutes of a day on which, or around which, the clock is set."""
+        midnight = datetime.combine(day, time())
+        begins = (local_time.first_at(midnight + timedelta(minutes=minute), zone) for minute in times)
+        return _joined(Span(begin, begin + self.seconds) for begin in begins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +148,25 @@ class Level(NamedTuple):
 
 def spans_of(window: Window, schedule: Schedule, start: int, end: int) -> list[Span]:
     """Return the spans of a window that overlap or touch `start` to `end`; those that touch are one."""
-    found: list[Span] = []
     times, zone = window.times, schedule.zone
     if isinstance(times, SingleWindow):
         every: Iterable[Span] = (times.span(zone),)
     else:
         every = times.spans(start, end, zone, schedule.excepted)
-    for span in sorted(every):
+    return [span for span in _joined(every) if span.end >= start and span.begin <= end]
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in their order, without empty ones; those that overlap or touch are one."""
+    found: list[Span] = []
+    for span in sorted(spans):
         if span.end <= span.begin:
             continue
         if found and span.begin <= found[-1].end:
             found[-1] = Span(found[-1].begin, max(found[-1].end, span.end))
         else:
             found.append(span)
-    return [span for span in found if span.end >= start and span.begin <= end]
+    return found
 
 
 def boundaries(schedules: Sequence[Schedule], start: int, end: int) -> list[Boundary]:
@@ -160,17 +184,13 @@ def boundaries(schedules: Sequence[Schedule], start: int, end: int) -> list[Boun
 def levels(schedule: Schedule, start: int, end: int) -> list[Level]:
     """Return the bounds of a schedule from `start` to `end`; time without an active window is left out."""
     spans = [(window, spans_of(window, schedule, start, end)) for window in schedule.windows]
+    # each of these changes which windows are active: spans of one window never touch
     inner = {at for _, found in spans for span in found for at in span if start < at < end}
     found: list[Level] = []
     for one, other in itertools.pairwise([start, *sorted(inner), end] if end > start else []):
         active = [window for window, listed in spans if _covers(listed, one)]
-        if not active:
-            continue
-        level = _level(one, other, active)
-        if found and found[-1].end == one and found[-1][2:] == level[2:]:
-            found[-1] = found[-1]._replace(end=other)
-        else:
-            found.append(level)
+        if active:
+            found.append(_level(one, other, active))
     return found
 
 

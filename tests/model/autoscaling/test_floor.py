@@ -115,6 +115,8 @@ NOW = 1_700_000_000 * SECOND
         (Floor(reversals=(FineInstant(NOW - 300 * SECOND + 1),)), False),
         (Floor(demoted=Demotion(FineInstant(NOW))), True),
         (Floor(demoted=Demotion(FineInstant(NOW + 1))), False),
+        (Floor(scheduled=8, scheduled_until=FineInstant(NOW)), True),
+        (Floor(scheduled=8, scheduled_until=FineInstant(NOW + 1)), False),
     ],
 )
 def test_an_entry_that_says_nothing_any_more(entry: Floor, *, is_over: bool) -> None:
@@ -135,3 +137,26 @@ def test_an_entry_that_says_nothing_any_more(entry: Floor, *, is_over: bool) -> 
 )
 def test_which_version_is_newer(version: str, cached: str, newer: bool) -> None:  # noqa: FBT001 - a table
     assert floors.is_newer(version, cached) is newer
+
+
+@pytest.mark.parametrize(
+    ("after", "most", "held"), [(0, 40, 25), (10, 40, 20), (10, 15, 15), (20, 40, 0), (20, 15, 0)]
+)
+def test_the_floor_of_a_schedule_and_that_of_a_raise_hold_side_by_side(
+    after: int, most: int, held: int
+) -> None:
+    floor = Floor(
+        replicas=25,
+        until=FineInstant(NOW + 10 * SECOND),
+        scheduled=20,
+        scheduled_until=FineInstant(NOW + 20 * SECOND),
+    )
+    assert floors.floor_of(floor, NOW + after * SECOND, most) == held
+
+
+@pytest.mark.parametrize(("hours", "held"), [(0, 20), (1, 20), (23, 20), (24, 0), (30, 0)])
+def test_a_reader_ends_the_floor_of_a_schedule_after_a_day(hours: int, held: int) -> None:
+    """A leader publishes it again every twelve hours; without one, its clock may have been wrong."""
+    floor = Floor(replicas=25, scheduled=20, scheduled_until=FineInstant(NOW + 7 * 24 * 3600 * SECOND))
+    known = hours * 3600 * SECOND
+    assert floors.floor_of(floors.as_known_for(floor, known), NOW + known, 40) == held

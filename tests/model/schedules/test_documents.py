@@ -72,105 +72,117 @@ LOCAL = "expected a local time without offset such as 2026-11-27T00:00"
 FIVE = "expected a cron expression of five fields such as 0 22 28-31 * *"
 
 
-@pytest.mark.parametrize(
-    ("window", "fault"),
-    [
-        ({}, "spec.windows[0]: window-0: expected from and to, cron and for, or start and end"),
-        (DAILY | {"to": "08:00"}, "spec.windows[0].to: 08:00: expected another time than from, 08:00"),
-        (DAILY | {"from": "24:00"}, f"spec.windows[0].from: 24:00: {TIME}"),
-        (DAILY | {"from": "8:00"}, f"spec.windows[0].from: 8:00: {TIME}"),
-        (
-            DAILY | {"to": "24:30"},
-            "spec.windows[0].to: 24:30: expected HH:MM or HH:MM:SS from 00:00 to 24:00",
-        ),
-        ({"from": "08:00"}, "spec.windows[0].to: absent: it is required beside from"),
-        ({"to": "08:00"}, "spec.windows[0].from: absent: it is required beside to"),
-        (DAILY | {"for": "1h"}, 'spec.windows[0].for: "1h0m0s": has no place beside from'),
-        (DAILY | {"days": []}, "spec.windows[0].days: []: expected days: Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
-        (
-            DAILY | {"days": ["Mon", "Friday"]},
-            "spec.windows[0].days[1]: Friday: expected one of Mon, Tue, Wed, Thu, Fri, Sat, Sun",
-        ),
-        (CRON | {"days": ["Mon"]}, 'spec.windows[0].days: ["Mon"]: has no place beside cron'),
-        (CRON | {"cron": "0 22 * *"}, f'spec.windows[0].cron: "0 22 * *": {FIVE}'),
-        (CRON | {"cron": "0 0 22 * * *"}, f'spec.windows[0].cron: "0 0 22 * * *": {FIVE}'),
-        (CRON | {"cron": "0 25 * * *"}, f'spec.windows[0].cron: "0 25 * * *": {FIVE}: bad hour'),
-        (CRON | {"for": "0s"}, "spec.windows[0].for: 0s: expected whole seconds from 1s to 744h0m0s"),
-        (CRON | {"for": "1.5s"}, "spec.windows[0].for: 1.5s: expected whole seconds from 1s to 744h0m0s"),
-        (SINGLE | {"start": "2026-11-27T00:00Z"}, f"spec.windows[0].start: 2026-11-27T00:00Z: {LOCAL}"),
-        (SINGLE | {"start": "2026-11-27T24:00"}, f"spec.windows[0].start: 2026-11-27T24:00: {LOCAL}"),
-        (SINGLE | {"start": "2026-02-30T00:00"}, f"spec.windows[0].start: 2026-02-30T00:00: {LOCAL}"),
-        ({"start": "2026-11-27T00:00"}, "spec.windows[0].end: absent: it is required beside start"),
-        (
-            SINGLE | {"end": "2026-11-26T00:00"},
-            "spec.windows[0].end: 2026-11-26T00:00: expected a time after start, 2026-11-27T00:00",
-        ),
-        (DAILY | {"minReplicas": -1}, "spec.windows[0].minReplicas: -1: expected 0 or more"),
-        (DAILY | {"maxReplicas": -1}, "spec.windows[0].maxReplicas: -1: expected 0 or more"),
-        (
-            DAILY | {"minReplicas": 9, "maxReplicas": 8},
-            "spec.windows[0].minReplicas: 9: expected at most maxReplicas, 8",
-        ),
-        (
-            DAILY | {"minReplicas": None},
-            "spec.windows[0]: window-0: expected minReplicas, maxReplicas, or both",
-        ),
-        (DAILY | {"name": ""}, "spec.windows[0].name: absent: it is required"),
-        (
-            DAILY | {"minReplica": 1},
-            "spec.windows[0].minReplica: 1: unknown field, did you mean minReplicas?",
-        ),
-    ],
-)
+REFUSED_WINDOWS: list[tuple[dict[str, Any], str]] = [
+    ({}, "spec.windows[0]: window-0: expected from and to, cron and for, or start and end"),
+    (DAILY | {"to": "08:00"}, "spec.windows[0].to: 08:00: expected another time than from, 08:00"),
+    (DAILY | {"from": "24:00"}, f"spec.windows[0].from: 24:00: {TIME}"),
+    (DAILY | {"from": "8:00"}, f"spec.windows[0].from: 8:00: {TIME}"),
+    (DAILY | {"from": "08:0\u0660"}, f"spec.windows[0].from: 08:0\u0660: {TIME}"),
+    (
+        DAILY | {"to": "24:30"},
+        "spec.windows[0].to: 24:30: expected HH:MM or HH:MM:SS from 00:00 to 24:00",
+    ),
+    ({"from": "08:00"}, "spec.windows[0].to: absent: it is required beside from"),
+    ({"to": "08:00"}, "spec.windows[0].from: absent: it is required beside to"),
+    (DAILY | {"for": "1h"}, 'spec.windows[0].for: "1h0m0s": has no place beside from'),
+    (DAILY | {"days": []}, "spec.windows[0].days: []: expected days: Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
+    (
+        DAILY | {"days": ["Mon", "Friday"]},
+        "spec.windows[0].days[1]: Friday: expected one of Mon, Tue, Wed, Thu, Fri, Sat, Sun",
+    ),
+    (CRON | {"days": ["Mon"]}, 'spec.windows[0].days: ["Mon"]: has no place beside cron'),
+    (CRON | {"cron": "0 22 * *"}, f'spec.windows[0].cron: "0 22 * *": {FIVE}'),
+    (CRON | {"cron": "0 0 22 * * *"}, f'spec.windows[0].cron: "0 0 22 * * *": {FIVE}'),
+    (CRON | {"cron": "0 25 * * *"}, f'spec.windows[0].cron: "0 25 * * *": {FIVE}: bad hour'),
+    (
+        CRON | {"cron": "0 2 * * " + "1" * 20},
+        f'spec.windows[0].cron: "0 2 * * 11111111111111111111": {FIVE}: bad day-of-week',
+    ),
+    (CRON | {"for": "0s"}, "spec.windows[0].for: 0s: expected whole seconds from 1s to 744h0m0s"),
+    (CRON | {"for": "1.5s"}, "spec.windows[0].for: 1.5s: expected whole seconds from 1s to 744h0m0s"),
+    (SINGLE | {"start": "2026-11-27T00:00Z"}, f"spec.windows[0].start: 2026-11-27T00:00Z: {LOCAL}"),
+    (SINGLE | {"start": "2026-11-27T24:00"}, f"spec.windows[0].start: 2026-11-27T24:00: {LOCAL}"),
+    (SINGLE | {"start": "2026-02-30T00:00"}, f"spec.windows[0].start: 2026-02-30T00:00: {LOCAL}"),
+    ({"start": "2026-11-27T00:00"}, "spec.windows[0].end: absent: it is required beside start"),
+    (
+        SINGLE | {"end": "2026-11-26T00:00"},
+        "spec.windows[0].end: 2026-11-26T00:00: expected a time after start, 2026-11-27T00:00",
+    ),
+    (DAILY | {"minReplicas": -1}, "spec.windows[0].minReplicas: -1: expected 0 or more"),
+    (DAILY | {"maxReplicas": -1}, "spec.windows[0].maxReplicas: -1: expected 0 or more"),
+    (
+        DAILY | {"minReplicas": 9, "maxReplicas": 8},
+        "spec.windows[0].minReplicas: 9: expected at most maxReplicas, 8",
+    ),
+    (
+        DAILY | {"minReplicas": None},
+        "spec.windows[0]: window-0: expected minReplicas, maxReplicas, or both",
+    ),
+    (DAILY | {"name": ""}, "spec.windows[0].name: absent: it is required"),
+    (
+        DAILY | {"minReplica": 1},
+        "spec.windows[0].minReplica: 1: unknown field, did you mean minReplicas?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("window", "fault"), REFUSED_WINDOWS)
 def test_faults_of_windows(window: dict[str, Any], fault: str) -> None:
     with pytest.raises(InputError) as caught:
         schedule(window)
     assert str(caught.value) == fault
 
 
-@pytest.mark.parametrize(
-    ("spec", "fault"),
-    [
-        (
-            {"timeZone": "Europe/Bonn"},
-            "spec.timeZone: Europe/Bonn: expected a time zone of the tz database such as Europe/Berlin",
-        ),
-        (
-            {"timeZone": ""},
-            "spec.timeZone: absent: expected a time zone of the tz database such as Europe/Berlin",
-        ),
-        (
-            {"timeZone": "../etc/passwd"},
-            "spec.timeZone: ../etc/passwd: expected a time zone of the tz database such as Europe/Berlin",
-        ),
-        (
-            {"timeZone": "America"},
-            "spec.timeZone: America: expected a time zone of the tz database such as Europe/Berlin",
-        ),
-        ({"ready": "Soon"}, "spec.ready: Soon: expected AtStart or ByStart"),
-        ({"except": ["25.12.2026"]}, "spec.except[0]: 25.12.2026: expected a date such as 2026-12-25"),
-        ({"except": ["2026-13-25"]}, "spec.except[0]: 2026-13-25: expected a date such as 2026-12-25"),
-        ({"targets": []}, "spec.targets: absent: expected at least one target with kind and name"),
-        (
-            {"targets": [{"kind": "Deployment", "name": "web"}]},
-            "spec.targets[0].kind: Deployment: expected HorizontalPodAutoscaler or FastPathAutoscaler",
-        ),
-        ({"targets": [{"kind": "FastPathAutoscaler"}]}, "spec.targets[0].name: absent: it is required"),
-        (
-            {"targets": [{"kind": "FastPathAutoscaler", "name": "web"}] * 2},
-            "spec.targets[1]: FastPathAutoscaler web: expected each target once",
-        ),
-        ({"windows": []}, "spec.windows: absent: expected at least one window"),
-        ({"windows": "all"}, 'spec.windows: "all": expected a list or null, got text'),
-        ({"zone": "UTC"}, 'spec.zone: "UTC": unknown field'),
-    ],
-)
+REFUSED_SPECS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"timeZone": "Europe/Bonn"},
+        "spec.timeZone: Europe/Bonn: expected a time zone of the tz database such as Europe/Berlin",
+    ),
+    (
+        {"timeZone": ""},
+        "spec.timeZone: absent: expected a time zone of the tz database such as Europe/Berlin",
+    ),
+    (
+        {"timeZone": "../etc/passwd"},
+        "spec.timeZone: ../etc/passwd: expected a time zone of the tz database such as Europe/Berlin",
+    ),
+    (
+        {"timeZone": "America"},
+        "spec.timeZone: America: expected a time zone of the tz database such as Europe/Berlin",
+    ),
+    ({"ready": "Soon"}, "spec.ready: Soon: expected AtStart or ByStart"),
+    ({"except": ["25.12.2026"]}, "spec.except[0]: 25.12.2026: expected a date such as 2026-12-25"),
+    ({"except": ["2026-13-25"]}, "spec.except[0]: 2026-13-25: expected a date such as 2026-12-25"),
+    ({"targets": []}, "spec.targets: absent: expected at least one target with kind and name"),
+    (
+        {"targets": [{"kind": "Deployment", "name": "web"}]},
+        "spec.targets[0].kind: Deployment: expected HorizontalPodAutoscaler or FastPathAutoscaler",
+    ),
+    ({"targets": [{"kind": "FastPathAutoscaler"}]}, "spec.targets[0].name: absent: it is required"),
+    (
+        {"targets": [{"kind": "FastPathAutoscaler", "name": "web"}] * 2},
+        "spec.targets[1]: FastPathAutoscaler web: expected each target once",
+    ),
+    ({"windows": []}, "spec.windows: absent: expected at least one window"),
+    ({"windows": "all"}, 'spec.windows: "all": expected a list or null, got text'),
+    ({"zone": "UTC"}, 'spec.zone: "UTC": unknown field'),
+]
+
+
+@pytest.mark.parametrize(("spec", "fault"), REFUSED_SPECS)
 def test_faults_of_specs(spec: dict[str, Any], fault: str) -> None:
     tree = document(DAILY)
     tree["spec"] |= spec
     with pytest.raises(InputError) as caught:
         documents.read_document(tree)
     assert fault in str(caught.value).split("\n")
+
+
+def test_a_number_without_end() -> None:
+    with pytest.raises(InputError) as caught:
+        schedule(CRON | {"cron": f"0 0 * * {'1' * 5000}"})
+    assert str(caught.value).startswith('spec.windows[0].cron: "0 0 * * 1111')
+    assert str(caught.value).endswith(FIVE)
 
 
 def test_too_many_windows_and_names_twice() -> None:
@@ -188,6 +200,10 @@ def test_too_many_windows_and_names_twice() -> None:
         ([], "kind: []: expected fastpath.io/v1alpha1 FastPathSchedule"),
         ({"kind": "Pod"}, 'kind: "Pod": expected fastpath.io/v1alpha1 FastPathSchedule'),
         (document(DAILY) | {"metadata": {"label": {}}}, "metadata.name: absent: it is required"),
+        (
+            document(DAILY) | {"metadata": "office"},
+            'metadata: "office": expected an object, got text',
+        ),
         (document(DAILY) | {"extra": 1}, "extra: 1: unknown field"),
     ],
 )

@@ -1,0 +1,235 @@
+"""Bounds of schedules in decisions: floors, ceilings, what happens at their ends, and at zero."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide import guarded, scheduled
+from adapter.autoscaler.decide.behavior import ReplicaLimits
+from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
+from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
+from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED
+from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
+from adapter.model.schedules.bounds import ScheduledBounds
+from adapter.model.timestamps import SECOND, FineInstant
+from tests.support.controller import LIVE
+from tests.support.scaling import NOW, autoscaler, external_metric, pods
+
+OFFICE = ScheduledBounds(20, None, ("shop/office business",), until=NOW // SECOND + 3600)
+CAP = ScheduledBounds(None, 6, ("shop/office quiet",))
+ON = Boost(BOOST, digest="one")
+NO_VALUE = Unavailable("NoMetrics", "no metrics")
+
+
+class Loop:
+    """An autoscaler in a loop of decisions that are all written."""
+
+    def __init__(self, replicas: int, *, most: int = 40, mode: str = AUTO, **spec: Any) -> None:
+        self.replicas, self.mode = replicas, mode
+        self.at: int = NOW
+        metric = external_metric(averageValue="1")
+        self.spec: PreparedSpec = autoscaler([metric], LIVE, maxReplicas=most, **({"behavior": {}} | spec))
+        self.memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas))
+        self.manager = OWN
+
+    def decide(
+        self, wanted: int | None, bounds: ScheduledBounds | None = None, after: float = 1.0
+    ) -> Decision:
+        """Decide after some seconds with a metric that wants so many replicas, None for no value."""
+        self.at += int(after * SECOND)
+        reading: Reading = NO_VALUE if wanted is None else ExternalReading([wanted * 1000])
+        seen = Observation(self.replicas, self.replicas, "app=web", pods(self.replicas), [reading])
+        limits = Constraints(self.mode, schedule=bounds)
+        self.memory, _ = guarded.observe(
+            self.spec, self.memory, ScaleObservation(self.replicas, self.manager), self.at
+        )
+        made = guarded.decide(self.spec, seen, self.memory, self.at, limits)
+        self.memory, _ = guarded.commit(self.memory, made, seen, self.at, limits)
+        self.replicas = made.replicas
+        return made
+
+
+def condition(made: Decision) -> tuple[str, str, str] | None:
+    found = [each for each in made.status.conditions or () if each.type == "ScheduleActive"]
+    return (found[0].status, found[0].reason, found[0].message) if found else None
+
+
+def test_a_floor_is_reached_in_one_write_and_named() -> None:
+    loop = Loop(3, behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}})
+    loop.decide(3)
+    made = loop.decide(3, OFFICE)
+    assert (made.replicas, made.rescale) == (20, True)
+    assert made.reason == "Current number of replicas below Spec.MinReplicas"
+    assert made.trace[0].text() == "schedules allow 20 to 40: shop/office business"
+    assert condition(made) == (
+        "True",
+        "WindowActive",
+        "minReplicas 20, maxReplicas 40: shop/office business",
+    )
+    assert made.status_changed
+
+
+def test_above_its_floor_the_metrics_decide() -> None:
+    loop = Loop(20)
+    assert loop.decide(25, OFFICE).replicas == 25
+    assert loop.decide(3, OFFICE, after=400).replicas == 20
+
+
+def test_a_floor_stops_at_the_own_maximum_and_wins_over_ceilings() -> None:
+    assert Loop(3, most=10).decide(3, OFFICE).replicas == 10
+    both = ScheduledBounds(20, 20, ("shop/office business", "shop/office quiet"))
+    assert Loop(3).decide(30, both).replicas == 20
+
+
+def test_a_ceiling_lowers_at_once_and_its_end_frees() -> None:
+    loop = Loop(10)
+    assert loop.decide(12, CAP).replicas == 6
+    assert loop.decide(12, CAP).replicas == 6
+    assert loop.decide(12).replicas == 12
+    assert condition(loop.decide(12)) == ("False", "NoActiveWindow", "no window of a schedule is active")
+
+
+@pytest.mark.parametrize("after", [None, ScheduledBounds(10, None, ("shop/office evening",))])
+def test_where_a_floor_falls_the_stabilization_window_begins(after: ScheduledBounds | None) -> None:
+    loop = Loop(20)
+    for _ in range(100):
+        loop.decide(3, OFFICE, after=6)
+    assert loop.decide(3, after).replicas == 20
+    assert loop.decide(3, after, after=298).replicas == 20
+    assert loop.decide(3, after, after=2).replicas == (3 if after is None else 10)
+
+
+def test_a_window_of_zero_seconds_waits_for_nothing() -> None:
+    loop = Loop(20, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
+    assert loop.decide(3, OFFICE).replicas == 20
+    assert loop.decide(3, after=0.5).replicas == 3
+
+
+def test_a_floor_above_the_maximum_holds_no_more_than_the_maximum() -> None:
+    loop = Loop(10, most=10)
+    loop.decide(3, OFFICE)
+    assert loop.decide(3).replicas == 10
+    assert loop.memory.history.recommendations.highest(0, loop.at - SECOND) == 10
+
+
+def test_a_floor_ahead_is_named_as_such() -> None:
+    made = Loop(3).decide(3, ScheduledBounds(20, None, (), ("shop/office business",)))
+    assert made.replicas == 20
+    assert condition(made) == (
+        "True",
+        "WindowAhead",
+        "minReplicas 20, maxReplicas 40: shop/office business (begins soon)",
+    )
+
+
+@pytest.mark.parametrize("wanted", [0, None])
+def test_a_floor_wakes_from_a_zero_of_its_autoscaler(wanted: int | None) -> None:
+    loop = Loop(0, minReplicas=0)
+    loop.memory = msgspec.structs.replace(loop.memory, conflicts=ConflictState(known=0, own_zero=True))
+    assert loop.decide(wanted).replicas == 0
+    assert loop.decide(wanted, OFFICE).replicas == 20
+    assert loop.decide(wanted, OFFICE).replicas == 20
+
+
+def test_a_zero_of_another_client_stays() -> None:
+    loop = Loop(0, minReplicas=0)
+    loop.manager, loop.memory = "kubectl", Memory(conflicts=ConflictState(known=0))
+    assert loop.decide(9, OFFICE).replicas == 0
+
+
+def test_a_paused_autoscaler_stays_where_it_is() -> None:
+    assert Loop(3, mode=PAUSED).decide(3, OFFICE).replicas == 3
+    assert Loop(3, mode=ADVISE).decide(3, OFFICE).replicas == 3
+
+
+@given(
+    lowest=st.integers(1, 5),
+    highest=st.integers(5, 30),
+    floor=st.none() | st.integers(0, 40),
+    ceiling=st.none() | st.integers(0, 40),
+    current=st.integers(1, 35),
+    wanted=st.integers(0, 50),
+)
+def test_the_decision_is_that_of_an_autoscaler_with_these_bounds(
+    lowest: int, highest: int, floor: int | None, ceiling: int | None, current: int, wanted: int
+) -> None:
+    bounded, plain = Loop(current, most=highest, minReplicas=lowest), Loop(current)
+    made = bounded.decide(wanted, ScheduledBounds(floor, ceiling, ("a/b c",)))
+    least = min(max(lowest, floor or 0), highest)
+    most = max(least, min(highest, highest if ceiling is None else ceiling))
+    plain.spec = msgspec.structs.replace(plain.spec, limits=ReplicaLimits(least, most))
+    same = plain.decide(wanted)
+    assert (made.replicas, made.rescale, made.reason) == (same.replicas, same.rescale, same.reason)
+    assert made.trace[1:] == same.trace
+
+
+def test_bounds_that_change_nothing_are_the_same_spec() -> None:
+    spec = Loop(3).spec
+    assert scheduled.bounded(spec, None) is spec
+    assert scheduled.bounded(spec, ScheduledBounds(1, 40, ("a/b c",))) is spec
+
+
+# -- boosted HPAs --------------------------------------------------------------------------------------------
+
+
+def boosted(replicas: int, memory: Boosting = boosting.NOTHING, boost: Boost = ON) -> Decision:
+    spec = autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=40, behavior={})
+    seen = Observation(replicas, 24, "app=web", pods(24), [ExternalReading([3000])])
+    limits = Constraints(boost.mode, boost=boost, schedule=OFFICE)
+    return guarded.decide(spec, seen, Memory(boost=memory), NOW, limits)
+
+
+def test_a_boosted_hpa_is_raised_to_its_floor_exactly() -> None:
+    """Within the tolerance, and below the pods that exist: a metric would not raise there."""
+    assert (boosted(19).replicas, boosted(19).rescale) == (20, True)
+    assert not boosted(20).rescale
+    assert not boosted(23).rescale
+
+
+def test_who_may_not_be_raised_is_not_raised_by_a_schedule() -> None:
+    demotion = Demotion(FineInstant(NOW + SECOND), "kubectl", "one")
+    assert not boosted(3, Boosting(demotion=demotion)).rescale
+    assert not boosted(3, boost=ON._replace(fault="no handshake")).rescale
+    assert not boosted(0).rescale
+
+
+def test_the_floor_that_is_published_ends_with_its_window() -> None:
+    end = FineInstant(NOW + 3600 * SECOND)
+    made = boosting.scheduled_floor(OFFICE, 40, None, NOW)
+    assert made == ScheduledFloor(20, end)
+    assert boosting.scheduled_floor(OFFICE, 15, None, NOW) == ScheduledFloor(15, end)
+    assert boosting.scheduled_floor(CAP, 40, None, NOW) == ScheduledFloor()
+    assert boosting.scheduled_floor(None, 40, None, NOW) == ScheduledFloor()
+
+
+def test_a_long_window_is_published_again_before_readers_end_it() -> None:
+    week = msgspec.structs.replace(OFFICE, until=NOW // SECOND + 7 * 86400)
+    first = boosting.scheduled_floor(week, 40, None, NOW)
+    assert first.until == NOW + LONGEST_SCHEDULED
+    before = Floor(scheduled=20, scheduled_until=first.until)
+    half = LONGEST_SCHEDULED // 2
+    assert boosting.scheduled_floor(week, 40, before, NOW + half) == first
+    later = boosting.scheduled_floor(week, 40, before, NOW + half + 1)
+    assert later.until == NOW + half + 1 + LONGEST_SCHEDULED
+    shorter = msgspec.structs.replace(OFFICE, until=NOW // SECOND + 60)
+    assert boosting.scheduled_floor(shorter, 40, before, NOW).until == NOW + 60 * SECOND
+
+
+def test_what_is_published_and_adopted() -> None:
+    floor = ScheduledFloor(20, FineInstant(NOW + SECOND))
+    made = boosting.published(boosting.NOTHING, "shop", "web", "uid-1", "7", floor)
+    assert made is not None
+    assert (made.scheduled, made.scheduled_until, made.replicas) == (20, NOW + SECOND, 0)
+    assert boosting.adopt(made, NOW) == Boosting()
+    raised = msgspec.structs.replace(made, replicas=8, until=FineInstant(NOW + SECOND))
+    held = boosting.adopt(raised, NOW).floor
+    assert held is not None
+    assert (held.replicas, held.scheduled, held.scheduled_until) == (8, 0, 0)

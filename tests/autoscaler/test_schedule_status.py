@@ -1,0 +1,128 @@
+"""The status of schedules: what is active and next, what keeps them from acting, and when it is written."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.schedules import status
+from adapter.autoscaler.schedules.status import ScheduleStatus, TargetState, TargetStatus
+from adapter.errors import Fault
+from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
+from adapter.model.timestamps import SECOND, read_instant
+from tests.support.schedules import schedule
+
+HPA = ScheduleTarget("HorizontalPodAutoscaler", "web")
+OWN = ScheduleTarget("FastPathAutoscaler", "api")
+BOTH = [{"kind": each.kind, "name": each.name} for each in (HPA, OWN)]
+BUSINESS = {"name": "business", "days": ["Fri"], "from": "08:00", "to": "18:30", "minReplicas": 20}
+QUIET = {"name": "quiet", "days": ["Fri"], "from": "12:00", "to": "14:00", "maxReplicas": 10}
+
+
+def at(text: str) -> int:
+    return read_instant(text) // SECOND
+
+
+FRIDAY = at("2026-11-27T11:30:00Z")  # 12:30 in Berlin
+
+
+def described(
+    found: FastPathSchedule,
+    now: int,
+    states: Mapping[ScheduleTarget, TargetState] | None = None,
+    before: ScheduleStatus = ScheduleStatus(),  # noqa: B008 - immutable
+) -> Any:
+    """Return the status as it is stored."""
+    known = {target: TargetState() for target in found.targets} | dict(states or {})
+    made = status.describe(found, 3, known, status.look_ahead(found.schedule, now), before, now)
+    assert status.decode(json.dumps(json.loads(_encode(made))).encode()) == made
+    return json.loads(_encode(made))
+
+
+def _encode(made: ScheduleStatus) -> bytes:
+    return msgspec.json.encode(made)
+
+
+def test_active_windows_and_the_next_boundary() -> None:
+    shown = described(schedule(BUSINESS, QUIET, targets=BOTH), FRIDAY)
+    assert shown["active"] == "business, quiet"
+    assert shown["windows"] == ["business", "quiet"]
+    assert (shown["minReplicas"], shown["maxReplicas"]) == (20, 20)
+    assert shown["nextBoundary"] == {"time": "2026-11-27T13:00:00Z", "window": "quiet", "edge": "end"}
+    assert shown["conflicts"] == ["business has a floor above the ceiling of quiet"]
+    assert shown["observedGeneration"] == 3
+
+
+@pytest.mark.parametrize(
+    ("windows", "following"),
+    [
+        ((BUSINESS,), {"time": "2026-11-27T07:00:00Z", "window": "business", "edge": "begin"}),
+        (
+            ({"name": "sale", "start": "2027-10-01T00:00", "end": "2027-10-02T00:00", "minReplicas": 3},),
+            {"time": "2027-09-30T22:00:00Z", "window": "sale", "edge": "begin"},
+        ),
+        (({"name": "sale", "start": "2029-10-01T00:00", "end": "2029-10-02T00:00", "minReplicas": 3},), None),
+    ],
+)
+def test_outside_all_windows(windows: tuple[dict[str, Any], ...], following: object) -> None:
+    shown = described(schedule(*windows), FRIDAY - 7 * 86_400 + 8 * 3600)
+    assert (shown["active"], shown["windows"]) == ("", [])
+    assert (shown["minReplicas"], shown["maxReplicas"]) == (None, None)
+    assert shown["nextBoundary"] == following
+
+
+def test_what_keeps_it_from_acting() -> None:
+    found = schedule(BUSINESS, targets=BOTH)
+    missing = TargetState(status.TARGET_NOT_FOUND, "there is no FastPathAutoscaler shop/api")
+    shown = described(found, FRIDAY, {OWN: missing})
+    assert shown["targets"] == [
+        {"kind": HPA.kind, "name": "web", "applied": True, "reason": "Applied"},
+        {"kind": OWN.kind, "name": "api", "applied": False, "reason": missing.reason}
+        | {"message": missing.message},
+    ]
+    (condition,) = shown["conditions"]
+    assert condition == {
+        "type": "Applied",
+        "status": "False",
+        "reason": "TargetNotFound",
+        "message": "FastPathAutoscaler/api: there is no FastPathAutoscaler shop/api",
+        "lastTransitionTime": "2026-11-27T11:30:00Z",
+        "observedGeneration": 3,
+    }
+
+
+def test_a_condition_keeps_its_time_until_it_changes() -> None:
+    found = schedule(BUSINESS, targets=BOTH)
+    first = status.decode(json.dumps(described(found, FRIDAY)).encode())
+    assert first.conditions[0].message == "the bounds reach all 2 targets"
+    later = described(found, FRIDAY + 60, before=first)
+    assert later["conditions"][0]["lastTransitionTime"] == "2026-11-27T11:30:00Z"
+    paused = described(found, FRIDAY + 90, {OWN: TargetState(status.PAUSED, "paused")}, first)
+    assert paused["conditions"][0]["lastTransitionTime"] == "2026-11-27T11:31:30Z"
+
+
+def test_a_ceiling_and_an_early_begin_are_explained() -> None:
+    found = schedule(BUSINESS, QUIET, targets=BOTH, ready="ByStart")
+    shown = described(found, FRIDAY, {OWN: TargetState(lead=43)})
+    hpa, own = shown["targets"]
+    assert hpa["message"] == (
+        "a ceiling is not for a HorizontalPodAutoscaler: it gets the floor alone; no start-up time is known "
+        "yet: floors begin at the start of their window"
+    )
+    assert "leadSeconds" not in hpa
+    assert (own["leadSeconds"], own.get("message")) == (43, None)
+
+
+def test_one_that_cannot_be_used_says_why_and_keeps_the_rest() -> None:
+    before = ScheduleStatus(2, "business", ("business",), 20, targets=(TargetStatus("a", "b", True, "c"),))
+    fault = Fault("spec.timeZone", "Europe/Berlln", "expected a time zone")
+    made = status.describe_invalid([fault] * 20, 3, before, FRIDAY)
+    assert (made.observed_generation, made.active, made.targets) == (3, "business", before.targets)
+    assert made.conditions[0].reason == "Invalid"
+    assert made.conditions[0].message.count("spec.timeZone: Europe/Berlln: expected a time zone") == 10
+
+
+def test_a_stored_status_that_cannot_be_read_counts_as_none() -> None:
+    assert status.decode(b"") == status.decode(b'{"targets": 7}') == ScheduleStatus()

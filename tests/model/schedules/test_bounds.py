@@ -1,0 +1,82 @@
+"""The bounds of schedules at an instant, and with an autoscaler's own. Their times are in test_reading."""
+
+import pytest
+
+from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, limits
+from tests.support.schedule_reading import DAY, utc
+from tests.support.schedules import schedule
+
+MINUTE, HOUR = 60, 3600
+
+
+@pytest.mark.parametrize(
+    ("floor", "ceiling", "expected"),
+    [
+        (None, None, (2, 10)),
+        (5, None, (5, 10)),
+        (1, None, (2, 10)),
+        (50, None, (10, 10)),
+        (None, 8, (2, 8)),
+        (None, 50, (2, 10)),
+        (None, 1, (2, 2)),
+        (None, 0, (2, 2)),
+        (5, 5, (5, 5)),
+        (5, 3, (5, 5)),
+        (50, 3, (10, 10)),
+    ],
+)
+def test_limits(floor: int | None, ceiling: int | None, expected: tuple[int, int]) -> None:
+    """The autoscaler has minReplicas 2 and maxReplicas 10."""
+    assert limits(2, 10, ScheduledBounds(floor, ceiling, ("shop/office a",))) == expected
+
+
+def test_limits_without_schedules() -> None:
+    assert limits(2, 10, None) == (2, 10)
+    assert limits(0, 10, ScheduledBounds(0, None, ())) == (0, 10)
+
+
+def test_names_and_the_end_of_the_floor() -> None:
+    found = schedule(
+        {"name": "low", "from": "08:00", "to": "18:00", "minReplicas": 2, "maxReplicas": 9},
+        {"name": "high", "from": "09:00", "to": "12:00", "minReplicas": 5},
+        {"name": "longer", "from": "11:00", "to": "13:00", "minReplicas": 5},
+        {"name": "cap", "from": "12:30", "to": "14:00", "maxReplicas": 3},
+        zone="UTC",
+    ).schedule
+    timeline = BoundsTimeline([found])
+    day = utc("2026-11-24")
+
+    def at(hours: float, lead: int = 0) -> ScheduledBounds | None:
+        return timeline.at(day + round(hours * HOUR), lead)
+
+    def name(*windows: str) -> tuple[str, ...]:
+        return tuple(f"shop/office {window}" for window in windows)
+
+    assert at(7.95) is None
+    assert at(7.95, 10 * MINUTE) == ScheduledBounds(2, None, (), name("low"), day + 18 * HOUR)
+    assert at(8) == ScheduledBounds(2, 9, name("low"), (), day + 18 * HOUR)
+    assert at(9) == ScheduledBounds(5, 9, name("high", "low"), (), day + 12 * HOUR)
+    assert at(11) == ScheduledBounds(5, 9, name("high", "longer", "low"), (), day + 13 * HOUR)
+    assert at(12.75) == ScheduledBounds(5, 5, name("cap", "longer", "low"), (), day + 13 * HOUR)
+    assert at(13) == ScheduledBounds(2, 3, name("cap", "low"), (), day + 18 * HOUR)
+    assert at(12.45, 10 * MINUTE) == at(12.45), "a ceiling never begins early"
+
+
+def test_time_without_windows_is_passed_in_days() -> None:
+    single = {"start": "2026-11-30T08:00", "end": "2026-11-30T09:00"}
+    timeline = BoundsTimeline([schedule(single, zone="UTC").schedule])
+    start = instant = utc("2026-11-24")
+    steps = []
+    while instant < utc("2026-12-01"):
+        instant = timeline.next_change(instant)
+        steps.append(instant - start)
+    days = [DAY * number for number in range(1, 7)]
+    assert steps == [*days, 6 * DAY + 8 * HOUR, 6 * DAY + 9 * HOUR, 7 * DAY]
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """Spans are computed again for an instant before those that are known."""
+    timeline = BoundsTimeline([schedule({"from": "08:00", "to": "09:00"}, zone="UTC").schedule])
+    day = utc("2026-11-24")
+    assert timeline.at(day + 20 * HOUR) is None
+    assert timeline.at(day + 8 * HOUR) is not None

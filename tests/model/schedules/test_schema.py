@@ -1,0 +1,341 @@
+"""The schema of FastPathSchedule in manifests and the program agree on what a schedule is."""
+
+import copy
+import zoneinfo
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.config.yaml import documents as yaml_documents
+from adapter.errors import InputError
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
+from adapter.model.schedules import documents
+from tests.model.schedules.test_documents import (
+    CRON,
+    DAILY,
+    EXAMPLE,
+    REFUSED_SPECS,
+    REFUSED_WINDOWS,
+    SINGLE,
+)
+from tests.support import crd_schedules, structural
+from tests.support.schedules import document
+
+JSON = dict[str, Any]
+
+DEFINITION: JSON = yaml.safe_load(crd_schedules.PATH.read_text())
+(VERSION,) = DEFINITION["spec"]["versions"]
+SCHEMA: JSON = VERSION["schema"]["openAPIV3Schema"]
+
+
+def test_the_file_is_up_to_date() -> None:
+    assert crd_schedules.PATH.read_text() == crd_schedules.render(), "run python -m tests.support.crd"
+
+
+def test_the_schema_is_structural() -> None:
+    assert structural.faults_of_form(SCHEMA) == []
+
+
+def test_names_of_the_kind() -> None:
+    spec = DEFINITION["spec"]
+    names = spec["names"]
+    assert DEFINITION["metadata"]["name"] == f"{names['plural']}.{spec['group']}"
+    assert f"{spec['group']}/{VERSION['name']}" == API_VERSION
+    assert (names["kind"], names["plural"]) == (documents.KIND, documents.PLURAL)
+    assert names["shortNames"] == ["fps"]
+    assert (spec["scope"], VERSION["served"], VERSION["storage"]) == ("Namespaced", True, True)
+    assert VERSION["subresources"] == {"status": {}}
+
+
+def test_fields_are_those_of_the_structs() -> None:
+    spec = SCHEMA["properties"]["spec"]["properties"]
+    for written, struct in (
+        (spec, documents.ScheduleSpec),
+        (spec["windows"]["items"]["properties"], documents.WindowSpec),
+        (spec["targets"]["items"]["properties"], documents.ScheduleTarget),
+    ):
+        assert tuple(sorted(written)) == tuple(sorted(struct.__struct_encode_fields__))
+    for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
+        assert node.get("description"), path
+
+
+def test_columns_show_what_there_is() -> None:
+    known = {path for path, _ in structural.nodes(SCHEMA)} | {"metadata.creationTimestamp"}
+    for column in VERSION["additionalPrinterColumns"]:
+        path = column["jsonPath"].lstrip(".")
+        if "[?" in path:
+            path = path.split("[?")[0] + "[]" + path.split(")]")[1]
+        assert path in known, column
+    shown = [each["name"] for each in VERSION["additionalPrinterColumns"] if not each.get("priority")]
+    assert shown == ["Active", "Min", "Max", "Next", "Applied", "Age"]
+
+
+def test_rules_have_messages_and_look_only_at_what_is_bounded() -> None:
+    """The cost of a rule is estimated from the largest value there may be."""
+    for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
+        rules = node.get("x-kubernetes-validations", ())
+        for rule in rules:
+            assert rule.keys() == {"rule", "message"}  # what 1.27 knows
+        if node.get("type") == "string" and rules:
+            assert node["maxLength"] <= 512, path
+        if "items" in node and any(
+            "x-kubernetes-validations" in below for _, below in structural.nodes(node)
+        ):
+            assert node["maxItems"] <= documents.MOST_EXCEPTIONS, path
+
+
+# --- the same verdicts
+
+
+def _refused_by_schema(tree: JSON) -> list[str]:
+    return structural.verdict(tree, SCHEMA)
+
+
+def _refused_by_program(tree: JSON) -> list[str]:
+    try:
+        documents.read_document(tree)
+    except InputError as error:
+        return [str(fault) for fault in error.faults]
+    return []
+
+
+def _example() -> JSON:
+    (read,) = yaml_documents.read_documents(EXAMPLE, "office.yaml")
+    assert isinstance(read, yaml_documents.YAMLDocument)
+    assert isinstance(read.value, dict)
+    return read.value
+
+
+HPA, AUTOSCALER = documents.TARGET_KINDS
+ACCEPTED: dict[str, JSON] = {
+    "the example": _example(),
+    "seconds": document({"from": "08:00:30", "to": "08:00:31"}),
+    "over midnight": document({"from": "22:00", "to": "06:00"}),
+    "the whole day": document({"from": "00:00", "to": "24:00"}),
+    "up to midnight with seconds": document({"from": "23:59:59", "to": "24:00:00"}),
+    "a day twice": document(DAILY | {"days": ["Mon", "Mon"]}),
+    "no floor": document(DAILY | {"maxReplicas": 0}),
+    "a floor of 0": document(DAILY | {"minReplicas": 0, "maxReplicas": 0}),
+    "names of cron": document(CRON | {"cron": "*/5 0-6,22 L,LW jan-MAR/2,12 mon-fri,5L,SUN#2,7"}),
+    "blanks in cron": document(CRON | {"cron": " 0\t22  * * * "}),
+    "zeros in cron": document(CRON | {"cron": "000 09 010 04 07"}),
+    "the longest": document(CRON | {"for": "744h"}),
+    "fractions that are whole": document(CRON | {"for": "1.5m0.5s500ms"}),
+    "29 February": document({"start": "2028-02-29T00:00", "end": "2028-02-29T24:00"}),
+    "a second": document({"start": "2026-11-27T23:59:59", "end": "2026-11-27T24:00"}),
+    "far years": document({"start": "1971-01-01T00:00", "end": "9998-12-31T24:00"}),
+    "no exceptions": document(DAILY, **{"except": []}),
+    "exceptions": document(DAILY, **{"except": ["2000-02-29", "0001-01-01", "9999-12-31"]}),
+    "one name for two kinds": document(
+        DAILY, targets=[{"kind": HPA, "name": "web"}, {"kind": AUTOSCALER, "name": "web"}]
+    ),
+    "as much as there may be": document(
+        *[DAILY] * documents.MOST_WINDOWS,
+        targets=[{"kind": HPA, "name": f"web-{number}"} for number in range(documents.MOST_TARGETS)],
+        **{"except": ["2026-12-25"] * documents.MOST_EXCEPTIONS},
+    ),
+}
+
+
+@pytest.mark.parametrize("tree", ACCEPTED.values(), ids=list(ACCEPTED))
+def test_both_accept(tree: JSON) -> None:
+    assert _refused_by_program(tree) == []
+    assert _refused_by_schema(tree) == []
+
+
+def test_the_default_is_the_same() -> None:
+    written = document(DAILY)
+    stored = structural.defaulted(written, SCHEMA)
+    assert stored["spec"].keys() - written["spec"].keys() == {"ready"}
+    assert documents.read_document(stored) == documents.read_document(written)
+
+
+def test_every_zone_is_accepted() -> None:
+    for name in zoneinfo.available_timezones() - {"localtime", "posixrules"}:
+        tree = document(DAILY, zone=name)
+        assert _refused_by_schema(tree) == _refused_by_program(tree) == []
+
+
+_ONLY_PROGRAM = ("unknown field", "Europe/Bonn", "America")
+"""Faults that no schema finds. An API server prunes unknown fields, and `kubectl` refuses them before."""
+
+
+@pytest.mark.parametrize(("window", "fault"), REFUSED_WINDOWS)
+def test_windows_that_both_refuse(window: JSON, fault: str) -> None:
+    refused = _refused_by_schema(document(window))
+    assert bool(refused) is not any(each in fault for each in _ONLY_PROGRAM)
+
+
+@pytest.mark.parametrize(("spec", "fault"), REFUSED_SPECS)
+def test_specs_that_both_refuse(spec: JSON, fault: str) -> None:
+    refused = _refused_by_schema(document(DAILY, **spec))
+    assert bool(refused) is not any(each in fault for each in _ONLY_PROGRAM)
+
+
+MORE_REFUSED: list[tuple[JSON, str]] = [
+    (document(*[DAILY] * 101), "is too long"),
+    (document(DAILY | {"name": "a"}, CRON | {"name": "a"}), "Duplicate value"),
+    (document(DAILY, targets=[{"kind": HPA, "name": "web"}] * 101), "is too long"),
+    (document(DAILY, **{"except": ["2026-12-25"] * 1001}), "is too long"),
+    (document(DAILY, **{"except": ["2026-02-29"]}), "must be a date such as 2026-12-25"),
+    (document(DAILY, **{"except": ["0000-01-01"]}), "must be a date from the year 1 on"),
+    (document(DAILY | CRON), "needs one of: from and to, cron and for, start and end"),
+    (document({"from": "08:00", "for": "1h"}), "cron and for need each other"),
+    (document(SINGLE | {"days": ["Mon"]}), "days belong to a window with from and to"),
+    (document({"from": "08:00", "to": "08:00:00"}), "to must be another time than from"),
+    (document(SINGLE | {"end": "2026-11-26T24:00"}), "end must be after start"),
+    (document(SINGLE | {"start": "2027-02-29T00:00"}), "must be a local time without offset"),
+    (document({"start": "1970-01-01T00:00", "end": "1971-01-01T00:00"}), "of a year from 1971 to 9998"),
+    (document({"start": "9998-01-01T00:00", "end": "9999-01-01T00:00"}), "of a year from 1971 to 9998"),
+    (document(CRON | {"for": "745h"}), "must be from 1s to 744h"),
+    (document(CRON | {"for": "999ms"}), "must be from 1s to 744h"),
+    (document(CRON | {"for": "90s1ms"}), "must be whole seconds"),
+    (document(CRON | {"for": 3600}), "is not of type 'string'"),
+    (document(DAILY | {"minReplicas": 2**31}), "2147483648 is greater than the maximum"),
+    (document(DAILY | {"minReplicas": "1"}), "is not of type 'integer'"),
+    (document(DAILY | {"from": 800}), "is not of type 'string'"),
+]
+
+
+@pytest.mark.parametrize(("tree", "said"), MORE_REFUSED, ids=[said for _, said in MORE_REFUSED])
+def test_both_refuse(tree: JSON, said: str) -> None:
+    assert _refused_by_program(tree)
+    assert said in "\n".join(_refused_by_schema(tree))
+
+
+_FIELDS = ("targets", "timeZone", "windows")
+
+
+@pytest.mark.parametrize("name", _FIELDS)
+def test_what_is_required(name: str) -> None:
+    tree = document(DAILY)
+    del tree["spec"][name]
+    assert _refused_by_program(tree)
+    assert f"'{name}' is a required property" in "\n".join(_refused_by_schema(tree))
+
+
+ONLY_BY_THE_PROGRAM: dict[str, JSON] = {
+    "a duration with a microsecond": document(CRON | {"for": "90s1us"}),
+    "a zone that there is not": document(DAILY, zone="Europe/Bonn"),
+    "the zone of the machine": document(DAILY, zone="localtime"),
+    "zones with leap seconds": document(DAILY, zone="right/Europe/Berlin"),
+    "a range of cron that goes back": document(CRON | {"cron": "0 22 * * FRI-MON"}),
+    "a day that no month has": document(CRON | {"cron": "0 22 30 2 *"}),
+}
+"""What an API server stores and the program refuses: the status has the fault."""
+
+
+@pytest.mark.parametrize("tree", ONLY_BY_THE_PROGRAM.values(), ids=list(ONLY_BY_THE_PROGRAM))
+def test_what_only_the_program_refuses(tree: JSON) -> None:
+    assert _refused_by_program(tree)
+    assert _refused_by_schema(tree) == []
+
+
+KNOWN_DIFFERENCES: dict[str, JSON] = {
+    "a name longer than any there can be": document(
+        DAILY, targets=[{"kind": "FastPathAutoscaler", "name": "x" * 254}]
+    ),
+    "a name of a window of more than 253 characters": document(DAILY | {"name": "x" * 254}),
+    "a cron expression of more than 512 characters": document(
+        CRON | {"cron": f"{','.join(['0'] * 300)} 22 * * *"}
+    ),
+    "a duration of more than 32 characters": document(CRON | {"for": "1s" * 17}),
+}
+"""What the schema refuses and a file may have."""
+
+
+@pytest.mark.parametrize("tree", KNOWN_DIFFERENCES.values(), ids=list(KNOWN_DIFFERENCES))
+def test_known_differences(tree: JSON) -> None:
+    assert _refused_by_program(tree) == []
+    assert _refused_by_schema(tree) != []
+
+
+# --- any document
+
+_CLOCKS = ["08:00", "08:00:00", "8:00", "00:00", "23:59:59", "24:00", "24:00:00", "24:01", "25:00", ""]
+_LOCALS = [
+    "2026-11-27T00:00",
+    "2026-11-27T24:00",
+    "2026-11-28T00:00:00",
+    "2026-02-29T08:00",
+    "2028-02-29T08:00",
+    "2100-02-29T00:00",
+    "2026-04-31T00:00",
+    "1970-12-31T24:00",
+    "2026-11-27",
+    "2026-11-27 00:00",
+    "2026-11-27T00:00Z",
+]
+_LIKELY: dict[str, list[Any]] = {
+    "name": ["a", ""],
+    "days": [["Mon"], ["Sun", "Sat"], [], ["mon"]],
+    "from": _CLOCKS,
+    "to": _CLOCKS,
+    "cron": ["0 22 * * *", "0 22 * *", "@daily", ""],
+    "for": ["6h", "0s", "1500ms", "-1h", "6", "744h1s"],
+    "start": _LOCALS,
+    "end": _LOCALS,
+    "minReplicas": [0, 1, 5, -1],
+    "maxReplicas": [0, 1, 5, -1],
+}
+
+
+@st.composite
+def _windows(draw: st.DrawFn) -> JSON:
+    """Return a window of one of the forms with up to three fields replaced, taken away or put in."""
+    window: JSON = {"name": "a", "minReplicas": 1} | draw(st.sampled_from([DAILY, CRON, SINGLE]))
+    for _ in range(draw(st.integers(0, 3))):
+        name = draw(st.sampled_from(sorted(_LIKELY)))
+        if draw(st.booleans()):
+            window[name] = copy.deepcopy(draw(st.sampled_from(_LIKELY[name])))
+        else:
+            window.pop(name, None)
+    return window
+
+
+@given(_windows())
+def test_verdicts_on_windows_agree(window: JSON) -> None:
+    tree = document()
+    tree["spec"]["windows"] = [window]
+    by_schema, by_program = _refused_by_schema(tree), _refused_by_program(tree)
+    assert bool(by_schema) is bool(by_program), (by_schema, by_program)
+
+
+_TERMS = st.sampled_from(
+    [
+        *("*", "0", "00", "1", "5", "7", "8", "12", "13", "23", "24", "31", "32", "59", "60", "1-5", "5-1"),
+        *("*/5", "1-5/2", "5/0", "1/02", "*/", "-1", "1-", ",", "a", "?", "1/2/3", "*/5-7", "JAN", "dec"),
+        *("MON", "sun", "MON-FRI", "MON#2", "1#6", "1#0", "5L", "8L", "L", "LW", "L/2", "lw", "W"),
+    ]
+)
+_CRON_FIELDS = st.lists(_TERMS, min_size=1, max_size=3).map(",".join)
+
+
+@given(st.lists(_CRON_FIELDS, min_size=4, max_size=6).map(" ".join))
+def test_verdicts_on_cron_agree(expression: str) -> None:
+    """The schema accepts what the program accepts, and more only where a field needs another to be judged."""
+    tree = document(CRON | {"cron": expression})
+    by_schema, by_program = _refused_by_schema(tree), _refused_by_program(tree)
+    if not by_program:
+        assert by_schema == []
+    elif not by_schema:
+        assert "5-1" in expression or "bad day-of-month" in by_program[0], by_program
+
+
+@given(
+    st.lists(
+        st.sampled_from(["*", "1", "2", "5", "1-5", "*/2", "JAN", "MON", "5L"]), min_size=5, max_size=5
+    ).map(" ".join)
+)
+def test_cron_that_is_mostly_right(expression: str) -> None:
+    tree = document(CRON | {"cron": expression})
+    assert bool(_refused_by_schema(tree)) is bool(_refused_by_program(tree))
+
+
+@given(st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", fullmatch=True) | st.dates().map(str))
+def test_verdicts_on_dates_agree(date: str) -> None:
+    tree = document(DAILY, **{"except": [date]})
+    assert bool(_refused_by_schema(tree)) is bool(_refused_by_program(tree))
