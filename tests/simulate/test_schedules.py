@@ -14,6 +14,7 @@ from adapter.model.schedules.windows import Schedule
 from adapter.simulate.deciders import Decider
 from adapter.simulate.engine import Change
 from adapter.simulate.policies import read_policy
+from adapter.simulate.recording import Recording, Restraint
 from adapter.simulate.schedules import ScheduledStretch, SimulatedSchedule
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate
 from tests.support import schedules
@@ -198,6 +199,34 @@ def test_a_window_that_begins_in_some_days_is_seen_beside_a_long_one() -> None:
         ScheduledStretch(3 * day, 3 * day + 3600, 20, 40),
         ScheduledStretch(3 * day + 3600, 4 * day, None, 40),
     ]
+
+
+# -- what the picture shows
+
+
+@pytest.mark.parametrize(
+    ("policy", "window", "load", "expected"),
+    [
+        (FAST, {"minReplicas": 20}, 100, Restraint.SCHEDULED),
+        (BOOST, {"minReplicas": 20}, 100, Restraint.SCHEDULED),
+        (FAST, {"maxReplicas": 20}, 300, Restraint.SCHEDULED),
+        (FAST, {"minReplicas": 5, "maxReplicas": 20}, 100, Restraint.FOLLOWS),
+        (FAST, {"maxReplicas": 20}, 0, Restraint.LOWEST),
+        (FAST, {"minReplicas": 20}, 2000, Restraint.HIGHEST),
+        (BOOST, {"maxReplicas": 20}, 300, Restraint.FOLLOWS),
+    ],
+)
+def test_what_holds_the_count_in_a_window(
+    policy: str, window: dict[str, Any], load: float, expected: Restraint
+) -> None:
+    """In the second half of the window, when the start-up of pods no longer counts."""
+    recording = Recording(8000, 800)
+    demand = {"load": steps(8000, (0, load))}
+    given = [schedule(hour(**window))]
+    scenario = Scenario(autoscaler(), demand, (40,), phases=1, schedules=given, epoch=EPOCH)
+    simulate(scenario, read_policy(policy), observer=recording)
+    assert {column.restraint for column in recording.columns[540:720]} == {expected}
+    assert Restraint.SCHEDULED not in {column.restraint for column in recording.columns[:360]}
 
 
 # -- a week --------------------------------------------------------------------------------------------------
