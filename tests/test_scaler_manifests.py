@@ -17,9 +17,10 @@ from adapter.model import resources
 from adapter.model.autoscaling import documents, floor
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
 from adapter.model.autoscaling.shards import WHOLE, Shard
+from adapter.model.schedules.documents import PLURAL as SCHEDULES
 from adapter.rules import compile as compiler
 from adapter.server import tls
-from tests.support import crd, rendered
+from tests.support import crd, crd_schedules, rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want, covers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -95,7 +96,8 @@ def _needs(namespace: str) -> list[Want]:
         wants += [Want(verb, group, plural, namespace) for verb in READS]
         wants += [Want(verb, group, f"{plural}/scale", namespace, "web") for verb in ("get", "update")]
     wants += [Want(verb, "autoscaling", "horizontalpodautoscalers", namespace) for verb in READS]
-    wants += [Want(verb, GROUP, PLURAL, namespace) for verb in READS]
+    wants += [Want(verb, GROUP, plural, namespace) for plural in (PLURAL, SCHEDULES) for verb in READS]
+    wants += [Want("patch", GROUP, f"{SCHEDULES}/status", namespace, "office")]
     wants += [
         Want("get", "metrics.k8s.io", "pods", namespace),
         Want("list", "metrics.k8s.io", "pods", namespace),
@@ -118,8 +120,10 @@ def _floors(namespace: str) -> list[Want]:
     return wants + [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update", "delete")]
 
 
-def test_the_kind_is_part_of_the_overlay() -> None:
-    assert overlay().one("CustomResourceDefinition")["spec"] == crd.definition()["spec"]
+def test_the_kinds_are_part_of_the_overlay() -> None:
+    for made in (crd.definition(), crd_schedules.definition()):
+        kind = overlay().one("CustomResourceDefinition", made["metadata"]["name"])
+        assert kind["spec"] == made["spec"]
     labels = {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in overlay().documents}
     assert labels == {"fastpath"}
 
@@ -219,7 +223,8 @@ FLOORS = {("create", "configmaps"), ("update", "configmaps"), ("delete", "config
 def test_the_scaler_may_do_no_more() -> None:
     rights = Rights(overlay(), SCALER, "fastpath")
     events = {("create", "events"), ("patch", "events")}
-    assert _writes(rights) == SCALES | LEASES | FLOORS | events | {("patch", f"{PLURAL}/status")}
+    statuses = {("patch", f"{plural}/status") for plural in (PLURAL, SCHEDULES)}
+    assert _writes(rights) == SCALES | LEASES | FLOORS | events | statuses
     for want in (
         Want("get", "", "secrets", "shop"),
         Want("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
@@ -227,6 +232,8 @@ def test_the_scaler_may_do_no_more() -> None:
         Want("update", "coordination.k8s.io", "leases", "fastpath", "another"),
         Want("watch", "coordination.k8s.io", "leases", "fastpath"),
         Want("update", GROUP, PLURAL, "shop", "web"),
+        Want("update", GROUP, SCHEDULES, "shop", "office"),
+        Want("patch", GROUP, SCHEDULES, "shop", "office"),
         Want("update", "autoscaling", "horizontalpodautoscalers", "shop", "web"),
         Want("update", "apps", "deployments", "shop", "web"),
         Want("get", "", "configmaps", "fastpath", "fastpath-rules"),
@@ -253,6 +260,7 @@ def test_a_kind_of_ones_own_is_added_by_a_role_with_a_label() -> None:
     assert Rights(Objects([*overlay().documents, role]), SCALER, "fastpath").allow(want)
 
 
+@pytest.mark.parametrize("plural", [PLURAL, SCHEDULES])
 @pytest.mark.parametrize(
     ("role", "allowed"),
     [
@@ -261,19 +269,19 @@ def test_a_kind_of_ones_own_is_added_by_a_role_with_a_label() -> None:
         ("admin", {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}),
     ],
 )
-def test_roles_of_people(role: str, allowed: set[str]) -> None:
+def test_roles_of_people(role: str, allowed: set[str], plural: str) -> None:
     """Each of Kubernetes' roles is made of the parts below it, so that `edit` reads through `view`."""
     found = overlay().one("ClusterRole", f"fastpath-autoscalers-{role}")
     assert found["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
     verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
     granted = {
-        verb for verb in verbs if any(covers(rule, Want(verb, GROUP, PLURAL)) for rule in found["rules"])
+        verb for verb in verbs if any(covers(rule, Want(verb, GROUP, plural)) for rule in found["rules"])
     }
     assert granted == allowed
     status = {
         verb
         for verb in verbs
-        if any(covers(rule, Want(verb, GROUP, f"{PLURAL}/status")) for rule in found["rules"])
+        if any(covers(rule, Want(verb, GROUP, f"{plural}/status")) for rule in found["rules"])
     }
     assert status <= {"get", "list", "watch"}
     assert all(rule["apiGroups"] == [GROUP] for rule in found["rules"])
@@ -467,7 +475,7 @@ def test_the_variant_stays_in_its_namespace(within: Objects) -> None:
 def test_the_variant_may_do_what_it_does_and_no_more(within: Objects) -> None:
     rights = Rights(within, "fastpath-scaler", "shop")
     assert [want for want in [*_needs("shop"), *_lease("shop")] if not rights.allow(want)] == []
-    assert _writes(rights) == SCALES | LEASES
+    assert _writes(rights) == SCALES | LEASES | {("patch", f"{SCHEDULES}/status")}
     assert [want for want in _needs("other") if rights.allow(want)] == []
     assert {namespace for namespace, rule in rights.grants if "nonResourceURLs" not in rule} == {"shop"}
 

@@ -85,12 +85,17 @@ def test_kubernetes_is_as_old_as_the_manifests_need() -> None:
     assert metadata()["kubeVersion"] == f">={oldest}.0-0"
 
 
-def test_the_kind_has_the_schema_of_the_manifests() -> None:
-    source = rendered.render(MANIFESTS / "crd").one("CustomResourceDefinition")
-    found = charts.render({"scaler": {"enabled": True}}).one("CustomResourceDefinition")
-    assert found["spec"] == source["spec"]
-    assert found["metadata"]["name"] == source["metadata"]["name"]
-    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+def test_the_kinds_have_the_schemas_of_the_manifests() -> None:
+    objects = charts.render({"scaler": {"enabled": True}})
+    sources = rendered.render(MANIFESTS / "crd").all("CustomResourceDefinition")
+    hub = yaml.safe_load(metadata()["annotations"]["artifacthub.io/crds"])
+    kinds = {each["metadata"]["name"]: each["spec"]["names"]["kind"] for each in sources}
+    assert {each["name"]: each["kind"] for each in hub} == kinds
+    assert len(objects.all("CustomResourceDefinition")) == len(sources) == 2
+    for source in sources:
+        found = objects.one("CustomResourceDefinition", source["metadata"]["name"])
+        assert found["spec"] == source["spec"]
+        assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_dashboards_and_alerts_are_those_of_the_files() -> None:

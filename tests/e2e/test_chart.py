@@ -341,6 +341,10 @@ async def test_helm_installs_upgrades_and_removes_the_chart(cluster: ClusterUnde
     assert added(before, await stored(cluster)) == {}
 
 
+KINDS = [
+    ("CustomResourceDefinition", "", f"{plural}.fastpath.io")
+    for plural in ("fastpathautoscalers", "fastpathschedules")
+]
 FEATURES: Mapping[str, JSON] = {
     # Without the Service's: the API server keeps ipFamilyPolicy where it is left out afterwards.
     "everything": {key: value for key, value in ALL_ON.items() if key != "service"},
@@ -366,9 +370,8 @@ FEATURES: Mapping[str, JSON] = {
 @pytest.mark.usefixtures("stand_ins")
 @pytest.mark.parametrize("mode", [{}, MODE], ids=["own", "compatible"])
 async def test_features_are_switched_on_and_off(cluster: ClusterUnderTest, helm: Helm, mode: JSON) -> None:
-    """No field that cannot change is in the way, and nothing stays of a feature but the kind."""
+    """No field that cannot change is in the way, and nothing stays of a feature but the kinds."""
     name = mode.get("compatibility", "fastpath")
-    kind = ("CustomResourceDefinition", "", "fastpathautoscalers.fastpath.io")
     plain = mode | {"tls": {"insecureSkipTLSVerify": True}}  # a certificate that is made again differs
     before = await stored(cluster)
     await helm.install(charts.CHART, name, plain)
@@ -378,7 +381,8 @@ async def test_features_are_switched_on_and_off(cluster: ClusterUnderTest, helm:
             await helm.upgrade(charts.CHART, name, plain | values | mode)
         await helm.upgrade(charts.CHART, name, plain)
         last = added(before, await stored(cluster))
-        assert last.pop(kind)
+        for kind in KINDS:
+            assert last.pop(kind)
         assert {key: asked_for(each) for key, each in last.items()} == {
             key: asked_for(each) for key, each in first.items()
         }
@@ -386,7 +390,7 @@ async def test_features_are_switched_on_and_off(cluster: ClusterUnderTest, helm:
         assert uid(last[deployment]) == uid(first[deployment])
     finally:
         await helm.uninstall(name)
-        await cluster.kubectl("delete", "crd", kind[2], "--ignore-not-found")
+        await cluster.kubectl("delete", "crd", *(name for _, _, name in KINDS), "--ignore-not-found")
     assert added(before, await stored(cluster)) == {}
 
 
@@ -408,14 +412,13 @@ async def test_another_selector_is_refused_before_anything_changes(
         await helm.uninstall("metrics")
 
 
-async def test_the_kind_stays_when_the_release_is_removed(cluster: ClusterUnderTest, helm: Helm) -> None:
-    kind = ("CustomResourceDefinition", "", "fastpathautoscalers.fastpath.io")
+async def test_the_kinds_stay_when_the_release_is_removed(cluster: ClusterUnderTest, helm: Helm) -> None:
     before = await stored(cluster)
     await helm.install(charts.CHART, "fastpath", {"scaler": {"enabled": True}})
     await helm.uninstall("fastpath")
     left = added(before, await stored(cluster))
-    await cluster.kubectl("delete", "crd", kind[2], "--ignore-not-found")
-    assert left.keys() == {kind}
+    await cluster.kubectl("delete", "crd", *(name for _, _, name in KINDS), "--ignore-not-found")
+    assert left.keys() == {*KINDS}
 
 
 async def test_a_wrong_value_is_refused_before_anything_is_made(

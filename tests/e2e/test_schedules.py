@@ -154,7 +154,6 @@ async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
     assert after["spec"]["timeZone"] == "Europe/Berlin"
 
 
-@pytest.mark.parametrize("cluster", conftest.REAL_ONLY, indirect=True)
 async def test_columns(cluster: ClusterUnderTest) -> None:
     await _install(cluster)
     await cluster.create(_named(document(DAILY), "office", cluster))
@@ -165,3 +164,5 @@ async def test_columns(cluster: ClusterUnderTest) -> None:
     shown = [each["name"].upper() for each in crd_schedules.COLUMNS if not each.get("priority")]
     assert head.split() == ["NAME", *shown]
     assert row.split()[:-1] == ["office", "business", "60", "80", "2026-11-27T17:30:00Z", "False"]
+    await cluster.create(_named(document(DAILY), "new", cluster))
+    assert len((await cluster.kubectl("get", *where[:-1], "new")).splitlines()[1].split()) == 2

@@ -104,11 +104,14 @@ class Reading:
             begin = finish
         return found
 
-    def with_lead(self, lead: int) -> list[tuple[int | None, int | None] | None]:
-        """Return the bounds of each step if floors begin `lead` seconds early; None without a window."""
+    def with_leads(self, leads: Sequence[int]) -> list[tuple[int | None, int | None] | None]:
+        """Return the bounds of each step if the floor of each window begins some seconds early.
+
+        None stands for a step without a window.
+        """
         early = [
             self._marked(spans, 0 if window.get("minReplicas") is None else lead)
-            for window, spans in zip(self.windows, self._spans, strict=True)
+            for window, spans, lead in zip(self.windows, self._spans, leads, strict=True)
         ]
         known: dict[tuple[tuple[int, ...], ...], tuple[int | None, int | None] | None] = {}
         found = []

@@ -3,7 +3,6 @@
 Everything here is pure: spans follow from the document and the tz database alone.
 """
 
-import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -171,26 +170,31 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 def boundaries(schedules: Sequence[Schedule], start: int, end: int) -> list[Boundary]:
     """Return the boundaries from `start` to `end`, exclusive, by time, schedule and window."""
-    found = []
-    for schedule in schedules:
-        for window in schedule.windows:
-            for span in spans_of(window, schedule, start, end):
-                for at, edge in ((span.begin, "begin"), (span.end, "end")):
-                    if start <= at < end:
-                        found.append(Boundary(at, schedule.name, window.name, edge))
-    return sorted(found)
+    return sorted(
+        Boundary(at, schedule.name, window.name, edge)
+        for schedule in schedules
+        for window in schedule.windows
+        for span in spans_of(window, schedule, start, end)
+        for at, edge in ((span.begin, "begin"), (span.end, "end"))
+        if start <= at < end
+    )
 
 
 def levels(schedule: Schedule, start: int, end: int) -> list[Level]:
     """Return the bounds of a schedule from `start` to `end`; time without an active window is left out."""
-    spans = [(window, spans_of(window, schedule, start, end)) for window in schedule.windows]
-    # each of these changes which windows are active: spans of one window never touch
-    inner = {at for _, found in spans for span in found for at in span if start < at < end}
+    edges: dict[int, list[int]] = {start: [], end: []}
+    for index, window in enumerate(schedule.windows):
+        for span in spans_of(window, schedule, start, end):
+            for at in span:
+                edges.setdefault(min(max(at, start), end), []).append(index)
+    active: set[int] = set()
     found: list[Level] = []
-    for one, other in itertools.pairwise([start, *sorted(inner), end] if end > start else []):
-        active = [window for window, listed in spans if _covers(listed, one)]
+    # each edge begins or ends a window, as spans of one never touch: levels that follow each other differ
+    for one, other in itertools.pairwise(sorted(edges)):
+        for index in edges[one]:
+            active ^= {index}
         if active:
-            found.append(_level(one, other, active))
+            found.append(_level(one, other, [schedule.windows[index] for index in sorted(active)]))
     return found
 
 
@@ -198,11 +202,6 @@ def level_at(schedule: Schedule, instant: int) -> Level | None:
     """Return the bounds at an instant, None outside all windows; its end is that second's."""
     found = levels(schedule, instant, instant + 1)
     return found[0] if found else None
-
-
-def _covers(spans: Sequence[Span], instant: int) -> bool:
-    place = bisect.bisect_right(spans, instant, key=lambda span: span.begin) - 1
-    return place >= 0 and instant < spans[place].end
 
 
 def _level(begin: int, end: int, active: Sequence[Window]) -> Level:

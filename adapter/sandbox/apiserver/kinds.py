@@ -259,6 +259,11 @@ FASTPATH_AUTOSCALERS = definition(
 )
 """The FastPathAutoscaler without its schema: ``cluster.create(FASTPATH_AUTOSCALERS)``."""
 
+FASTPATH_SCHEDULES = definition(
+    "fastpath.io", "v1alpha1", "fastpathschedules", "FastPathSchedule", short_names=("fps",)
+)
+"""The FastPathSchedule without its schema."""
+
 
 def kinds_of_definition(document: JSON) -> list[Kind]:
     """Return the kinds of a definition: at most one, since a second served version is refused."""

@@ -206,6 +206,15 @@ def _node_ready(document: JSON) -> str:
     return {"True": "Ready", "False": "NotReady"}.get(ready.get("status", ""), "Unknown")
 
 
+def _next_boundary(document: JSON) -> Any:
+    return (document.get("status", {}).get("nextBoundary") or {}).get("time")
+
+
+def _applied(document: JSON) -> Any:
+    conditions = document.get("status", {}).get("conditions") or []
+    return next((entry.get("status") for entry in conditions if entry.get("type") == "Applied"), None)
+
+
 def _involved(document: JSON) -> str:
     involved = document.get("involvedObject") or {}
     return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
@@ -242,6 +251,13 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         ("MinPods", "string", _spec("minReplicas", 1)),
         ("MaxPods", "string", _spec("maxReplicas", "<none>")),
         ("Replicas", "string", _status("currentReplicas", 0)),
+    ),
+    ("fastpath.io", "fastpathschedules"): (
+        ("Active", "string", _status("active", None)),
+        ("Min", "integer", _status("minReplicas", None)),
+        ("Max", "integer", _status("maxReplicas", None)),
+        ("Next", "string", _next_boundary),
+        ("Applied", "string", _applied),
     ),
     ("coordination.k8s.io", "leases"): (("Holder", "string", _spec("holderIdentity", "<none>")),),
 }

@@ -42,6 +42,7 @@ def test_names_and_the_end_of_the_floor() -> None:
         {"name": "longer", "from": "11:00", "to": "13:00", "minReplicas": 5},
         {"name": "cap", "from": "12:30", "to": "14:00", "maxReplicas": 3},
         zone="UTC",
+        ready="ByStart",
     ).schedule
     timeline = BoundsTimeline([found])
     day = utc("2026-11-24")
@@ -60,6 +61,18 @@ def test_names_and_the_end_of_the_floor() -> None:
     assert at(12.75) == ScheduledBounds(5, 5, name("cap", "longer", "low"), (), day + 13 * HOUR)
     assert at(13) == ScheduledBounds(2, 3, name("cap", "low"), (), day + 18 * HOUR)
     assert at(12.45, 10 * MINUTE) == at(12.45), "a ceiling never begins early"
+
+
+def test_at_start_nothing_begins_early() -> None:
+    timeline = BoundsTimeline([schedule({"from": "08:00", "to": "09:00"}, zone="UTC").schedule])
+    begin = utc("2026-11-24T08:00")
+    assert timeline.at(begin - 1, 600) is None
+    assert timeline.next_change(begin - 1, 600) == begin
+
+
+def test_an_autoscaler_that_gets_no_ceilings() -> None:
+    bounds = ScheduledBounds(2, 9, ("shop/office low",))
+    assert bounds.without_ceiling() == ScheduledBounds(2, None, ("shop/office low",))
 
 
 def test_time_without_windows_is_passed_in_days() -> None:

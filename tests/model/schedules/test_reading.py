@@ -118,14 +118,15 @@ def test_windows_are_what_their_definition_says(case: tuple[str, int, dict[str, 
 @QUICK
 @given(cases(), st.sampled_from([0, 60, 420, MOST_LEAD]))
 def test_bounds_over_time_are_those_of_the_windows(case: tuple[str, int, dict[str, Any]], lead: int) -> None:
-    """With a lead floors begin earlier; no change is jumped over. Windows may be of several schedules."""
+    """The floors of the first schedule, which is ByStart, begin earlier; no change is jumped over."""
     zone, middle, tree = case
     reading = read(zone, middle, tree)
-    expected = reading.with_lead(lead)
-    listed = tree["spec"]["windows"]
-    parts = [listed[:1], listed[1:]]
-    others = {key: tree["spec"][key] for key in ("except",) if key in tree["spec"]}
-    timeline = BoundsTimeline([schedule(*part, zone=zone, **others).schedule for part in parts if part])
+    first, *others = tree["spec"]["windows"]
+    expected = reading.with_leads([lead, *(0 for _ in others)])
+    spec = {"zone": zone, "except": tree["spec"].get("except", [])}
+    schedules = [schedule(first, ready="ByStart", **spec)]
+    schedules += [schedule(*others, **spec)] if others else []
+    timeline = BoundsTimeline([each.schedule for each in schedules])
     instant = reading.start
     while instant < reading.end:
         bounds = timeline.at(instant, lead)

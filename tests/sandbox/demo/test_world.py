@@ -8,9 +8,10 @@ import pytest
 from adapter.errors import RunError
 from adapter.sandbox.apiserver import kinds
 from adapter.sandbox.apiserver.server import Cluster
+from adapter.sandbox.apiserver.store import JSON
 from adapter.sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
 from adapter.sandbox.prometheus.series import Exporter
-from tests.support import crd
+from tests.support import crd, crd_schedules
 from tests.support.clock import FakeClock
 
 
@@ -85,9 +86,17 @@ async def test_pods_share_the_load_and_show_it_at_their_addresses(clock: FakeClo
             assert len(world.slow.named("requests_in_flight")) == 4
 
 
-def test_the_kind_is_the_one_that_is_shipped() -> None:
-    (shipped,) = kinds.kinds_of_definition(crd.definition())
-    (shown,) = kinds.kinds_of_definition(kinds.FASTPATH_AUTOSCALERS)
+@pytest.mark.parametrize(
+    ("sandbox", "manifest"),
+    [
+        (kinds.FASTPATH_AUTOSCALERS, crd.definition()),
+        (kinds.FASTPATH_SCHEDULES, crd_schedules.definition()),
+    ],
+    ids=["autoscalers", "schedules"],
+)
+def test_the_kinds_are_those_that_are_shipped(sandbox: JSON, manifest: JSON) -> None:
+    (shipped,) = kinds.kinds_of_definition(manifest)
+    (shown,) = kinds.kinds_of_definition(sandbox)
     for field in (
         "group",
         "version",

@@ -1,0 +1,164 @@
+"""Schedules by autoscaler, from a cluster: they come, change and go, and boundaries wake the loop."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
+from adapter.model.schedules.bounds import ScheduledBounds
+from adapter.model.timestamps import SECOND
+from adapter.sandbox.apiserver.kinds import definition
+from adapter.sandbox.apiserver.server import Cluster
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import ShiftedClock
+from tests.support.scaling import NOW
+from tests.support.schedules import document
+from tests.support.waiting import until
+
+HPA, OWN = Key("shop", "web", is_native=True), Key("shop", "api")
+TARGETS = [{"kind": each.kind, "name": each.name} for each in (HPA, OWN)]
+QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+SCHEDULES = definition("fastpath.io", "v1alpha1", "fastpathschedules", "FastPathSchedule")
+DAY = {"name": "day", "from": "08:00", "to": "18:00", "minReplicas": 5, "maxReplicas": 9}
+CAP = {"name": "cap", "from": "08:00", "to": "18:00", "maxReplicas": 7}
+
+
+class HandController:
+    """What a book asks of a controller: the time, and the states of autoscalers."""
+
+    def __init__(self) -> None:
+        self.time: int = NOW
+        self.states: dict[Key, Any] = {}
+        self.touched: list[Key] = []
+
+    def now(self) -> int:
+        return self.time
+
+    def find(self, key: Key) -> Any:
+        return self.states.get(key)
+
+    def touch(self, key: Key) -> None:
+        self.touched.append(key)
+
+    def touch_all(self, keys: Iterable[Key]) -> None:
+        self.touched += sorted(keys)
+
+
+class Bench:
+    """A book of the schedules of a cluster."""
+
+    def __init__(self, cluster: Cluster, book: ScheduleBook, problems: ProblemLog) -> None:
+        self.cluster, self.book, self.problems = cluster, book, problems
+        self.controller: Any = HandController()
+
+    def create(self, *windows: dict[str, Any], name: str = "office", **spec: Any) -> None:
+        made = document(*windows, **{"targets": TARGETS} | spec)
+        made["metadata"]["name"] = name
+        self.cluster.create(made)
+
+    def bounds(self, key: Key, lead: int = 0) -> ScheduledBounds | None:
+        return self.book.bounds_of(key, self.controller.time, lead)
+
+    def active(self, key: Key = OWN) -> tuple[str, ...]:
+        found = self.bounds(key)
+        return () if found is None else found.windows
+
+
+@contextlib.asynccontextmanager
+async def watching(cluster: Cluster) -> AsyncIterator[Bench]:
+    monitoring, clock = Monitoring(), ShiftedClock()
+    configuration = credentials.ClientConfiguration(cluster.url)
+    problems = ProblemLog(monitoring, clock)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+        context = ReflectorContext(client, clock, monitoring, problems, lambda: 0.0, periods=QUICK)
+        book = ScheduleBook(context, problems, ("",))
+        task = asyncio.create_task(book.cache.run(), name="schedules")
+        try:
+            yield Bench(cluster, book, problems)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with Cluster() as cluster:
+        cluster.create(SCHEDULES)
+        async with watching(cluster) as made:
+            await until(lambda: made.book.synced)
+            yield made
+
+
+async def test_a_cluster_without_the_kind_has_no_schedules() -> None:
+    async with Cluster() as cluster, watching(cluster) as made:
+        await until(lambda: made.book.synced)
+        assert made.bounds(OWN) is None
+
+
+async def test_schedules_come_change_and_go(bench: Bench) -> None:
+    bench.create(DAY)
+    await until(lambda: bench.active() == ("shop/office day",))
+    bench.create(CAP, name="limit")
+    await until(lambda: bench.active() == ("shop/limit cap", "shop/office day"))
+    found = bench.bounds(OWN)
+    assert found is not None
+    assert (found.floor, found.ceiling) == (5, 7)
+
+    bench.cluster.patch("fastpathschedule", "limit", {"spec": {"targets": TARGETS[:1]}}, "shop")
+    await until(lambda: bench.active() == ("shop/office day",))
+    bench.cluster.delete("fastpathschedule", "office", "shop")
+    await until(lambda: bench.bounds(OWN) is None)
+    bench.cluster.delete("fastpathschedule", "limit", "shop")
+    await until(lambda: not bench.book._timelines)
+    assert not bench.book._by_target
+
+
+async def test_an_hpa_has_no_ceiling(bench: Bench) -> None:
+    bench.create(DAY)
+    bench.create(CAP, name="limit", targets=[{"kind": HPA.kind, "name": "other"}])
+    await until(lambda: bench.bounds(HPA) is not None)
+    found = bench.bounds(HPA)
+    assert found is not None
+    assert (found.floor, found.ceiling) == (5, None)
+    assert bench.bounds(HPA._replace(name="other")) is None
+
+
+async def test_one_that_cannot_be_used_is_reported_and_stays_as_it_was(bench: Bench) -> None:
+    bench.create(DAY)
+    await until(lambda: bench.active() == ("shop/office day",))
+    bench.cluster.patch("fastpathschedule", "office", {"spec": {"timeZone": "Nowhere"}}, "shop")
+    await until(lambda: bench.problems.active() != {})
+    assert bench.active() == ("shop/office day",)
+    assert "spec.timeZone: Nowhere" in bench.problems.active()["schedule", "shop/office"]
+    bench.cluster.patch("fastpathschedule", "office", {"spec": {"timeZone": "Asia/Tokyo"}}, "shop")
+    await until(lambda: bench.active() == ())
+    assert bench.problems.active() == {}
+
+
+async def test_boundaries_and_changes_wake_the_loop(bench: Bench) -> None:
+    controller = bench.controller
+    controller.states[OWN] = SimpleNamespace(lead=0, schedule=None)
+    task = asyncio.create_task(bench.book.follow(controller))
+    try:
+        await until(lambda: bench.book.controller is not None)
+        bench.create(DAY)
+        await until(lambda: controller.touched == [OWN, HPA])
+        await until(lambda: OWN in controller.touched[2:])  # its bounds are not those of its last decision
+        controller.states[OWN].schedule = bench.bounds(OWN)
+        controller.touched.clear()
+        controller.time += 6 * 3600 * SECOND
+        await until(lambda: OWN in controller.touched)
+        assert bench.bounds(OWN) is None
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert bench.book.controller is None
