@@ -1,4 +1,4 @@
-"""The schedules of a simulation: the bounds that an autoscaler has at each instant, and when these change next."""
+"""The schedules of a simulation: the bounds of an autoscaler at each instant, and when these change next."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

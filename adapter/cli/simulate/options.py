@@ -177,6 +177,16 @@ class SimulateOptions(RecordedOptions):
             yield Fault("--load", "", expected)
         elif "load" in given and self.prometheus_url:
             yield Fault("--load", self.load[0], "cannot be combined with --prometheus-url")
+        yield from self._start_faults()
+        if "pod_start" not in given:
+            expected = "expected the time until a pod is ready such as 20s; it is required"
+            yield Fault("--pod-start", "", expected)
+        if self.suggest and self.output == SVG:
+            yield Fault("--suggest", "", "cannot be combined with -o svg")
+        if self.suggest and self.budget:
+            yield Fault("--suggest", "", "cannot be combined with --budget")
+
+    def _start_faults(self) -> Iterator[Fault]:
         if self.schedule and self.load and not self.start:
             expected = "expected when the load begins such as 2026-11-27T07:00:00Z: --schedule needs it"
             yield Fault("--start", "", expected)
@@ -185,13 +195,6 @@ class SimulateOptions(RecordedOptions):
         elif self.start and self.prometheus_url:
             expected = "cannot be combined with --prometheus-url, which knows when the load begins"
             yield Fault("--start", self.start, expected)
-        if "pod_start" not in given:
-            expected = "expected the time until a pod is ready such as 20s; it is required"
-            yield Fault("--pod-start", "", expected)
-        if self.suggest and self.output == SVG:
-            yield Fault("--suggest", "", "cannot be combined with -o svg")
-        if self.suggest and self.budget:
-            yield Fault("--suggest", "", "cannot be combined with --budget")
 
 
 COMMAND = Command(

@@ -147,7 +147,9 @@ async def _queries(
         if isinstance(failed, PrometheusError) and failed.kind != "query":
             raise _unanswered(failed)
     known = registry.build(ruleset, remember_series(ruleset, lists), 1)
-    places = metric_queries.places_of(source.given.autoscaler, source.namespace, options.pods, options.ready_query)
+    places = metric_queries.places_of(
+        source.given.autoscaler, source.namespace, options.pods, options.ready_query
+    )
     made: dict[str, HistoryQueries] = {}
     wrong: list[Fault] = []
     for name, spec, path in metric_queries.names_of(source.given.autoscaler.spec.metrics or ()):
