@@ -237,13 +237,10 @@ class BoostDecider:
         return Boost(BOOST, hold=self._hold, shown=shown, period=self._period)
 
     def _read_floor(self, now: int) -> int:
-        """Return the greater of the floors of a raise and of the schedule.
-
-        At zero the schedule has none, because the HPA would leave zero because of it.
-        """
+        """Return the floor of a raise or of the schedule, the greater of them."""
         highest = self.spec.limits.highest
-        given = scheduled.floor_of(self._schedule.at(now)) if self._memory.conflicts.known else 0
-        return max(floors.floor_of(self._memory.boost.floor, now, highest), min(given, highest))
+        raised = floors.floor_of(self._memory.boost.floor, now, highest)
+        return max(raised, min(highest, scheduled.floor_of(self._schedule.at(now))))
 
     def boundary(self, now: int) -> int:
         """While a raise is held every decision counts: its floor ends by time."""

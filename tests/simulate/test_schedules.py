@@ -129,10 +129,12 @@ def test_a_boosted_hpa_is_raised_and_reads_the_floor(ready: str, at: int) -> Non
 
 
 def test_a_boosted_hpa_has_no_ceiling() -> None:
-    load = steps(8000, (0, 300))
-    assert simulated(BOOST, load, schedule(hour(maxReplicas=20))).changes == []
-    both = schedule(hour(maxReplicas=40), hour(maxReplicas=20, minReplicas=20))
-    assert simulated(BOOST, load, both).changes == []
+    load = steps(8000, (0, 100), (4000, 400))
+    without = simulated(BOOST, load).changes
+    assert counts(without)[:1] == [(4000, 10, 20)]  # a doubling in 15 s is what the default policy allows
+    assert simulated(BOOST, load, schedule(hour(maxReplicas=15))).changes == without
+    both = schedule(hour(maxReplicas=15, minReplicas=12))
+    assert counts(simulated(BOOST, load, both).changes)[:2] == [(BEGIN, 10, 12), (4000, 12, 24)]
 
 
 @pytest.mark.parametrize("policy", ["native:window=0", "fixed:replicas=10"])
