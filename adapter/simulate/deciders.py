@@ -29,7 +29,6 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
 from adapter.simulate.workload import SELECTOR, Workload
 
@@ -116,9 +115,6 @@ class NativeDecider:
     def note(self, replicas: int, now: int) -> None:
         """Do nothing: the controller does not remember the counts of other clients."""
 
-    def bounds(self, now: int) -> ScheduledBounds | None:  # noqa: ARG002 - an HPA has its own alone
-        return None
-
     def boundary(self, now: int) -> int:
         return next_boundary(self._whole, self._history, now)
 
@@ -166,9 +162,6 @@ class ScalerDecider:
 
     def note(self, replicas: int, now: int) -> None:
         """Do nothing: no other client writes the target of a FastPathAutoscaler."""
-
-    def bounds(self, now: int) -> ScheduledBounds | None:
-        return self._schedule.at(now)
 
     def boundary(self, now: int) -> int:
         return min(next_boundary(self.spec, self._memory.history, now), self._schedule.next_change(now))
@@ -244,16 +237,10 @@ class BoostDecider:
         return Boost(BOOST, hold=self._hold, shown=shown, period=self._period)
 
     def _read_floor(self, now: int) -> int:
-        """Return the greater of the floors of a raise and of the schedule.
-
-        At zero the schedule has none, because the HPA would leave zero because of it.
-        """
+        """Return the floor of a raise or of the schedule, the greater of them."""
         highest = self.spec.limits.highest
-        given = scheduled.floor_of(self._schedule.at(now)) if self._memory.conflicts.known else 0
-        return max(floors.floor_of(self._memory.boost.floor, now, highest), min(given, highest))
-
-    def bounds(self, now: int) -> ScheduledBounds | None:
-        return self._schedule.at(now)
+        raised = floors.floor_of(self._memory.boost.floor, now, highest)
+        return max(raised, min(highest, scheduled.floor_of(self._schedule.at(now))))
 
     def boundary(self, now: int) -> int:
         """While a raise is held every decision counts: its floor ends by time."""

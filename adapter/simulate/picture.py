@@ -14,6 +14,7 @@ from adapter.model import timestamps
 from adapter.simulate.engine import Change
 from adapter.simulate.load import Span
 from adapter.simulate.recording import Column, Extent, Recording, Restraint
+from adapter.simulate.schedules import ScheduledStretch
 
 COLUMNS = 720
 """How many columns a recording for a picture should have: one for each pixel of a panel."""
@@ -33,6 +34,7 @@ _DESCRIBED = 200
 _RESTRAINTS = (
     Restraint.HELD,
     Restraint.FLOOR,
+    Restraint.SCHEDULED,
     Restraint.LIMITED,
     Restraint.HIGHEST,
     Restraint.LOWEST,
@@ -44,12 +46,12 @@ _STYLE = """
 svg { --ink: #1f2328; --soft: #59636e; --rule: #d8dee4; --paper: #ffffff; }
 svg { --demand: #8c959f; --ready: #0969da; --asked: #8250df; --short: #d1242f; --lowered: #8c959f; }
 svg { --held: #b6a1e8; --floor: #2da44e; --limited: #e3a008; --highest: #d1242f; --lowest: #a9b4bf; }
-svg { --absent: #57606a; }
+svg { --absent: #57606a; --scheduled: #1b7c83; }
 @media (prefers-color-scheme: dark) {
   svg { --ink: #e6edf3; --soft: #9198a1; --rule: #2f353d; --paper: #0d1117; }
   svg { --demand: #8b949e; --ready: #4493f8; --asked: #bc8cff; --short: #f85149; --lowered: #6e7681; }
   svg { --held: #6e5bb0; --floor: #3fb950; --limited: #d29922; --highest: #f85149; --lowest: #4a525c; }
-  svg { --absent: #9198a1; }
+  svg { --absent: #9198a1; --scheduled: #39c5cf; }
 }
 text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--soft); }
 .title { font-size: 15px; font-weight: 600; fill: var(--ink); }
@@ -67,6 +69,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 .raised { fill: var(--ready); }
 .boosted { fill: var(--floor); }
 .lowered { fill: var(--lowered); }
+.scheduled { fill: none; stroke: var(--scheduled); stroke-width: 1.4; stroke-dasharray: 5 3; }
 .empty { fill: none; stroke: var(--rule); }
 """
 
@@ -83,7 +86,7 @@ class Panel(NamedTuple):
     """One policy: its name, a sentence of figures, and the run to draw.
 
     `changes` are the written counts. `is_boosted` says that those of the second chain are raises beside an
-    HPA.
+    HPA. `scheduled` are the bounds of schedules.
     """
 
     policy: str
@@ -91,6 +94,7 @@ class Panel(NamedTuple):
     recording: Recording
     changes: Sequence[Change]
     is_boosted: bool = False
+    scheduled: Sequence[ScheduledStretch] = ()
 
 
 class _Scale(NamedTuple):
@@ -173,6 +177,8 @@ def _panel(panel: Panel, top: float, pods: float, saturated: Sequence[Span]) -> 
     yield f'<path class="shortage" d="{_shortage(columns, scale)}"/>'
     yield f'<path class="asked" d="{_line([each.replicas for each in columns], scale)}"/>'
     yield f'<path class="ready" d="{_line([each.ready for each in columns], scale)}"/>'
+    if bounds := _bounds(panel.scheduled, scale):
+        yield f'<path class="scheduled" d="{bounds}"/>'
     yield from _changes(panel, scale)
     yield from _ribbon(columns, scale)
     yield "</g>"
@@ -235,6 +241,16 @@ def _shortage(columns: Sequence[Column], scale: _Scale) -> str:
     return "".join(
         f"M{scale.edge(start)} {scale.y(need)}H{scale.edge(end)}V{scale.y(ready)}H{scale.edge(start)}Z"
         for start, end, (need, ready) in boxes
+    )
+
+
+def _bounds(scheduled: Sequence[ScheduledStretch], scale: _Scale) -> str:
+    """Return lines at the floors and at the ceilings that the axis has room for."""
+    return "".join(
+        f"M{_number(scale.x(stretch.start))} {scale.y(bound)}H{_number(scale.x(stretch.end))}"
+        for stretch in scheduled
+        for bound in (stretch.floor, stretch.ceiling)
+        if bound is not None and bound <= scale.pods
     )
 
 
@@ -321,6 +337,8 @@ def _ribbon_legend(panels: Sequence[Panel], saturated: Sequence[Span], y: float)
         entries.append(('class="gap"', "no sample"))
     if saturated:
         entries.append(('class="saturated"', "saturated when recorded"))
+    if any(panel.scheduled for panel in panels):
+        entries.append(('class="scheduled"', "floor or ceiling of a schedule"))
     x = 16.0
     for how, words in entries:
         width = 40 + 6.1 * len(words)

@@ -6,8 +6,10 @@ the greatest value, which is all that a line of that width can show.
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision
 from adapter.simulate.deciders import Decider
 
@@ -21,15 +23,25 @@ class Restraint(enum.Enum):
     LIMITED = "limited by a policy"
     LOWEST = "held by minReplicas"
     HIGHEST = "limited by maxReplicas"
+    SCHEDULED = "held by a schedule"
     ABSENT = "a metric has no value"
 
 
 _BOUNDS = {"the maximum": Restraint.HIGHEST, "the minimum": Restraint.LOWEST}
 
 
-def restraint_of(made: Decision) -> Restraint:
-    """Return what kept the count of a decision where it is."""
+def restraint_of(made: Decision, own: ReplicaLimits) -> Restraint:
+    """Return what kept the count of a decision where it is; `own` are the limits of the spec."""
     facts = {step.name: step.facts for step in made.trace}
+    found, bounds = _restraint_of(made, facts), facts.get("schedule")
+    if bounds is not None and found is Restraint.LOWEST and bounds["min"] > own.lowest:
+        return Restraint.SCHEDULED
+    if bounds is not None and found is Restraint.HIGHEST and bounds["max"] < own.highest:
+        return Restraint.SCHEDULED
+    return found
+
+
+def _restraint_of(made: Decision, facts: Mapping[str, Mapping[str, Any]]) -> Restraint:
     if "bounds" in facts:
         return _BOUNDS[f"the {facts['bounds']['what']}"]
     stabilized, limited = facts.get("stabilized"), facts.get("limited")
@@ -108,11 +120,12 @@ class Recording:
         self.seconds = seconds
         self.columns: Sequence[Column] = [Column() for _ in range(min(seconds, most))]
         self._restraint = Restraint.FOLLOWS
-        self._holds_floor = False
+        self._floor: Restraint | None = None
+        """What a boosted HPA reads a floor of: a schedule, or a raise."""
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
         """Record seconds in which nothing changes."""
-        restraint = Restraint.FLOOR if self._holds_floor else self._restraint
+        restraint = self._floor or self._restraint
         count, end = len(self.columns), second + seconds
         while second < end:
             place = second * count // self.seconds
@@ -121,8 +134,13 @@ class Recording:
             second = after
 
     def decided(self, place: int, decider: Decider) -> None:
-        """Note the restraint of the first chain, and whether the second holds a floor."""
-        if place == 0 and decider.made is not None:
-            self._restraint = restraint_of(decider.made)
-        elif place:
-            self._holds_floor = decider.holds_floor
+        """Note the restraint of the first chain, and the floor that the second one gives it."""
+        if decider.made is None:
+            return
+        restraint = restraint_of(decider.made, decider.spec.limits)
+        if place == 0:
+            self._restraint = restraint
+        elif restraint is Restraint.SCHEDULED:
+            self._floor = restraint
+        else:
+            self._floor = Restraint.FLOOR if decider.holds_floor else None

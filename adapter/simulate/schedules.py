@@ -1,6 +1,6 @@
 """The schedules of a simulation: the bounds of an autoscaler at each instant, and when they change next."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.model.schedules import bounds as schedule_bounds
@@ -49,15 +49,20 @@ class SimulatedSchedule:
         """Return minReplicas and maxReplicas as a decision sees them at an instant."""
         return schedule_bounds.limits(lowest, highest, self.at(now))
 
-    def stretches(self, epoch: int, seconds: int) -> Iterator[ScheduledStretch]:
-        """Yield the bounds of the first `seconds` after `epoch`; time without bounds is left out."""
+    def stretches(self, epoch: int, seconds: int) -> list[ScheduledStretch]:
+        """Return the bounds of the first `seconds` after `epoch`; time without bounds is left out."""
+        found: list[ScheduledStretch] = []
         start = 0
         while start < seconds and self._timeline is not None:
             now = epoch + start * SECOND
             bounds, end = self.at(now), min(seconds, (self.next_change(now) - epoch) // SECOND)
             if bounds is not None:
-                yield ScheduledStretch(start, end, bounds.floor, bounds.ceiling)
+                stretch = ScheduledStretch(start, end, bounds.floor, bounds.ceiling)
+                if found and found[-1]._replace(start=start, end=end) == stretch and found[-1].end == start:
+                    stretch = stretch._replace(start=found.pop().start)
+                found.append(stretch)
             start = end
+        return found
 
     def _move_to(self, now: int) -> None:
         second = now // SECOND

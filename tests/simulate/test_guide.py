@@ -9,11 +9,12 @@ BLOCKS = list(simulated_guide.blocks())
 UPDATE = "run python -m tests.support.simulated_guide"
 
 
-def test_the_guide_has_a_table_a_picture_suggestions_and_a_budget() -> None:
+def test_the_guide_has_a_table_a_picture_suggestions_a_schedule_and_a_budget() -> None:
     assert [block.command.split()[-1] for block in BLOCKS] == [
         "40s",
         "simulate.svg",
         "--suggest",
+        "2026-11-23T09:00:00Z",
         "'shortage<=50%,pods<=102%'",
     ]
 

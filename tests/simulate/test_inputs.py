@@ -28,8 +28,9 @@ def _fault(read: Callable[[], object]) -> str:
 
 def test_other_objects_of_the_file_are_skipped(folder: Path) -> None:
     (folder / "all.yaml").write_text(f"kind: ConfigMap\napiVersion: v1\n---\n{HPA}")
-    autoscaler, place = inputs.read_autoscaler("all.yaml")
-    assert (autoscaler.metadata.name, place) == ("web", "all.yaml")
+    given = inputs.read_autoscaler("all.yaml")
+    found = given.autoscaler.metadata.name, given.kind, given.place
+    assert found == ("web", "HorizontalPodAutoscaler", "all.yaml")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_the_metric_of_boost_is_left_out(folder: Path) -> None:
     source = f"{{metric: {{name: {boost.METRIC}}}, target: {{type: Value, value: 1}}}}"
     floor = f"  - type: External\n    external: {source}\n"
     (folder / "web.yaml").write_text(HPA + floor)
-    autoscaler, _ = inputs.read_autoscaler("web.yaml")
+    autoscaler = inputs.read_autoscaler("web.yaml").autoscaler
     assert [metric.type for metric in autoscaler.spec.metrics or ()] == ["Pods"]
 
 

@@ -12,6 +12,7 @@ from adapter.simulate.load import Load, Span
 from adapter.simulate.picture import Panel
 from adapter.simulate.policies import read_policy
 from adapter.simulate.recording import Recording, Restraint
+from adapter.simulate.schedules import ScheduledStretch
 from adapter.simulate.simulation import Scenario, simulate
 from tests.support.simulation import autoscaler, steps
 
@@ -69,6 +70,21 @@ def test_a_short_load_is_drawn_second_by_second() -> None:
     assert paths["demand"] == f"M56 280H56V130H{middle}V205H776V280Z"
     assert paths["ready"] == paths["asked"] == "M56 205H776"
     assert paths["shortage"] == f"M56 130H{middle}V205H56Z"
+
+
+def test_the_bounds_of_schedules_are_lines_where_the_axis_has_room() -> None:
+    (panel,) = _panels(steps(72, (0, 20)), "fixed:replicas=1")
+    bounds = (
+        ScheduledStretch(18, 36, 1, None),
+        ScheduledStretch(36, 54, 1, 2),
+        ScheduledStretch(54, 72, 9, None),
+    )
+    root = _draw([panel._replace(scheduled=bounds)])
+    paths = {each.get("class"): each.get("d", "") for each in root.iter(f"{SVG}path")}
+    # 10 to the pixel; the axis ends at 2, and is 150 high from 130 on
+    assert paths["scheduled"] == "M236 205H416M416 205H596M416 130H596"
+    assert "floor or ceiling of a schedule" in _texts(root)
+    assert "floor or ceiling of a schedule" not in _texts(_draw([panel]))
 
 
 def test_the_worst_of_a_column_is_shown() -> None:

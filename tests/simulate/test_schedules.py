@@ -14,6 +14,7 @@ from adapter.model.schedules.windows import Schedule
 from adapter.simulate.deciders import Decider
 from adapter.simulate.engine import Change
 from adapter.simulate.policies import read_policy
+from adapter.simulate.recording import Recording, Restraint
 from adapter.simulate.schedules import ScheduledStretch, SimulatedSchedule
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate
 from tests.support import schedules
@@ -128,10 +129,12 @@ def test_a_boosted_hpa_is_raised_and_reads_the_floor(ready: str, at: int) -> Non
 
 
 def test_a_boosted_hpa_has_no_ceiling() -> None:
-    load = steps(8000, (0, 300))
-    assert simulated(BOOST, load, schedule(hour(maxReplicas=20))).changes == []
-    both = schedule(hour(maxReplicas=40), hour(maxReplicas=20, minReplicas=20))
-    assert simulated(BOOST, load, both).changes == []
+    load = steps(8000, (0, 100), (4000, 400))
+    without = simulated(BOOST, load).changes
+    assert counts(without)[:1] == [(4000, 10, 20)]  # a doubling in 15 s is what the default policy allows
+    assert simulated(BOOST, load, schedule(hour(maxReplicas=15))).changes == without
+    both = schedule(hour(maxReplicas=15, minReplicas=12))
+    assert counts(simulated(BOOST, load, both).changes)[:2] == [(BEGIN, 10, 12), (4000, 12, 24)]
 
 
 @pytest.mark.parametrize("policy", ["native:window=0", "fixed:replicas=10"])
@@ -180,13 +183,52 @@ def test_stretches_are_those_of_the_bounds() -> None:
     given = schedule(
         hour(minReplicas=20, maxReplicas=40), {"from": "07:30", "to": "07:45", "minReplicas": 25}
     )
-    assert list(SimulatedSchedule([given]).stretches(EPOCH, 86_400 + 4000)) == [
+    assert SimulatedSchedule([given]).stretches(EPOCH, 86_400 + 4000) == [
         ScheduledStretch(3600, 5400, 20, 40),
         ScheduledStretch(5400, 6300, 25, 40),
         ScheduledStretch(6300, 7200, 20, 40),
         ScheduledStretch(86_400 + 3600, 86_400 + 4000, 20, 40),
     ]
-    assert list(SimulatedSchedule([]).stretches(EPOCH, 4000)) == []
+    assert SimulatedSchedule([]).stretches(EPOCH, 4000) == []
+
+
+def test_a_window_that_begins_in_some_days_is_seen_beside_a_long_one() -> None:
+    long = {"start": "2026-11-01T00:00", "end": "2026-12-24T00:00", "maxReplicas": 40}
+    late = {"start": "2026-11-26T06:00", "end": "2026-11-26T07:00", "minReplicas": 20}
+    day = 86_400
+    assert SimulatedSchedule([schedule(long, late)]).stretches(EPOCH, 4 * day) == [
+        ScheduledStretch(0, 3 * day, None, 40),
+        ScheduledStretch(3 * day, 3 * day + 3600, 20, 40),
+        ScheduledStretch(3 * day + 3600, 4 * day, None, 40),
+    ]
+
+
+# -- what the picture shows
+
+
+@pytest.mark.parametrize(
+    ("policy", "window", "load", "expected"),
+    [
+        (FAST, {"minReplicas": 20}, 100, Restraint.SCHEDULED),
+        (BOOST, {"minReplicas": 20}, 100, Restraint.SCHEDULED),
+        (FAST, {"maxReplicas": 20}, 300, Restraint.SCHEDULED),
+        (FAST, {"minReplicas": 5, "maxReplicas": 20}, 100, Restraint.FOLLOWS),
+        (FAST, {"maxReplicas": 20}, 0, Restraint.LOWEST),
+        (FAST, {"minReplicas": 20}, 2000, Restraint.HIGHEST),
+        (BOOST, {"maxReplicas": 20}, 300, Restraint.FOLLOWS),
+    ],
+)
+def test_what_holds_the_count_in_a_window(
+    policy: str, window: dict[str, Any], load: float, expected: Restraint
+) -> None:
+    """In the second half of the window, when the start-up of pods no longer counts."""
+    recording = Recording(8000, 800)
+    demand = {"load": steps(8000, (0, load))}
+    given = [schedule(hour(**window))]
+    scenario = Scenario(autoscaler(), demand, (40,), phases=1, schedules=given, epoch=EPOCH)
+    simulate(scenario, read_policy(policy), observer=recording)
+    assert {column.restraint for column in recording.columns[540:720]} == {expected}
+    assert Restraint.SCHEDULED not in {column.restraint for column in recording.columns[:360]}
 
 
 # -- a week --------------------------------------------------------------------------------------------------

@@ -109,10 +109,11 @@ def _check_size(schedules: Sequence[FastPathSchedule], start: int, end: int) -> 
                 raise InputError([Fault("--until", write_instant(end), expected)])
 
 
-def read_schedules(files: Sequence[str]) -> list[FastPathSchedule]:
+def read_schedules(files: Sequence[str], namespace: str = "default") -> list[FastPathSchedule]:
     """Return the schedules of files. InputError with the faults of all documents.
 
-    Objects of other kinds are named on standard error and left out.
+    Objects of other kinds are named on standard error and left out. `namespace` is that of schedules that
+    name none.
     """
     faults: list[Fault] = []
     found: list[FastPathSchedule] = []
@@ -123,7 +124,7 @@ def read_schedules(files: Sequence[str]) -> list[FastPathSchedule]:
         except InputError as error:
             faults += error.faults
             continue
-        for each in _schedules_in(source, faults):
+        for each in _schedules_in(source, namespace, faults):
             name = each.schedule.name
             if name in names:
                 faults.append(Fault("metadata.name", name, "expected each schedule once", source.name))
@@ -137,7 +138,7 @@ def read_schedules(files: Sequence[str]) -> list[FastPathSchedule]:
     return found
 
 
-def _schedules_in(source: SourceText, faults: list[Fault]) -> Iterator[FastPathSchedule]:
+def _schedules_in(source: SourceText, namespace: str, faults: list[Fault]) -> Iterator[FastPathSchedule]:
     for document in yaml_documents.read_documents(source.text, source.name):
         if isinstance(document, InputError):
             faults += document.faults
@@ -155,7 +156,7 @@ def _schedules_in(source: SourceText, faults: list[Fault]) -> Iterator[FastPathS
                 )
                 continue
             try:
-                yield documents.read_document(tree, "default")
+                yield documents.read_document(tree, namespace)
             except InputError as error:
                 located = (
                     yaml_documents.located(fault, place, document, source.name) for fault in error.faults

@@ -14,7 +14,7 @@ from adapter.cli.simulate.report import SimulationReport
 from adapter.cli.simulate.results import PolicyFigures
 from adapter.cli.simulate.running import Played
 from adapter.errors import Fault, InputError
-from adapter.simulate import picture
+from adapter.simulate import picture, simulation
 from adapter.simulate.picture import Panel
 from adapter.simulate.policies import BOOST
 from adapter.simulate.simulation import Scenario
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
     made = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts)
     if options.output == SVG:
-        print(_draw(made, given.variants, played), end="")
+        print(_draw(made, scenario, given.variants, played), end="")
     else:
         render = {JSON: report.to_json, MARKDOWN: report.to_markdown}.get(options.output, report.to_text)
         print(render(made), end="")
@@ -57,12 +57,16 @@ def main(arguments: Sequence[str]) -> int:
     return OVER_BUDGET if broken else 0
 
 
-def _draw(made: SimulationReport, variants: Sequence[Variant], played: Sequence[Played]) -> str:
+def _draw(
+    made: SimulationReport, scenario: Scenario, variants: Sequence[Variant], played: Sequence[Played]
+) -> str:
     panels = []
     for variant, each in zip(variants, played, strict=True):
         assert each.recording is not None
         caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
-        panels.append(Panel(each.figures.policy, caption, each.recording, each.changes, is_boosted))
+        schedule = simulation.schedule_of(scenario, variant.policy)
+        bounds = schedule.stretches(scenario.epoch, report.seconds_of(scenario.loads))
+        panels.append(Panel(each.figures.policy, caption, each.recording, each.changes, is_boosted, bounds))
     subtitles = (report.describe_loads(made.loads), made.setting)
     saturated = [span for load in made.loads.values() for span in load.saturated]
     return picture.draw(f"What {made.name} would have done", subtitles, panels, saturated)

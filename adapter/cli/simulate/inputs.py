@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.cli import command_line
+from adapter.cli.simulate import schedules
 from adapter.cli.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
 from adapter.config.yaml import documents, reader
 from adapter.errors import Fault, InputError
@@ -16,8 +17,12 @@ from adapter.model.autoscaling import boost, hpa
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec
+from adapter.model.schedules.documents import ScheduleTarget
+from adapter.model.schedules.windows import Schedule
+from adapter.model.timestamps import SECOND, Instant
 from adapter.simulate import load as loads
-from adapter.simulate import metrics, simulation
+from adapter.simulate import metrics, simulation, suggest
+from adapter.simulate.engine import EPOCH
 from adapter.simulate.load import Load
 from adapter.simulate.policies import FIXED, FLAG, Policy, read_policy
 from adapter.simulate.simulation import Scenario
@@ -28,16 +33,27 @@ _NAMESPACE = "default"
 _LONGEST_START_UP = 24 * 3600
 
 
-class Recorded(NamedTuple):
-    """An autoscaler and the loads of its metrics by name.
+class GivenAutoscaler(NamedTuple):
+    """An autoscaler, and the kind that it was before it was read as a FastPathAutoscaler.
 
-    `place` leads to the autoscaler in messages: a file, or an object of a cluster. Each of `notes` is a
-    sentence on the loads, without the final stop.
+    `place` leads to it in messages: a file, or an object of a cluster.
     """
 
     autoscaler: FastPathAutoscaler
-    loads: Mapping[str, Load]
+    kind: str
     place: str
+
+
+class Recorded(NamedTuple):
+    """An autoscaler and the loads of its metrics by name.
+
+    `start` is second 0 of the loads, None if they do not tell. Each of `notes` is a sentence on the loads,
+    without the final stop.
+    """
+
+    given: GivenAutoscaler
+    loads: Mapping[str, Load]
+    start: Instant | None = None
     notes: Sequence[str] = ()
 
 
@@ -59,8 +75,9 @@ class Inputs(NamedTuple):
 def read_inputs(options: SimulateOptions) -> Inputs:
     """Return what the command line asks for. InputError with what is wrong in it and in the files."""
     recorded = read_recorded(options)
+    scheduled = read_schedules(options, recorded)
     scenario = Scenario(
-        recorded.autoscaler,
+        recorded.given.autoscaler,
         recorded.loads,
         read_start_ups(options.pod_start),
         quantity.read(options.request) if options.request else None,
@@ -68,9 +85,11 @@ def read_inputs(options: SimulateOptions) -> Inputs:
         options.backlog == CARRY,
         options.phases,
         options.seed,
+        *scheduled,
     )
-    written = options.policy or DEFAULT_POLICIES
-    return Inputs(scenario, [_variant(text, scenario) for text in written], recorded.notes)
+    variants = [_variant(text, scenario) for text in options.policy or DEFAULT_POLICIES]
+    modes = suggest.MODES if options.suggest else [variant.policy.name for variant in variants]
+    return Inputs(scenario, variants, [*recorded.notes, *schedules.notes(scenario, modes)])
 
 
 def read_recorded(options: SimulateOptions) -> Recorded:
@@ -79,42 +98,55 @@ def read_recorded(options: SimulateOptions) -> Recorded:
         from adapter.cli.simulate import recorded  # noqa: PLC0415 - importing it takes most of a second
 
         return recorded.read(options)
-    autoscaler, place = read_autoscaler(options.autoscaler)
+    given = read_autoscaler(options.autoscaler)
     request = quantity.read(options.request) if options.request else None
     try:
-        found = metrics.simulated_metrics(autoscaler.spec.metrics or (), request)
+        found = metrics.simulated_metrics(given.autoscaler.spec.metrics or (), request)
     except InputError as error:
-        raise InputError([replace(fault, source=place) for fault in error.faults]) from None
-    return Recorded(autoscaler, read_loads(options.load, [metric.name for metric in found]), place)
+        raise InputError([replace(fault, source=given.place) for fault in error.faults]) from None
+    start = timestamps.read_instant(options.start) if options.start else None
+    return Recorded(given, read_loads(options.load, [metric.name for metric in found]), start)
+
+
+def read_schedules(options: SimulateOptions, recorded: Recorded) -> tuple[Sequence[Schedule], int]:
+    """Return the schedules of the autoscaler and second 0 in nanoseconds. InputError."""
+    if not options.schedule or recorded.start is None:
+        return (), EPOCH
+    given, meta = recorded.given, recorded.given.autoscaler.metadata
+    target = ScheduleTarget(given.kind, meta.name)
+    found = schedules.read(options.schedule, target, options.namespace or meta.namespace)
+    return found, recorded.start // SECOND * SECOND
 
 
 # -- the autoscaler ------------------------------------------------------------------------------------------
 
 
-def read_autoscaler(file: str) -> tuple[FastPathAutoscaler, str]:
-    """Return the one autoscaler of a file and the file's name. InputError if it has no or several."""
+def read_autoscaler(file: str) -> GivenAutoscaler:
+    """Return the one autoscaler of a file. InputError if it has none or several."""
     source = command_line.read_source(file)
-    found: list[tuple[FastPathAutoscaler, int]] = []
+    found: list[tuple[GivenAutoscaler, int]] = []
     faults: list[Fault] = []
     for document in documents.read_documents(source.text, source.name):
         if isinstance(document, InputError):
             faults += document.faults
             continue
         for place, tree in autoscaler_documents.documents_in(document.value):
-            if not autoscaler_documents.kind_of(tree):
+            kind = autoscaler_documents.kind_of(tree)
+            if not kind:
                 continue
             try:
                 read = autoscaler_documents.read_document(tree, _NAMESPACE, floor_metric=True)
             except InputError as error:
                 faults += (documents.located(fault, place, document, source.name) for fault in error.faults)
                 continue
-            found.append((prepared(_annotated(read, tree)), document.line_of(place.rstrip("."))))
+            given = GivenAutoscaler(prepared(_annotated(read, tree)), kind, source.name)
+            found.append((given, document.line_of(place.rstrip("."))))
     if not faults and len(found) != 1:
         expected = f"expected one {HPA_KIND} or {KIND}; the file has {len(found) or 'no such object'}"
         faults.append(Fault("", "", expected, source.name, found[1][1] if found else 0))
     if faults:
         raise InputError(faults)
-    return found[0][0], source.name
+    return found[0][0]
 
 
 def _annotated(autoscaler: FastPathAutoscaler, tree: object) -> FastPathAutoscaler:

@@ -1,29 +1,22 @@
 """An autoscaler of a live cluster and the rules behind its metrics. Only reads, and only what is named."""
 
 import asyncio
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from adapter.cli.cluster_options import NAMESPACE, SERVICE
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster
 from adapter.cli.doctor.model import Unread
+from adapter.cli.simulate.inputs import GivenAutoscaler
 from adapter.config import rules_file
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import RunError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import ServiceReference
 from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
-
-
-class LiveAutoscaler(NamedTuple):
-    """An autoscaler of a cluster, and where it is."""
-
-    autoscaler: FastPathAutoscaler
-    place: str
 
 
 class LiveReader:
@@ -33,7 +26,7 @@ class LiveReader:
         # the service matters only to questions that are not asked here
         self._cluster = LiveCluster(client, clock, ServiceReference(NAMESPACE, SERVICE), "")
 
-    async def autoscaler(self, namespace: str, name: str) -> LiveAutoscaler:
+    async def autoscaler(self, namespace: str, name: str) -> GivenAutoscaler:
         """Return an autoscaler by its name. RunError if it does not exist."""
         hpas, fpas = await asyncio.gather(self._cluster.hpas(namespace), self._cluster.fpas(namespace))
         for hpa in hpas:
@@ -41,10 +34,11 @@ class LiveReader:
                 found = fastpath_autoscaler.from_hpa(hpa)
                 # the conversion drops those of boost, which say how long a raise is held
                 meta = replace(found.metadata, annotations=hpa.metadata.annotations)
-                return LiveAutoscaler(replace(found, metadata=meta), f"{HPA_KIND} {namespace}/{name}")
+                place = f"{HPA_KIND} {namespace}/{name}"
+                return GivenAutoscaler(replace(found, metadata=meta), HPA_KIND, place)
         for fpa in () if isinstance(fpas, Unread) else fpas:
             if fpa.metadata.name == name:
-                return LiveAutoscaler(fpa, f"{KIND} {namespace}/{name}")
+                return GivenAutoscaler(fpa, KIND, f"{KIND} {namespace}/{name}")
         await self._cluster.check_namespace(namespace)
         unread = f", and {KIND}s cannot be read: {fpas.why}" if isinstance(fpas, Unread) else ""
         raise RunError(f"there is no {HPA_KIND} and no {KIND} {namespace}/{name}{unread}")

@@ -13,6 +13,7 @@ from adapter.config import checks
 from adapter.config.option_fields import Command, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
+from adapter.model import timestamps
 from adapter.model.quantity import read as read_quantity
 
 DEFAULT_POLICIES = ("native", "fast", "boost")
@@ -22,6 +23,9 @@ CARRY, DROP = "carry", "drop"
 TEXT, JSON, MARKDOWN, SVG = "text", "json", "markdown", "svg"
 
 _MOST_PHASES = 1000
+
+_STARTS = tuple(timestamps.read_instant(f"{year}-01-01T00:00:00Z") for year in (1971, 2200))
+"""The first start, and the first one that is too late: local times cannot be computed for all years."""
 
 _load = partial(option, group="Autoscaler and load")
 _cluster = partial(option, group="Pods")
@@ -44,6 +48,14 @@ def _request(text: str) -> str:
     return "" if good else "expected a quantity above 0 such as 500m or 256Mi"
 
 
+def _start(text: str) -> str:
+    try:
+        good = not text or _STARTS[0] <= timestamps.read_instant(text) < _STARTS[1]
+    except ValueError:
+        good = False
+    return "" if good else "expected an RFC 3339 time from 1971 to 2199 such as 2026-11-27T07:00:00Z"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SimulateOptions(RecordedOptions):
     autoscaler: str = _load(
@@ -61,6 +73,21 @@ class SimulateOptions(RecordedOptions):
         "value holds until the next row. With several metrics NAME=FILE, once for each.",
         metavar="file",
         check=lambda files: "" if all(files) else "expected a file, or NAME=FILE",
+    )
+    schedule: tuple[str, ...] = _load(
+        FlagType.ARRAY,
+        "",
+        "File with FastPathSchedules of the autoscaler, YAML or JSON; can be repeated. fast has their floors "
+        "and ceilings, boost their floors; native and fixed have none.",
+        metavar="file",
+        check=lambda files: "" if all(files) else "expected a file",
+    )
+    start: str = _load(
+        FlagType.TEXT,
+        "",
+        "When the load of --load begins, such as 2026-11-27T07:00:00Z, for the windows of --schedule.",
+        metavar="time",
+        check=_start,
     )
     request: str = _load(
         FlagType.TEXT,
@@ -150,6 +177,7 @@ class SimulateOptions(RecordedOptions):
             yield Fault("--load", "", expected)
         elif "load" in given and self.prometheus_url:
             yield Fault("--load", self.load[0], "cannot be combined with --prometheus-url")
+        yield from self._start_faults()
         if "pod_start" not in given:
             expected = "expected the time until a pod is ready such as 20s; it is required"
             yield Fault("--pod-start", "", expected)
@@ -157,6 +185,16 @@ class SimulateOptions(RecordedOptions):
             yield Fault("--suggest", "", "cannot be combined with -o svg")
         if self.suggest and self.budget:
             yield Fault("--suggest", "", "cannot be combined with --budget")
+
+    def _start_faults(self) -> Iterator[Fault]:
+        if self.schedule and self.load and not self.start:
+            expected = "expected when the load begins such as 2026-11-27T07:00:00Z: --schedule needs it"
+            yield Fault("--start", "", expected)
+        if self.start and not self.schedule:
+            yield Fault("--start", self.start, "expected --schedule too")
+        elif self.start and self.prometheus_url:
+            expected = "cannot be combined with --prometheus-url, which knows when the load begins"
+            yield Fault("--start", self.start, expected)
 
 
 COMMAND = Command(

@@ -20,7 +20,7 @@ from adapter.cli.check import inputs as rules_inputs
 from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.doctor.sources import remember_series
 from adapter.cli.simulate import inputs, metric_queries
-from adapter.cli.simulate.inputs import Recorded
+from adapter.cli.simulate.inputs import GivenAutoscaler, Recorded
 from adapter.cli.simulate.live import LiveReader
 from adapter.cli.simulate.metric_queries import HistoryQueries
 from adapter.cli.simulate.options import SimulateOptions
@@ -30,9 +30,8 @@ from adapter.compose.clock import SystemClock
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError, RunError
 from adapter.model import quantity, timestamps
-from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.resources import Catalogue
-from adapter.model.timestamps import SECOND
+from adapter.model.timestamps import SECOND, Instant
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
@@ -58,10 +57,9 @@ _RULED = frozenset({"Pods", "Object", "External"})
 
 
 class Source(NamedTuple):
-    """An autoscaler, its place in messages, and the rules and kinds that its metrics are looked up in."""
+    """An autoscaler, and the rules and kinds that its metrics are looked up in."""
 
-    autoscaler: FastPathAutoscaler
-    place: str
+    given: GivenAutoscaler
     namespace: str
     rules: RulesConfig
     catalogue: Catalogue
@@ -107,7 +105,7 @@ async def _read(options: SimulateOptions) -> Recorded:
                     metric, queries[metric.name], options.capacity_ratio
                 )
                 notes += _notes(metric.name, queries[metric.name], grid)
-    return Recorded(source.autoscaler, loads, source.place, notes)
+    return Recorded(source.given, loads, Instant(grid.start * SECOND), notes)
 
 
 async def _source(options: SimulateOptions, live: LiveReader | None) -> Source:
@@ -118,22 +116,23 @@ async def _source(options: SimulateOptions, live: LiveReader | None) -> Source:
             raise InputError([*parsed.fatal, *parsed.faults])
         given = parsed.config
     if live is None:
-        autoscaler, place = inputs.read_autoscaler(options.autoscaler)
-        namespace = options.namespace or autoscaler.metadata.namespace
-        return Source(autoscaler, place, namespace, given, rules_inputs.assumed_catalogue(given)[0])
+        read = inputs.read_autoscaler(options.autoscaler)
+        namespace = options.namespace or read.autoscaler.metadata.namespace
+        return Source(read, namespace, given, rules_inputs.assumed_catalogue(given)[0])
     named = await live.autoscaler(options.namespace, options.name)
     autoscaler = inputs.prepared(named.autoscaler)
     kinds = {spec.type for spec in autoscaler.spec.metrics or ()} & _RULED
     rules = given if options.config or not kinds else await live.rules(kinds)
-    return Source(autoscaler, named.place, options.namespace, rules, await live.catalogue())
+    named = named._replace(autoscaler=autoscaler)
+    return Source(named, options.namespace, rules, await live.catalogue())
 
 
 def _metrics(options: SimulateOptions, source: Source) -> tuple[SimulatedMetric, ...]:
     request = quantity.read(options.request) if options.request else None
     try:
-        return metrics.simulated_metrics(source.autoscaler.spec.metrics or (), request)
+        return metrics.simulated_metrics(source.given.autoscaler.spec.metrics or (), request)
     except InputError as error:
-        raise InputError([replace(fault, source=source.place) for fault in error.faults]) from None
+        raise InputError([replace(fault, source=source.given.place) for fault in error.faults]) from None
 
 
 async def _queries(
@@ -148,14 +147,16 @@ async def _queries(
         if isinstance(failed, PrometheusError) and failed.kind != "query":
             raise _unanswered(failed)
     known = registry.build(ruleset, remember_series(ruleset, lists), 1)
-    places = metric_queries.places_of(source.autoscaler, source.namespace, options.pods, options.ready_query)
+    places = metric_queries.places_of(
+        source.given.autoscaler, source.namespace, options.pods, options.ready_query
+    )
     made: dict[str, HistoryQueries] = {}
     wrong: list[Fault] = []
-    for name, spec, path in metric_queries.names_of(source.autoscaler.spec.metrics or ()):
+    for name, spec, path in metric_queries.names_of(source.given.autoscaler.spec.metrics or ()):
         try:
             made[name] = metric_queries.queries_of(spec, known, source.catalogue, ruleset, places, path)
         except InputError as error:
-            wrong += (replace(fault, source=source.place) for fault in error.faults)
+            wrong += (replace(fault, source=source.given.place) for fault in error.faults)
     if wrong:
         raise InputError(wrong)
     return made

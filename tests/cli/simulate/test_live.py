@@ -12,6 +12,7 @@ from adapter.cli import main
 from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.scenarios.test_doctor import QUEUE, REQUESTS, RULES, hpa, install
+from tests.support import schedules
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 
@@ -85,6 +86,16 @@ async def test_rules_of_a_file_need_nothing_in_the_cluster(run: Run, tmp_path: P
     status, out, err = await run(f"--config={tmp_path / 'rules.yaml'}", "--policy=native", "-o", "json")
     assert (status, err) == (0, "")
     assert json.loads(out)["policies"][0]["policy"] == "native"
+
+
+async def test_a_schedule_of_the_autoscaler_in_the_cluster(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    always = {"start": "2020-01-01T00:00", "end": "2199-01-01T00:00", "minReplicas": 6}
+    (tmp_path / "always.yaml").write_text(json.dumps(schedules.document(always)))
+    files = f"--config={tmp_path / 'rules.yaml'}", f"--schedule={tmp_path / 'always.yaml'}"
+    status, out, err = await run(*files, "--policy=fast", "-o", "json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["policies"][0]["podSeconds"] == 600 * 6
 
 
 @pytest.mark.parametrize(

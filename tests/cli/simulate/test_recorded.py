@@ -1,6 +1,7 @@
 """Loads from a real Prometheus: demand rebuilt with the rule's own query, gaps, saturation, and bad input."""
 
 import asyncio
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.cli import main
 from adapter.cli.simulate import recorded
 from adapter.cli.simulate.inputs import Recorded
 from adapter.cli.simulate.options import COMMAND
 from adapter.errors import InputError, RunError
+from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load
+from tests.support import schedules
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.scripted import Scripted
 
@@ -155,6 +159,27 @@ def test_a_pod_that_serves_more_than_its_target_is_not_saturated_at_it(run: Run)
 
 def test_a_fine_step_takes_several_queries_and_gives_the_same(run: Run) -> None:
     assert steps(run("step=1s").loads["in_flight"]) == steps(run().loads["in_flight"])
+
+
+def test_the_load_tells_when_it_begins(run: Run) -> None:
+    assert run().start == BEGIN * SECOND
+    assert run("last=5m", "until=2024-01-01T00:10:07Z").start == (BEGIN + 300) * SECOND
+
+
+def test_a_schedule_counts_from_when_the_load_begins(
+    run: Run, prometheus: PrometheusServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One pod serves the load; the window is from second 120 to 240, and 7 pods stay for 300 s more."""
+    run()
+    document = schedules.document({"from": "00:02", "to": "00:04", "minReplicas": 7}, zone="Etc/UTC")
+    (tmp_path / "office.yaml").write_text(yaml.safe_dump(document))
+    files = {"autoscaler": "web.yaml", "config": "rules.yaml", "schedule": "office.yaml"}
+    given = {name: str(tmp_path / file) for name, file in files.items()}
+    given |= {"prometheus-url": prometheus.url, "last": "15m", "until": "2024-01-01T00:15:00Z"}
+    given |= {"pod-start": "20s", "policy": "fast:window=0", "output": "json"}
+    assert main.main(["simulate", *(f"--{name}={text}" for name, text in given.items())]) == 0
+    (policy,) = json.loads(capsys.readouterr().out)["policies"]
+    assert (policy["podSeconds"], policy["changes"]) == (900 + 6 * 420, 2)
 
 
 def test_names_of_pods_can_be_given(run: Run) -> None:
