@@ -305,7 +305,7 @@ class AutoscalerState:
     def scheduled_floor(self, now: int) -> ScheduledFloor:
         """Return the floor of the active windows that a boosted HorizontalPodAutoscaler is to read.
 
-        At zero there is none, because the HPA would leave zero because of it.
+        It is 0 while the target is at zero: the HPA would leave zero because of it.
         """
         known, before = self.memory.conflicts.known, self.published
         if known is None and before is not None:

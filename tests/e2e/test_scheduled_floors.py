@@ -85,4 +85,4 @@ async def test_boosted_autoscalers_have_their_floor_in_a_window(scene: Scene) ->
     assert world.audit.counted == [], "no raise was taken back"
     since = begin.timestamp() + 2  # until then it may repeat a write that it had decided before the raise
     steps = {name: [write.after for write in world.audit.of(name, since=since)] for name in names}
-    assert steps == dict.fromkeys(names, [LIMITS[0]])
+    assert steps == {name: [LIMITS[0]] for name in names}
