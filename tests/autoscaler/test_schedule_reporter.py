@@ -1,0 +1,182 @@
+"""Statuses of schedules: written when they change, by the process of their shard, and again when refused."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.schedules.reporter import RETRY, ScheduleReporter
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.shards import Shard
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import FakeClock
+from tests.support.controller import fpa
+from tests.support.scaling import NOW
+from tests.support.schedules import document
+
+LUNCH = {"name": "lunch", "from": "12:30", "to": "14:00", "minReplicas": 5}  # NOW is 13:00 in Berlin
+OWN = [{"kind": "FastPathAutoscaler", "name": "web"}]
+PATH = "/apis/fastpath.io/v1alpha1/namespaces/shop/fastpathschedules/office/status"
+
+
+class HandCache:
+    """Schedules, set by hand."""
+
+    def __init__(self) -> None:
+        self.synced = True
+        self.found: list[WatchedSchedule] = []
+
+    def __iter__(self) -> Iterator[WatchedSchedule]:
+        return iter(self.found)
+
+    def put(self, *windows: dict[str, Any], generation: int = 1, **spec: Any) -> None:
+        tree = document(*windows, **{"targets": OWN} | spec)
+        tree["metadata"] |= {"uid": "uid-1", "generation": generation}
+        self.found = [keep_schedule(msgspec.Raw(msgspec.json.encode(tree)))]
+
+
+class HandWriter:
+    """What is sent; `fail` is why it is not."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, dict[str, Any]]] = []
+        self.fail: Exception | None = None
+
+    async def acquire(self, *_: object) -> None:
+        """Wait for nothing."""
+
+    async def send(self, kind: object, method: str, path: str, content: bytes, **_: object) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.sent.append((method, path, msgspec.json.decode(content)))
+
+
+class Bench:
+    """A reporter on all that."""
+
+    def __init__(self, shard: Shard = Shard()) -> None:  # noqa: B008 - immutable
+        self.cache, self.writer = HandCache(), HandWriter()
+        self.problems = ProblemLog(Monitoring(), FakeClock())
+        self.time: int = NOW
+        self.own: FastPathAutoscaler | None = fpa()
+        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=0)
+        self.reporter = ScheduleReporter(
+            self.cache,  # type: ignore[arg-type]
+            self.writer,  # type: ignore[arg-type]
+            shard,
+            self.problems,
+            lambda *_: None,
+            self._find,
+        )
+        self.controller: Any = SimpleNamespace(now=lambda: self.time, find=lambda _: self.state)
+
+    def _find(self, key: Key) -> FastPathAutoscaler | None:
+        assert key == Key("shop", "web")
+        return self.own
+
+    async def write(self) -> list[dict[str, Any]]:
+        """Write what has changed, and return the statuses that were sent."""
+        self.writer.sent.clear()
+        await self.reporter.write_all(self.controller)
+        assert all(sent[:2] == ("PATCH", PATH) for sent in self.writer.sent)
+        assert all(sent[2]["metadata"] == {"uid": "uid-1"} for sent in self.writer.sent)
+        return [sent[2]["status"] for sent in self.writer.sent]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def test_a_status_is_written_when_it_changes(bench: Bench) -> None:
+    bench.cache.put(LUNCH)
+    (first,) = await bench.write()
+    assert (first["active"], first["minReplicas"]) == ("lunch", 5)
+    assert first["nextBoundary"] == {"time": "2026-11-20T13:00:00Z", "window": "lunch", "edge": "end"}
+    assert await bench.write() == []
+    bench.time += 3600 * SECOND
+    (after,) = await bench.write()
+    assert (after["active"], after["minReplicas"]) == ("", None)
+    assert after["nextBoundary"]["edge"] == "begin"
+    bench.cache.put(LUNCH | {"minReplicas": 6}, generation=2)
+    assert [each["observedGeneration"] for each in await bench.write()] == [2]
+
+
+async def test_what_the_target_is_like(bench: Bench) -> None:
+    bench.cache.put(LUNCH)
+    bench.own = None
+    assert [each["conditions"][0]["reason"] for each in await bench.write()] == ["TargetNotFound"]
+    bench.own = fpa(mode="Paused")
+    assert [each["conditions"][0]["reason"] for each in await bench.write()] == ["Paused"]
+    bench.own, bench.state.violations = fpa(), ["spec.maxReplicas: must be greater than 0"]
+    (invalid,) = await bench.write()
+    assert invalid["targets"][0]["message"] == "spec.maxReplicas: must be greater than 0"
+    bench.state = None  # another process decides it
+    assert [each["conditions"][0]["status"] for each in await bench.write()] == ["True"]
+
+
+async def test_the_learned_lead_is_shown(bench: Bench) -> None:
+    bench.cache.put(LUNCH, ready="ByStart")
+    (first,) = await bench.write()
+    assert "leadSeconds" not in first["targets"][0]
+    bench.state.ready_times, bench.state.lead = object(), 42
+    (known,) = await bench.write()
+    assert known["targets"][0]["leadSeconds"] == 42
+
+
+async def test_one_that_cannot_be_used_is_told_so(bench: Bench) -> None:
+    bench.cache.put(LUNCH, timeZone="Nowhere")
+    (shown,) = await bench.write()
+    assert (shown["conditions"][0]["status"], shown["conditions"][0]["reason"]) == ("False", "Invalid")
+    assert await bench.write() == []
+
+
+async def test_the_status_that_is_stored_is_not_written_again(bench: Bench) -> None:
+    bench.cache.put(LUNCH)
+    (first,) = await bench.write()
+    other = Bench()
+    (found,) = bench.cache.found
+    other.cache.found = [msgspec.structs.replace(found, status=msgspec.json.encode(first))]
+    assert await other.write() == []
+
+
+async def test_a_refused_write_is_repeated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [100.0]
+    loop = SimpleNamespace(time=lambda: seconds[0])
+    monkeypatch.setattr("adapter.autoscaler.schedules.reporter.asyncio.get_running_loop", lambda: loop)
+    bench.cache.put(LUNCH)
+    bench.writer.fail = KubernetesError(403, "Forbidden", "no")
+    assert await bench.write() == []
+    assert list(bench.problems.active()) == [("schedule-status", "shop/office")]
+    bench.writer.fail = None
+    assert await bench.write() == []
+    seconds[0] += RETRY
+    assert len(await bench.write()) == 1
+    assert bench.problems.active() == {}
+
+
+async def test_who_leads_no_more_or_is_gone_is_no_problem(bench: Bench) -> None:
+    bench.cache.put(LUNCH)
+    for error in (NotLeadingError("over"), KubernetesError(404, "NotFound", "gone")):
+        bench.writer.fail = error
+        assert await bench.write() == []
+        assert bench.problems.active() == {}
+
+
+async def test_nothing_is_written_for_other_shards_or_before_the_first_list() -> None:
+    owners = []
+    for number in (1, 2):
+        bench = Bench(Shard(number, 2))
+        bench.cache.put(LUNCH)
+        bench.cache.synced = False
+        assert await bench.write() == []
+        bench.cache.synced = True
+        owners.append(len(await bench.write()))
+    assert sorted(owners) == [0, 1]
