@@ -15,7 +15,7 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
-from adapter.sandbox.apiserver.kinds import definition
+from adapter.sandbox.apiserver.kinds import FASTPATH_SCHEDULES
 from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -27,7 +27,6 @@ from tests.support.waiting import until
 HPA, OWN = Key("shop", "web", is_native=True), Key("shop", "api")
 TARGETS = [{"kind": each.kind, "name": each.name} for each in (HPA, OWN)]
 QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
-SCHEDULES = definition("fastpath.io", "v1alpha1", "fastpathschedules", "FastPathSchedule")
 DAY = {"name": "day", "from": "08:00", "to": "18:00", "minReplicas": 5, "maxReplicas": 9}
 CAP = {"name": "cap", "from": "08:00", "to": "18:00", "maxReplicas": 7}
 
@@ -92,7 +91,7 @@ async def watching(cluster: Cluster) -> AsyncIterator[Bench]:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with Cluster() as cluster:
-        cluster.create(SCHEDULES)
+        cluster.create(FASTPATH_SCHEDULES)
         async with watching(cluster) as made:
             await until(lambda: made.book.synced)
             yield made
@@ -142,6 +141,18 @@ async def test_one_that_cannot_be_used_is_reported_and_stays_as_it_was(bench: Be
     bench.cluster.patch("fastpathschedule", "office", {"spec": {"timeZone": "Asia/Tokyo"}}, "shop")
     await until(lambda: bench.active() == ())
     assert bench.problems.active() == {}
+
+
+async def test_one_that_begins_too_often_is_refused(bench: Bench) -> None:
+    """All autoscalers share the loop that evaluates it."""
+    often = {"cron": "*/2 * * * *", "for": "1m", "minReplicas": 2}
+    bench.create(*[often] * 3)
+    await until(lambda: bench.problems.active() != {})
+    assert bench.problems.active()["schedule", "shop/office"] == (
+        "spec.windows: 2160: expected windows that begin 2000 times a day together, at most"
+    )
+    bench.create(*[often] * 2, {"cron": "* * * * *", "for": "1h", "minReplicas": 3}, DAY, name="less")
+    await until(lambda: bench.bounds(OWN) is not None)
 
 
 async def test_boundaries_and_changes_wake_the_loop(bench: Bench) -> None:

@@ -73,6 +73,15 @@ def test_outside_all_windows(windows: tuple[dict[str, Any], ...], following: obj
     assert shown["nextBoundary"] == following
 
 
+def test_the_next_boundary_of_windows_that_are_many_is_looked_for_nearby() -> None:
+    """On Fridays each second minute, but none this week."""
+    often = {"cron": "*/2 * * * 5", "for": "1m", "minReplicas": 3}
+    shown = described(schedule(often, **{"except": ["2026-11-27"]}), FRIDAY)
+    assert shown["nextBoundary"] is None
+    seldom = schedule({"cron": "0 8 * * 5", "for": "1m", "minReplicas": 3}, **{"except": ["2026-11-27"]})
+    assert described(seldom, FRIDAY)["nextBoundary"]["time"] == "2026-12-04T07:00:00Z"
+
+
 def test_what_keeps_it_from_acting() -> None:
     found = schedule(BUSINESS, targets=BOTH)
     missing = TargetState(status.TARGET_NOT_FOUND, "there is no FastPathAutoscaler shop/api")

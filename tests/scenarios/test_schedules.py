@@ -13,7 +13,7 @@ from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.shards import Shard
-from adapter.sandbox.apiserver.kinds import definition
+from adapter.sandbox.apiserver.kinds import FASTPATH_SCHEDULES
 from adapter.server.http.endpoints import LocalPages
 from tests.support import adapter as support
 from tests.support import boosting
@@ -24,9 +24,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 WAIT = 40.0
 BOOSTED, OWN = "boosted", "own"
-SCHEDULES = definition(
-    "fastpath.io", "v1alpha1", "fastpathschedules", "FastPathSchedule", short_names=("fps",)
-)
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setenv("POD_NAMESPACE", HOME)
     async with boosting.running() as made:
         support.admit(made.cluster)
-        made.cluster.create(SCHEDULES)
+        made.cluster.create(FASTPATH_SCHEDULES)
         yield made
 
 

@@ -13,7 +13,7 @@ from adapter.autoscaler.loop import Controller
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import ScheduleCache, WatchedSchedule
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds
+from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, SpansOfDay
 from adapter.model.schedules.documents import ScheduleTarget
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog
@@ -35,6 +35,8 @@ class ScheduleBook:
         self._known: dict[tuple[str, str], WatchedSchedule] = {}
         self._by_target: dict[Key, dict[str, WatchedSchedule]] = {}
         self._timelines: dict[Key, BoundsTimeline] = {}
+        self._spans: dict[str, SpansOfDay] = {}
+        """The spans of each schedule, which all of its targets share."""
 
     @property
     def synced(self) -> bool:
@@ -73,12 +75,14 @@ class ScheduleBook:
             self._problems.report(PROBLEM, message, "; ".join(map(str, found.faults)), subject=subject)
             return
         self._problems.resolve(PROBLEM, subject=subject)
+        self._spans.pop(subject, None)
         before = self._known.pop((namespace, name), None)
         touched = set(_keys(before))
         for key in touched:
             del self._by_target[key][subject]
-        if found is not None:
+        if found is not None and found.schedule is not None:
             self._known[namespace, name] = found
+            self._spans[subject] = SpansOfDay(found.schedule.schedule)
             for key in _keys(found):
                 self._by_target.setdefault(key, {})[subject] = found
                 touched.add(key)
@@ -93,8 +97,7 @@ class ScheduleBook:
             self._by_target.pop(key, None)
             self._timelines.pop(key, None)
             return
-        schedules = [each.schedule.schedule for _, each in sorted(listed.items()) if each.schedule]
-        self._timelines[key] = BoundsTimeline(schedules)
+        self._timelines[key] = BoundsTimeline((), [self._spans[subject] for subject in sorted(listed)])
 
 
 def key_of(namespace: str, target: ScheduleTarget) -> Key:

@@ -31,7 +31,6 @@ RETRY = 15.0
 
 PROBLEM = "schedule-status"
 
-_STEP = 50  # schedules between two points at which other tasks may run
 _PATCH = "application/merge-patch+json"
 
 
@@ -79,7 +78,7 @@ class ScheduleReporter:
         if not self._cache.synced:
             return
         former, self._known = self._known, {}
-        for count, found in enumerate(tuple(self._cache), 1):
+        for found in tuple(self._cache):
             key = found.namespace, found.name
             if not self._shard.owns(*key):
                 continue
@@ -87,8 +86,7 @@ class ScheduleReporter:
             wanted = self._describe(known, controller)
             if wanted != known.written and asyncio.get_running_loop().time() >= known.retry_at:
                 self._known[key] = await self._write(known, wanted)
-            if count % _STEP == 0:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
         for gone in former.keys() - self._known.keys():
             self._problems.resolve(PROBLEM, subject="/".join(gone))
 

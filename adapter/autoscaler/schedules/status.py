@@ -29,6 +29,9 @@ _DAY = 86_400
 _AHEAD = (_DAY, 31 * _DAY, 366 * _DAY)
 """How far, in seconds, the next boundary is looked for."""
 
+_MOST_SEARCHED = 20_000
+"""The most begins of windows among which the next boundary is looked for."""
+
 _MOST_SHOWN = 10
 
 
@@ -92,7 +95,10 @@ class Outlook(NamedTuple):
 def look_ahead(schedule: Schedule, now: int) -> Outlook:
     """Return the next boundary within a year, and the pairs of windows in conflict within a day."""
     following = None
+    often = windows.begins_a_day(schedule)
     for seconds in _AHEAD:
+        if seconds > _DAY and often * (seconds // _DAY) > _MOST_SEARCHED:
+            break
         found = windows.boundaries([schedule], now + 1, now + seconds)
         if found:
             following = found[0]

@@ -10,7 +10,7 @@ from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, GROUP
 from adapter.model.resources import APIResource
-from adapter.model.schedules import documents
+from adapter.model.schedules import documents, windows
 from adapter.model.schedules.documents import KIND, PLURAL, FastPathSchedule
 
 _VERSION = API_VERSION.removeprefix(f"{GROUP}/")
@@ -45,19 +45,28 @@ class _Head(msgspec.Struct, frozen=True):
     status: msgspec.Raw = msgspec.Raw(b"")
 
 
+MOST_BEGINS = 2000
+"""The most begins of the windows of one schedule on a day: the loop that decides evaluates them."""
+
+_TOO_OFTEN = f"expected windows that begin {MOST_BEGINS} times a day together, at most"
+
 _HEAD = msgspec.json.Decoder(_Head)
 
 
 def keep_schedule(raw: msgspec.Raw) -> WatchedSchedule:
     head = _HEAD.decode(raw)
-    meta, status = head.metadata, bytes(head.status)
+    meta = head.metadata
+    read: FastPathSchedule | None = None
+    faults: tuple[errors.Fault, ...] = ()
     try:
         read = documents.read_document(msgspec.json.decode(raw))
     except errors.InputError as error:
-        return WatchedSchedule(
-            meta.namespace, meta.name, meta.uid, meta.generation, None, error.faults, status
-        )
-    return WatchedSchedule(meta.namespace, meta.name, meta.uid, meta.generation, read, (), status)
+        faults = error.faults
+    if read is not None and (often := windows.begins_a_day(read.schedule)) > MOST_BEGINS:
+        read, faults = None, (errors.Fault("spec.windows", str(often), _TOO_OFTEN),)
+    return WatchedSchedule(
+        meta.namespace, meta.name, meta.uid, meta.generation, read, faults, bytes(head.status)
+    )
 
 
 def _same(one: WatchedSchedule, other: WatchedSchedule) -> bool:

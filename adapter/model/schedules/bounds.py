@@ -4,7 +4,8 @@ A floor may begin some seconds before its window, so that the pods are Ready whe
 the `lead`. Ceilings, and the ends of windows, never move.
 """
 
-from collections.abc import Iterator, Sequence
+import bisect
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -55,13 +56,39 @@ class _Spans(NamedTuple):
     spans: Sequence[Span]
 
 
-class BoundsTimeline:
-    """The bounds of some schedules over time. Spans are computed for a day and kept."""
+class SpansOfDay:
+    """The spans of the windows of one schedule. They are computed for a day and kept."""
 
-    def __init__(self, schedules: Sequence[Schedule]) -> None:
-        self.schedules = tuple(schedules)
-        self._start = self._end = 0
-        self._spans: list[_Spans] = []
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.last = 0
+        """Up to this instant the spans that `around` returned are all that begin."""
+        self._start = 0
+        self._spans: Sequence[_Spans] = ()
+
+    def around(self, instant: int) -> Sequence[_Spans]:
+        """Return the spans that are active at an instant, or begin within MOST_LEAD seconds."""
+        if not self._start <= instant < self.last:
+            self._start, self.last = instant, instant + _AHEAD
+            schedule, end = self.schedule, self.last + MOST_LEAD
+            self._spans = [
+                _Spans(
+                    f"{schedule.name} {window.name}",
+                    window,
+                    schedule.by_start and window.floor is not None,
+                    found,
+                )
+                for window in schedule.windows
+                if (found := windows.spans_of(window, schedule, instant, end))
+            ]
+        return self._spans
+
+
+class BoundsTimeline:
+    """The bounds of some schedules over time. The spans may be shared with other timelines."""
+
+    def __init__(self, schedules: Sequence[Schedule], shared: Sequence[SpansOfDay] = ()) -> None:
+        self._parts = (*shared, *map(SpansOfDay, schedules))
 
     def at(self, instant: int, lead: int = 0) -> ScheduledBounds | None:
         """Return the bounds at an instant, None outside all windows.
@@ -93,33 +120,29 @@ class BoundsTimeline:
 
     def next_change(self, instant: int, lead: int = 0) -> int:
         """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
-        edges = _edges(self._around(instant), lead)
+        edges = [at for at in _edges(self._around(instant), lead) if at > instant]
         # a span may end long after the others were computed: what begins in between is not among them
-        return min([self._end - MOST_LEAD, *(at for at in edges if at > instant)])
+        lasts = [part.last for part in self._parts] or [instant + _AHEAD]
+        return min([*lasts, *edges])
 
-    def _around(self, instant: int) -> Sequence[_Spans]:
-        if not self._start <= instant < self._end - MOST_LEAD:
-            self._start, self._end = instant, instant + _AHEAD + MOST_LEAD
-            self._spans = [
-                _Spans(
-                    f"{schedule.name} {window.name}",
-                    window,
-                    schedule.by_start and window.floor is not None,
-                    found,
-                )
-                for schedule in self.schedules
-                for window in schedule.windows
-                if (found := windows.spans_of(window, schedule, self._start, self._end))
-            ]
-        return self._spans
+    def _around(self, instant: int) -> Iterator[_Spans]:
+        for part in self._parts:
+            yield from part.around(instant)
 
 
 def _covering(spans: Sequence[Span], instant: int, lead: int) -> Span | None:
     """Return the span that an instant is in, else the one that begins within the lead."""
-    return next((span for span in spans if span.begin - lead <= instant < span.end), None)
+    place = bisect.bisect_right(spans, instant, key=_begin)
+    if place and instant < spans[place - 1].end:
+        return spans[place - 1]
+    return spans[place] if place < len(spans) and spans[place].begin - lead <= instant else None
 
 
-def _edges(listed: Sequence[_Spans], lead: int) -> Iterator[int]:
+def _begin(span: Span) -> int:
+    return span.begin
+
+
+def _edges(listed: Iterable[_Spans], lead: int) -> Iterator[int]:
     for each in listed:
         for begin, end in each.spans:
             yield from (begin - lead if each.is_early else begin, begin, end)
