@@ -121,10 +121,10 @@ def test_suggestions_have_the_schedule(simulated: Run) -> None:
         ),
         (("--schedule", "", *START), '--schedule: "": expected a file'),
         (("--schedule", "none.yaml", *START), "none.yaml: expected a readable file: No such file"),
-        (("--schedule", "web.yaml", *START), 'web.yaml:2: kind: "HorizontalPodAutoscaler": expected '),
+        (("--schedule", "web.yaml", *START), "web.yaml: expected a FastPathSchedule; the files have"),
         (
             ("--schedule", "office.yaml", "--schedule", "office.yaml", *START),
-            "metadata.name: shop/office: expected each schedule once",
+            "office.yaml: metadata.name: shop/office: expected each schedule once",
         ),
         (
             (*GIVEN, "--namespace", "bank"),

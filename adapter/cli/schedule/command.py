@@ -1,7 +1,7 @@
 """`fastpath schedule`: when the windows of schedules begin and end, and which bounds follow."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
     if options is None:
         return 0
     start, end = _range(options)
-    schedules = read_schedules(command_line.given_files("schedule", options.files))
+    schedules = read_schedules(command_line.given_files("schedule", options.files), left_out=_tell_left_out)
     _check_size(schedules, start, end)
     if options.output == "json":
         print(command_line.to_json(show(schedules, start, end)), end="")
@@ -109,11 +109,13 @@ def _check_size(schedules: Sequence[FastPathSchedule], start: int, end: int) -> 
                 raise InputError([Fault("--until", write_instant(end), expected)])
 
 
-def read_schedules(files: Sequence[str], namespace: str = "default") -> list[FastPathSchedule]:
+def read_schedules(
+    files: Sequence[str], namespace: str = "default", left_out: Callable[[str], None] = lambda _: None
+) -> list[FastPathSchedule]:
     """Return the schedules of files. InputError with the faults of all documents.
 
-    Objects of other kinds are named on standard error and left out. `namespace` is that of schedules that
-    name none.
+    `namespace` is that of schedules that name none. `left_out` is called with the place and the kind of each
+    object of another kind.
     """
     faults: list[Fault] = []
     found: list[FastPathSchedule] = []
@@ -124,7 +126,7 @@ def read_schedules(files: Sequence[str], namespace: str = "default") -> list[Fas
         except InputError as error:
             faults += error.faults
             continue
-        for each in _schedules_in(source, namespace, faults):
+        for each in _schedules_in(source, namespace, left_out, faults):
             name = each.schedule.name
             if name in names:
                 faults.append(Fault("metadata.name", name, "expected each schedule once", source.name))
@@ -138,7 +140,13 @@ def read_schedules(files: Sequence[str], namespace: str = "default") -> list[Fas
     return found
 
 
-def _schedules_in(source: SourceText, namespace: str, faults: list[Fault]) -> Iterator[FastPathSchedule]:
+def _tell_left_out(what: str) -> None:
+    print(f"{command_line.program()} schedule: {what}: left out", file=sys.stderr)
+
+
+def _schedules_in(
+    source: SourceText, namespace: str, left_out: Callable[[str], None], faults: list[Fault]
+) -> Iterator[FastPathSchedule]:
     for document in yaml_documents.read_documents(source.text, source.name):
         if isinstance(document, InputError):
             faults += document.faults
@@ -149,11 +157,7 @@ def _schedules_in(source: SourceText, namespace: str, faults: list[Fault]) -> It
                 and isinstance(kind := tree.get("kind"), str)
                 and kind != documents.KIND
             ):
-                where = f"{source.name}:{document.line_of(place.rstrip('.'))}"
-                print(
-                    f"{command_line.program()} schedule: {where}: {_printable(kind)}: left out",
-                    file=sys.stderr,
-                )
+                left_out(f"{source.name}:{document.line_of(place.rstrip('.'))}: {_printable(kind)}")
                 continue
             try:
                 yield documents.read_document(tree, namespace)
