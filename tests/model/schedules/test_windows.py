@@ -257,3 +257,20 @@ def test_boundaries_are_sorted_and_within() -> None:
         ("2026-11-24T08:00:00Z", "a", "begin"),
         ("2026-11-24T08:00:00Z", "b", "end"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("window", "often"),
+    [
+        ({"from": "08:00", "to": "18:00"}, 1),
+        ({"start": "2026-11-27T00:00", "end": "2026-11-28T00:00"}, 1),
+        ({"cron": "0 8 * * *", "for": "1h"}, 1),
+        ({"cron": "*/2 * * * *", "for": "1m"}, 720),
+        ({"cron": "*/2 * * * *", "for": "2m"}, 1),
+        ({"cron": "*/10 8-9 * * 5", "for": "5m"}, 12),
+    ],
+)
+def test_how_often_windows_begin(window: dict[str, Any], often: int) -> None:
+    """Windows that touch are one, so what is evaluated is less than what is written."""
+    assert windows.begins_a_day(schedule(window).schedule) == often
+    assert windows.begins_a_day(schedule(window, window).schedule) == 2 * often
