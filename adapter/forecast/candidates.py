@@ -1,8 +1,8 @@
 """What the demand may be one lead time from now: the candidates among which replay chooses.
 
-A candidate is a function of the demand up to now alone. `forecast[i]` is what it says at step `i` about the
-step `i + lead`; it is NaN where it says nothing. None of them is trusted: `adapter.forecast.judge` replays
-the decisions that each of them would have led to.
+A candidate says something about a step from the demand up to `lead` steps before it alone, and NaN where it
+says nothing. None of them is trusted: `adapter.forecast.judge` replays the decisions that each of them would
+have led to.
 
 - ``day``: as yesterday at the same local time.
 - ``week``: as a week ago at the same local time.
@@ -28,7 +28,7 @@ Candidate = Callable[[DemandGrid, int, frozenset[date]], Values]
 
 
 def by_day(grid: DemandGrid, lead: int, exceptions: frozenset[date]) -> Values:
-    """Return the forecast of each step about the one `lead` steps later, which is at most a day away."""
+    """Return the forecast of each step, made `lead` steps before it, at most a day."""
     return _seasonal(grid, lead, exceptions, (1,))
 
 
@@ -42,10 +42,16 @@ def by_weeks(grid: DemandGrid, lead: int, exceptions: frozenset[date]) -> Values
 
 def by_trend(grid: DemandGrid, lead: int, exceptions: frozenset[date]) -> Values:  # noqa: ARG001 - of all candidates
     values = grid.values
-    before = np.full_like(values, np.nan)
-    before[lead:] = values[: len(values) - lead]
-    rise = values - before
-    return np.where(rise > 0, values + rise, np.nan)
+    said = np.full_like(values, np.nan)
+    last, before = values[lead : len(values) - lead], values[: len(values) - 2 * lead]
+    said[2 * lead :] = continued(last, before)
+    return said
+
+
+def continued(last: Values, before: Values) -> Values:
+    """Return the demand to which a rise leads that goes on as it was; NaN where it is no rise."""
+    rise = last - before
+    return np.where(rise > 0, last + rise, np.nan)
 
 
 CANDIDATES: Mapping[str, Candidate] = {
@@ -57,18 +63,17 @@ CANDIDATES: Mapping[str, Candidate] = {
 
 
 def _seasonal(grid: DemandGrid, lead: int, exceptions: frozenset[date], days: tuple[int, ...]) -> Values:
-    if not 0 < lead * grid.step <= DAY:
-        raise ValueError(f"a lead of {lead * grid.step} s: expected more than 0 s and at most a day")
-    whole = grid.extended(lead)
-    local = local_steps(whole)
+    if not 0 < lead * grid.step < DAY:
+        raise ValueError(f"a lead of {lead * grid.step} s: expected more than 0 s and less than a day")
+    local = local_steps(grid)
     excepted = _excepted(local, grid.step, exceptions)
-    values = np.where(excepted, np.nan, whole.values)
+    values = np.where(excepted, np.nan, grid.values)
     found = np.stack([_at(values, positions_before(local, grid.step, each)) for each in days])
     known = ~np.isnan(found).all(axis=0)
-    said = np.full(len(whole.values), np.nan)
+    said = np.full(len(values), np.nan)
     said[known] = np.nanmedian(found[:, known], axis=0)
     said[excepted] = np.nan
-    return said[lead:]
+    return said
 
 
 def _at(values: Values, positions: Positions) -> Values:

@@ -7,70 +7,98 @@ forecast (negative where it stayed below). If the errors of tomorrow were drawn 
 that was covered the level falls a little, after one that was not it rises, in the ratio that balances at the
 wanted coverage,
 
-    level += rate * (missed - (1 - coverage))
+    level += RATE * (missed - (1 - coverage))
 
 so over a long time the share that is covered comes to `coverage` whatever the errors are. A level above 1
 means that the greatest error known was not enough: then the greatest counts, and the coverage that is reached
 says the rest.
 
-All of it is causal: the bound for the step `i + lead` is computed at step `i`, from errors up to `i`.
+Errors are differences of square roots. Demand is made of arrivals, whose variance grows with their number,
+and the root makes it even: one margin fits the night and the peak.
+
+Margins change once an hour, and those of an hour come from the demand up to the hour before it. So there is
+an hour in which they can be made, and a live scaler has the same ones as a replay.
 """
 
-from typing import NamedTuple
+import math
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from adapter.forecast.grid import Values
+from adapter.forecast.grid import DemandGrid, Values
 
-RATE = 0.005
+RATE: Final = 0.005
 """How far the level moves, at most, after a step."""
 
-LEAST_ERRORS = 30
+LEAST_ERRORS: Final = 30
 """With fewer known errors nothing is said."""
 
+WINDOW: Final = 7 * 24 * 3600
+"""For how many seconds an error counts."""
 
-class Bounds(NamedTuple):
-    """The upper bound that each step has about the one `lead` later, NaN for none, and what came of it.
 
-    `covered` and `judged` count the steps whose demand is known and had a bound.
+class Margins(NamedTuple):
+    """The margins of the hours from `first` on, in hours since 1970; NaN where too few errors are known."""
+
+    first: int
+    values: tuple[float, ...]
+
+    def at(self, hour: int) -> float:
+        """Return the margin of an hour, NaN for none."""
+        place = hour - self.first
+        return self.values[place] if 0 <= place < len(self.values) else math.nan
+
+
+def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -> Margins:
+    """Return the margins of the hours of a grid and of the two after it.
+
+    `forecast` has what was said about each step, and a bound is asked for `lead` steps before its step. The
+    grid begins with an hour.
     """
+    per_hour = 3600 // grid.step
+    with np.errstate(invalid="ignore"):
+        said = np.sqrt(forecast)
+        errors = np.sqrt(grid.values) - said[: len(grid.values)]
+    level, first = coverage, grid.start // 3600
+    margins: list[float] = []
+    # The asks of an hour are about steps up to `lead` later, so the margin of a step is known by its ask.
+    hours = len(grid.values) // per_hour + 2
+    done = 0
+    for hour in range(hours):
+        known = min(max(0, hour - 1) * per_hour, len(grid.values))
+        for place in range(done - done % per_hour, known, per_hour):
+            level += _moved(errors[place : place + per_hour], margins, place - lead, per_hour, coverage)
+        done = known
+        oldest = max(0, known - WINDOW // grid.step)
+        margins.append(_margin(errors[oldest:known], level))
+    return Margins(first, tuple(margins))
 
-    upper: Values
-    covered: int
-    judged: int
 
-    @property
-    def coverage(self) -> float:
-        return self.covered / self.judged if self.judged else float("nan")
+def bounds_of(grid: DemandGrid, forecast: Values, lead: int, margins: Margins) -> Values:
+    """Return the upper bound of each step, as it was asked for `lead` steps before it."""
+    asked = (grid.start // grid.step + np.arange(len(forecast)) - lead) * grid.step // 3600 - margins.first
+    listed = np.array([*margins.values, np.nan])
+    margin = listed[np.where((asked >= 0) & (asked < len(margins.values)), asked, -1)]
+    return upper(forecast, margin)
 
 
-def upper_bounds(
-    values: Values, forecast: Values, lead: int, coverage: float, window: int, every: int = 1
-) -> Bounds:
-    """Return upper bounds of a forecast, `lead` steps ahead.
+def upper(forecast: Values, margin: Values) -> Values:
+    root = np.maximum(np.sqrt(forecast) + margin, 0)
+    return root * root
 
-    The errors of the last `window` steps count. The margin is computed again every so many steps.
-    """
-    count = len(values)
-    errors = np.full(count, np.nan)  # by the step at which the error is known
-    errors[lead:] = values[lead:] - forecast[: count - lead]
-    upper = np.full(count, np.nan)
-    level, margin = coverage, np.nan
-    covered = judged = 0
-    for step in range(count):
-        if step >= lead and not np.isnan(upper[step - lead]) and not np.isnan(values[step]):
-            missed = bool(values[step] > upper[step - lead])
-            judged += 1
-            covered += not missed
-            level += RATE * (missed - (1 - coverage))
-        if step % every == 0 or np.isnan(margin):
-            margin = _margin(errors[max(0, step + 1 - window) : step + 1], level)
-        upper[step] = forecast[step] + margin
-    return Bounds(np.maximum(upper, 0), covered, judged)
+
+def _moved(errors: Values, margins: list[float], first_ask: int, per_hour: int, coverage: float) -> float:
+    """Return by how much the steps of an hour move the level; `first_ask` is when the first was asked for."""
+    asks = (first_ask + np.arange(len(errors))) // per_hour
+    listed = np.array([*margins, np.nan])
+    margin = listed[np.where(asks >= 0, asks, -1)]
+    compared = ~np.isnan(errors) & ~np.isnan(margin)
+    missed = int((errors[compared] > margin[compared]).sum())
+    return RATE * (missed - (1 - coverage) * int(compared.sum()))
 
 
 def _margin(errors: Values, level: float) -> float:
     known = errors[~np.isnan(errors)]
     if len(known) < LEAST_ERRORS:
-        return float("nan")
+        return math.nan
     return float(np.quantile(known, min(max(level, 0.0), 1.0), method="higher"))

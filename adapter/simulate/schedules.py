@@ -21,16 +21,42 @@ class ScheduledStretch(NamedTuple):
     ceiling: int | None
 
 
-class SimulatedSchedule:
-    """The schedules of one autoscaler.
+class ForecastFloors(NamedTuple):
+    """The floors of a forecast: one for each `step` seconds from `start`, in seconds since 1970."""
 
-    The floors of those that are ready by the start begin `lead` seconds early, at most MOST_LEAD. Without
+    start: int
+    step: int
+    values: Sequence[int]
+
+    def at(self, second: int) -> tuple[int, int]:
+        """Return the floor of a second, and the second at which it changes next."""
+        place = (second - self.start) // self.step
+        if not 0 <= place < len(self.values):
+            return 0, self.start if place < 0 else _NEVER // SECOND
+        floor, after = self.values[place], place + 1
+        while after < len(self.values) and self.values[after] == floor:
+            after += 1
+        return floor, self.start + after * self.step
+
+
+class SimulatedSchedule:
+    """The schedules of one autoscaler, and the floors of a forecast.
+
+    The floors of schedules that are ready by the start begin `lead` seconds early, at most MOST_LEAD. Without
     `has_ceilings` there are only floors, as for a HorizontalPodAutoscaler. Instants are nanoseconds.
     """
 
-    def __init__(self, schedules: Sequence[Schedule], lead: int = 0, *, has_ceilings: bool = True) -> None:
+    def __init__(
+        self,
+        schedules: Sequence[Schedule],
+        lead: int = 0,
+        *,
+        has_ceilings: bool = True,
+        floors: ForecastFloors | None = None,
+    ) -> None:
         self._timeline = BoundsTimeline(schedules) if schedules else None
         self._lead = min(lead, schedule_bounds.MOST_LEAD)
+        self._floors = floors
         self._has_ceilings = has_ceilings
         self._bounds: ScheduledBounds | None = None
         self._start = self._end = 0  # the seconds in which `_bounds` hold
@@ -43,7 +69,7 @@ class SimulatedSchedule:
     def next_change(self, now: int) -> int:
         """Return an instant after `now` until which the bounds stay as they are."""
         self._move_to(now)
-        return _NEVER if self._timeline is None else self._end * SECOND
+        return self._end * SECOND
 
     def limits(self, lowest: int, highest: int, now: int) -> tuple[int, int]:
         """Return minReplicas and maxReplicas as a decision sees them at an instant."""
@@ -53,11 +79,11 @@ class SimulatedSchedule:
         """Return the bounds of the first `seconds` after `epoch`; time without bounds is left out."""
         found: list[ScheduledStretch] = []
         start = 0
-        while start < seconds and self._timeline is not None:
+        while start < seconds:
             now = epoch + start * SECOND
             bounds, end = self.at(now), min(seconds, (self.next_change(now) - epoch) // SECOND)
             if bounds is not None:
-                stretch = ScheduledStretch(start, end, bounds.floor, bounds.ceiling)
+                stretch = ScheduledStretch(start, end, bounds.lowest or None, bounds.ceiling)
                 if found and found[-1]._replace(start=start, end=end) == stretch and found[-1].end == start:
                     stretch = stretch._replace(start=found.pop().start)
                 found.append(stretch)
@@ -66,13 +92,18 @@ class SimulatedSchedule:
 
     def _move_to(self, now: int) -> None:
         second = now // SECOND
-        if self._timeline is None or self._start <= second < self._end:
+        if self._start <= second < self._end:
             return
-        found = self._timeline.at(second, self._lead)
-        if found is not None and not self._has_ceilings:
-            found = None if found.floor is None else found.without_ceiling()
-        self._bounds = found
-        self._start, self._end = second, self._timeline.next_change(second, self._lead)
+        found, end = None, _NEVER // SECOND
+        if self._timeline is not None:
+            found = self._timeline.at(second, self._lead)
+            if found is not None and not self._has_ceilings:
+                found = None if found.floor is None else found.without_ceiling()
+            end = self._timeline.next_change(second, self._lead)
+        if self._floors is not None:
+            floor, until = self._floors.at(second)
+            found, end = schedule_bounds.with_forecast(found, floor), min(end, until)
+        self._bounds, self._start, self._end = found, second, end
 
 
 NO_SCHEDULE = SimulatedSchedule(())

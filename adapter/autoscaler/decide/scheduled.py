@@ -28,7 +28,7 @@ def bounded(spec: PreparedSpec, bounds: ScheduledBounds | None) -> PreparedSpec:
 
 def floor_of(bounds: ScheduledBounds | None) -> int:
     """Return the floor of bounds, 0 for none."""
-    return 0 if bounds is None else bounds.floor or 0
+    return 0 if bounds is None else bounds.lowest
 
 
 def held(history: History, before: int, bounds: ScheduledBounds | None, highest: int, now: int) -> History:

@@ -25,7 +25,7 @@ class ScheduledBounds(msgspec.Struct, frozen=True):
 
     A window is written as ``namespace/schedule window``. Those of `early` have not begun yet: their floor is
     here for the time that pods take to be Ready. `until` is when the window of the floor ends, in seconds
-    since 1970.
+    since 1970. `forecast` is the floor of a forecast, 0 for none; it is never above the ceiling.
     """
 
     floor: int | None
@@ -33,16 +33,32 @@ class ScheduledBounds(msgspec.Struct, frozen=True):
     windows: tuple[str, ...]
     early: tuple[str, ...] = ()
     until: int | None = None
+    forecast: int = 0
+
+    @property
+    def lowest(self) -> int:
+        """The floor of windows and forecast, 0 for none."""
+        forecast = self.forecast if self.ceiling is None else min(self.forecast, self.ceiling)
+        return max(self.floor or 0, forecast)
 
     def without_ceiling(self) -> "ScheduledBounds":
         return msgspec.structs.replace(self, ceiling=None)
+
+
+def with_forecast(bounds: ScheduledBounds | None, replicas: int) -> ScheduledBounds | None:
+    """Return the bounds with the floor of a forecast, 0 for none."""
+    if bounds is None:
+        return ScheduledBounds(None, None, (), forecast=replicas) if replicas else None
+    if not replicas and not bounds.windows and not bounds.early:
+        return None
+    return msgspec.structs.replace(bounds, forecast=replicas)
 
 
 def limits(lowest: int, highest: int, bounds: ScheduledBounds | None) -> tuple[int, int]:
     """Return minReplicas and maxReplicas within bounds; the floor wins, but never above maxReplicas."""
     if bounds is None:
         return lowest, highest
-    least = min(max(lowest, bounds.floor or 0), highest)
+    least = min(max(lowest, bounds.lowest), highest)
     most = highest if bounds.ceiling is None else min(highest, bounds.ceiling)
     return least, max(least, most)
 
