@@ -48,6 +48,10 @@ class Margins(NamedTuple):
         place = hour - self.first
         return self.values[place] if 0 <= place < len(self.values) else math.nan
 
+    def lasting(self, hours: int) -> "Margins":
+        """Return the margins with the last one for so many more hours, as a picture shows them."""
+        return self._replace(values=self.values + self.values[-1:] * hours)
+
 
 def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -> Margins:
     """Return the margins of the hours of a grid and of the two after it.
@@ -66,7 +70,7 @@ def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -
     done = 0
     for hour in range(hours):
         known = min(max(0, hour - 1) * per_hour, len(grid.values))
-        for place in range(done - done % per_hour, known, per_hour):
+        for place in range(done, known, per_hour):
             level += _moved(errors[place : place + per_hour], margins, place - lead, per_hour, coverage)
         done = known
         oldest = max(0, known - WINDOW // grid.step)

@@ -37,6 +37,11 @@ class DemandGrid(NamedTuple):
     def end(self) -> int:
         return self.start + len(self.values) * self.step
 
+    def part(self, begin: int, end: int) -> "DemandGrid":
+        """Return the grid from one instant to another, which are multiples of the step within it."""
+        first, last = ((each - self.start) // self.step for each in (begin, end))
+        return self._replace(start=begin, values=self.values[first:last])
+
     def extended(self, steps: int) -> "DemandGrid":
         """Return the grid with so many unknown steps at its end: those that are forecast."""
         return self._replace(values=np.append(self.values, np.full(steps, np.nan)))

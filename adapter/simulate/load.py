@@ -46,6 +46,21 @@ class Load(NamedTuple):
         ends = (*self.starts[1:], self.seconds)
         yield from zip(self.starts, ends, self.values, strict=True)
 
+    def part(self, begin: int, end: int) -> "Load":
+        """Return the load of the seconds from `begin` to `end`, exclusive, with `begin` as its second 0."""
+        pieces = [
+            (max(start, begin) - begin, value)
+            for start, stop, value in self.segments()
+            if stop > begin and start < end
+        ]
+        spans = [
+            Span(max(span.start, begin) - begin, min(span.end, end) - begin)
+            for span in self.saturated
+            if span.end > begin and span.start < end
+        ]
+        starts, values = zip(*pieces, strict=True)
+        return Load(starts, values, min(end, self.seconds) - begin, tuple(spans))
+
     @property
     def known_seconds(self) -> int:
         """The seconds outside gaps."""

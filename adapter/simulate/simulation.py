@@ -38,7 +38,7 @@ from adapter.simulate.figures import Figures
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric, requests_of, simulated_metrics
 from adapter.simulate.policies import BOOST, FAST, FIXED, NATIVE, Pace, Policy
-from adapter.simulate.schedules import NO_SCHEDULE, SimulatedSchedule
+from adapter.simulate.schedules import NO_SCHEDULE, ForecastFloors, SimulatedSchedule
 from adapter.simulate.signals import Signal
 from adapter.simulate.workload import Workload
 
@@ -52,7 +52,7 @@ class Scenario:
 
     `loads` are by the name of the metric. `start_ups` are the seconds from a written count to a Ready pod, to
     be drawn from. `capacity_ratio` is how much of its target a pod can serve. `schedules` are those of the
-    autoscaler, and `epoch` is second 0 in nanoseconds.
+    autoscaler, `epoch` is second 0 in nanoseconds, and `floors` are those of a forecast.
     """
 
     autoscaler: FastPathAutoscaler
@@ -65,6 +65,7 @@ class Scenario:
     seed: int = 0
     schedules: Sequence[Schedule] = ()
     epoch: int = EPOCH
+    floors: ForecastFloors | None = None
 
 
 class PolicyResult(NamedTuple):
@@ -178,7 +179,9 @@ def schedule_of(scenario: Scenario, policy: Policy) -> SimulatedSchedule:
     if policy.name not in (FAST, BOOST):
         return NO_SCHEDULE
     lead = learned_start_up(scenario.start_ups)
-    return SimulatedSchedule(scenario.schedules, lead, has_ceilings=policy.name == FAST)
+    return SimulatedSchedule(
+        scenario.schedules, lead, has_ceilings=policy.name == FAST, floors=scenario.floors
+    )
 
 
 def first_count(loads: Sequence[float], metrics: Sequence[SimulatedMetric], least: int, most: int) -> int:

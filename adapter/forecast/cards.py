@@ -1,0 +1,57 @@
+"""Makes the card of a forecast from a verdict and the demand that it was made from."""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from adapter.forecast import conformal, judge, variants
+from adapter.forecast.grid import DAY, DemandGrid, Values
+from adapter.forecast.judge import Case
+from adapter.model.forecasts.card import POINT, CardPoint, ForecastCard
+from adapter.model.forecasts.verdict import Verdict
+
+PAST: Final = DAY
+AHEAD: Final = 12 * 3600
+"""The seconds that a card shows before and after the end of the demand."""
+
+
+def card_of(case: Case, demand: DemandGrid, verdict: Verdict) -> ForecastCard:
+    """Return the card at the end of the demand; `verdict` may be older."""
+    settings, shown = case.settings, _shown(verdict)
+    points: tuple[CardPoint, ...] = ()
+    found = verdict.find(shown)
+    if found is not None:
+        limits = judge.limits_of(case, found.wanted)
+        ahead = AHEAD // demand.step
+        forecast = variants.forecast_of(demand, shown, limits, settings, ahead)
+        margins = conformal.margins_of(demand, forecast, limits.lead, found.wanted)
+        upper = conformal.bounds_of(demand, forecast, limits.lead, margins.lasting(AHEAD // 3600))
+        points = _points(demand.extended(ahead), forecast, upper)
+    return ForecastCard(settings.mode, settings.max_extra, settings.min_gain, verdict, shown, points)
+
+
+def _shown(verdict: Verdict) -> str:
+    """Return the candidate that a picture shows."""
+    if verdict.chosen or verdict.none is None:
+        return verdict.chosen
+    none = verdict.none.whole
+    return max(verdict.candidates, key=lambda each: each.whole.gain_over(none)).name
+
+
+def _points(demand: DemandGrid, forecast: Values, upper: Values) -> tuple[CardPoint, ...]:
+    steps = POINT // demand.step
+    first = max(0, len(demand.values) - (PAST + AHEAD) // demand.step)
+    count = (len(demand.values) - first) // steps
+    columns = [_greatest(each, first, count, steps) for each in (demand.values, forecast, upper)]
+    return tuple(
+        CardPoint(demand.start + (first + place * steps) * demand.step, *(each[place] for each in columns))
+        for place in range(count)
+    )
+
+
+def _greatest(values: Values, first: int, count: int, steps: int) -> list[float | None]:
+    """Return the greatest known value of each `steps` values, None where none is known."""
+    parts = values[first : first + count * steps].reshape(count, steps)
+    found = np.where(np.isnan(parts), -np.inf, parts).max(axis=1)
+    return [None if math.isinf(each) else float(each) for each in found.tolist()]

@@ -1,0 +1,195 @@
+"""The judge: what each candidate would have done to the decisions of the last days.
+
+The candidates are replayed with the production `decide`, by the engine of `fastpath simulate`, over days that
+they have not seen: what is said about a step comes from the demand before it. Their cost is not the error of
+the forecast. It is the shortage, and the pods. `adapter.model.forecasts.verdict` has the rules.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from adapter.autoscaler.decide import prepared_spec
+from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.forecast import variants
+from adapter.forecast.candidates import CANDIDATES
+from adapter.forecast.grid import DAY, DemandGrid, Values, of_segments
+from adapter.forecast.variants import Span, Variant
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.forecasts import verdict as verdicts
+from adapter.model.forecasts.floors import Limits
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.verdict import (
+    JUDGED_DAYS,
+    MOST_GAPS,
+    NONE,
+    RECENT_DAYS,
+    CandidateFigures,
+    ReplayFigures,
+    Verdict,
+)
+from adapter.model.timestamps import SECOND
+from adapter.simulate import simulation
+from adapter.simulate.deciders import Decider
+from adapter.simulate.figures import Figures
+from adapter.simulate.load import Load
+from adapter.simulate.metrics import simulated_metrics
+from adapter.simulate.policies import Policy
+from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.simulation import SCALER, Scenario
+
+STEP = 60
+"""Seconds of a step."""
+
+
+class Case(NamedTuple):
+    """An autoscaler with the loads of its metrics from `scenario.epoch` on, which is the begin of an hour.
+
+    `policy` is how it runs. Without start-up times nothing can be judged.
+    """
+
+    scenario: Scenario
+    policy: Policy
+    settings: ForecastSettings
+
+    @property
+    def start(self) -> int:
+        """Second 0 of the loads, in seconds since 1970."""
+        return self.scenario.epoch // SECOND
+
+    @property
+    def lead(self) -> int:
+        """How many seconds ahead a floor looks."""
+        return self.settings.horizon or simulation.learned_start_up(self.scenario.start_ups)
+
+
+def limits_of(case: Case, coverage: float = 0.0) -> Limits:
+    """Return what the floors of an autoscaler are bound to."""
+    autoscaler = case.scenario.autoscaler
+    spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), SCALER)
+    # A floor that comes a few seconds late is better than one that comes a whole step early.
+    lead = max(1, math.ceil(case.lead / STEP - 0.1))
+    return Limits(*spec.limits, lead, hold_of(spec), coverage, case.settings.max_extra)
+
+
+def hold_of(spec: PreparedSpec) -> int:
+    """Return the steps in which a scale-down waits, at least 1."""
+    window = spec.settings.downscale_stabilization if spec.down is None else spec.down.window
+    return max(1, -(-window // (STEP * SECOND)))
+
+
+def demand_of(case: Case) -> DemandGrid:
+    """Return the demand of the whole hours of the loads, in pods."""
+    scenario = case.scenario
+    found = simulated_metrics(scenario.autoscaler.spec.metrics or (), scenario.request)
+    seconds = min(load.seconds for load in scenario.loads.values())
+    seconds -= seconds % 3600
+    needs = []
+    for metric in found:
+        segments = scenario.loads[metric.name].segments()
+        grid = of_segments(segments, case.start, seconds, STEP, case.settings.zone)
+        needs.append(grid.values / (metric.capacity * scenario.capacity_ratio))
+    values = np.max(np.stack(needs), axis=0)  # of several metrics, one unknown makes the demand unknown
+    return DemandGrid(case.start, STEP, values, case.settings.zone)
+
+
+def judge(case: Case, demand: DemandGrid, incumbent: str = "") -> tuple[Verdict, Variant | None]:
+    """Return the verdict at the end of the demand, and the variant that may act, None for none."""
+    missing = missing_of(demand)
+    if not case.scenario.start_ups:
+        missing = "no start of a pod was seen yet"
+    if missing:
+        lead = case.lead if case.scenario.start_ups or case.settings.horizon else 0
+        return Verdict(demand.end, lead, missing=missing), None
+    limits, count = limits_of(case), len(demand.values)
+    judged = Span(max(0, count - JUDGED_DAYS * DAY // STEP), count)
+    recent = Span(max(0, count - RECENT_DAYS * DAY // STEP), count)
+    none = _replay(case, NONE, judged, recent, ())
+    found, listed = {}, []
+    for name in CANDIDATES:
+        variant = variants.prepare(demand, name, limits, case.settings, case.lead, judged, recent)
+        figures = _replay(case, name, judged, recent, variant.floors[judged.begin :])
+        found[name] = variant
+        listed.append(
+            replace(
+                figures,
+                wanted=variant.coverage,
+                reached=_reached(demand, variant.bounds, judged),
+                withheld=sum(map(bool, variant.withheld[judged.begin :])) / (judged.end - judged.begin),
+            )
+        )
+    made = verdicts.decide(demand.end, case.lead, none, listed, case.settings, incumbent)
+    return made, found.get(made.chosen)
+
+
+def missing_of(demand: DemandGrid) -> str:
+    """Return what a verdict needs and the demand has not, "" for nothing."""
+    known = ~np.isnan(demand.values)
+    if not known.any():
+        return "no value of the metrics"
+    first = int(np.argmax(known))
+    seconds = (len(known) - first) * STEP
+    if seconds < JUDGED_DAYS * DAY:
+        return f"{seconds / DAY:.1f} of {JUDGED_DAYS} days of history".replace(".0 ", " ")
+    share = 1 - float(known[-JUDGED_DAYS * DAY // STEP :].mean())
+    if share > MOST_GAPS:
+        return (
+            f"{share:.0%} of the last {JUDGED_DAYS} days are gaps, and at most {MOST_GAPS:.0%} are accepted"
+        )
+    return ""
+
+
+def _reached(demand: DemandGrid, bounds: Values, span: Span) -> float | None:
+    values, upper = demand.values[span.begin : span.end], bounds[span.begin : span.end]
+    compared = ~np.isnan(values) & ~np.isnan(upper)
+    if not compared.any():
+        return None
+    return float((values[compared] <= upper[compared]).mean())
+
+
+def _replay(case: Case, name: str, judged: Span, recent: Span, floors: Sequence[int]) -> CandidateFigures:
+    """Replay the judged days with floors, one for each step of them."""
+    begin, scenario = judged.begin * STEP, case.scenario
+    seconds = (judged.end - judged.begin) * STEP
+    start = case.start + begin
+    split = SplitFigures((recent.begin - judged.begin) * STEP)
+    loads = {key: load.part(begin, begin + seconds) for key, load in scenario.loads.items()}
+    forecast = ForecastFloors(start, STEP, floors) if floors else None
+    replayed = dataclasses.replace(with_loads(scenario, loads, start * SECOND), phases=1, floors=forecast)
+    simulation.simulate(replayed, case.policy, observer=split)
+    return CandidateFigures(name, split.whole, split.recent)
+
+
+def with_loads(scenario: Scenario, loads: Mapping[str, Load], epoch: int) -> Scenario:
+    """Return a scenario with other loads, from an instant in nanoseconds on."""
+    return dataclasses.replace(scenario, loads=loads, epoch=epoch)
+
+
+class SplitFigures:
+    """Sums the figures of a run, and those from the second `recent` on."""
+
+    def __init__(self, recent: int) -> None:
+        self._recent = recent
+        self._sums = (Figures(), Figures())
+
+    @property
+    def whole(self) -> ReplayFigures:
+        before, after = self._sums
+        return ReplayFigures(before.shortage + after.shortage, before.pod_seconds + after.pod_seconds)
+
+    @property
+    def recent(self) -> ReplayFigures:
+        return ReplayFigures(self._sums[1].shortage, self._sums[1].pod_seconds)
+
+    def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
+        before = min(seconds, max(0, self._recent - second))
+        for sums, part in zip(self._sums, (before, seconds - before), strict=True):
+            if part:
+                sums.add(part, need, ready, replicas, replicas + 1)
+
+    def decided(self, place: int, decider: Decider) -> None:
+        """Do nothing: decisions have no cost of their own."""

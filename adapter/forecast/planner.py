@@ -1,0 +1,111 @@
+"""Plans of hours, and the rolling forecast: a verdict each day, a plan each hour, a floor each step.
+
+`plans_of` makes plans from a demand that ends an hour before the plan begins, or later: what comes after
+changes nothing, so a replay makes the plans of a whole day at once. `roll` goes through a recorded demand as
+a live scaler does, with the same code: `judge`, `plans_of`, `PlannedFloors`.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from adapter.forecast import judge, variants
+from adapter.forecast.conformal import margins_of
+from adapter.forecast.grid import DAY, DemandGrid
+from adapter.forecast.judge import STEP, Case
+from adapter.model.forecasts.floors import Account, Limits
+from adapter.model.forecasts.plan import HOUR, Plan, PlannedFloors
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.verdict import Verdict
+from adapter.model.timestamps import SECOND
+from adapter.simulate.schedules import ForecastFloors
+
+_STEPS = HOUR // STEP
+
+
+def plans_of(
+    demand: DemandGrid,
+    name: str,
+    limits: Limits,
+    settings: ForecastSettings,
+    hours: range,
+    account: Account | None = None,
+) -> list[Plan]:
+    """Return the plans of some hours since 1970 for a candidate; `limits` have its coverage.
+
+    The demand ends no earlier than an hour before the last of them.
+    """
+    first, count = demand.start // STEP, len(demand.values)
+    ahead = hours.stop * _STEPS + limits.lead - first - count
+    forecast = variants.forecast_of(demand, name, limits, settings, max(0, ahead))
+    margins = margins_of(demand, forecast, limits.lead, limits.coverage)
+    made = []
+    for hour in hours:
+        margin = margins.at(hour)
+        said: tuple[float | None, ...] = ()
+        if name != "trend":
+            place = hour * _STEPS + limits.lead - first
+            said = tuple(
+                None if math.isnan(each) else each for each in forecast[place : place + _STEPS].tolist()
+            )
+        made.append(Plan(hour, STEP, name, limits, said, None if math.isnan(margin) else margin, account))
+    return made
+
+
+def history_of(demand: DemandGrid, at: int, settings: ForecastSettings) -> DemandGrid:
+    """Return the history that a verdict at an instant in seconds looks at, and all plans until the next."""
+    begin = max(demand.start, at - settings.history)
+    return demand.part(begin, at)
+
+
+class DayOfFloors(NamedTuple):
+    """A verdict, and the floors of the steps from `start` on in seconds, which follow it."""
+
+    verdict: Verdict
+    start: int
+    floors: list[int]
+
+
+def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
+    """Yield the verdict of each day and the floors that follow it, day by day to the end of the loads.
+
+    Verdicts are made at 24 hours after the start of the loads and so on, from `first` seconds after it on.
+    Each holds from the hour after it.
+    """
+    demand = judge.demand_of(case)
+    planned = PlannedFloors(STEP)
+    values, incumbent = demand.values.tolist(), ""
+    begin = case.start + max(DAY, -(-first // DAY) * DAY)
+    for at in range(begin, demand.end, DAY):
+        history = history_of(demand, at, case.settings)
+        verdict, variant = judge.judge(_since(case, history.start, at), history, incumbent)
+        incumbent = verdict.chosen
+        hours = range(at // HOUR + 1, min(at + DAY, demand.end - HOUR) // HOUR + 1)
+        if variant is not None:
+            limits = judge.limits_of(case, variant.coverage)
+            known = demand.part(history.start, min(at + DAY, demand.end))
+            for plan in plans_of(known, variant.name, limits, case.settings, hours, variant.account):
+                planned.take(plan)
+        floors = []
+        for hour in hours:
+            for index in range(hour * _STEPS, (hour + 1) * _STEPS):
+                place = index - demand.start // STEP
+                floors.append(planned.step(index, values[place - 1]))
+        yield DayOfFloors(verdict, hours.start * HOUR, floors)
+
+
+def _since(case: Case, start: int, end: int) -> Case:
+    """Return a case with the loads of a part of its time, in seconds since 1970."""
+    begin = start - case.start
+    scenario = case.scenario
+    loads = {name: load.part(begin, end - case.start) for name, load in scenario.loads.items()}
+    return case._replace(scenario=judge.with_loads(scenario, loads, start * SECOND))
+
+
+def floors_of(days: "list[DayOfFloors]", start: int) -> ForecastFloors:
+    """Return the floors of all days; before the first there are none. `start` is in seconds since 1970."""
+    values: list[int] = []
+    for day in days:
+        values += [0] * ((day.start - start) // STEP - len(values))
+        values += day.floors
+    return ForecastFloors(start, STEP, values)

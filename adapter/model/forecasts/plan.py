@@ -1,0 +1,114 @@
+"""The plan of an hour: what a forecast says about its steps, from which a scaler makes its floors.
+
+A plan is made in the hour before, from the demand up to the beginning of that. So there is an hour to make it
+in, and a scaler that follows plans has the floors that a replay of the same demand computes. What a plan
+cannot know is the demand of the last minutes: the scaler adds that, step by step.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from adapter.model.forecasts.floors import Account, FloorFollower, Limits
+
+HOUR = 3600
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The plan of one hour, counted since 1970; `step` is in seconds.
+
+    `forecast` has, for each step of the hour, what is said about the step `limits.lead` later, None for
+    nothing; without a plan of a season it is empty, and the rise of the last steps is what is said.
+    `margin` is added to the square root of that; None for none. `account` is that of the beginning of the
+    hour before, for a scaler that has none of its own.
+    """
+
+    hour: int
+    step: int
+    candidate: str
+    limits: Limits
+    forecast: tuple[float | None, ...] = ()
+    margin: float | None = None
+    account: Account | None = None
+
+    @property
+    def follows_trend(self) -> bool:
+        return not self.forecast
+
+    def bound(self, index: int, demands: Sequence[float]) -> float:
+        """Return the upper bound of the step `limits.lead` after step `index`, NaN for none.
+
+        `demands` are those of the steps before it, the last one last.
+        """
+        if self.margin is None:
+            return math.nan
+        if self.follows_trend:
+            said = self._continued(demands)
+        else:
+            place = index - self.hour * HOUR // self.step
+            found = self.forecast[place] if 0 <= place < len(self.forecast) else None
+            said = math.nan if found is None else found
+        if math.isnan(said):
+            return math.nan
+        root = max(math.sqrt(said) + self.margin, 0.0)
+        return root * root
+
+    def _continued(self, demands: Sequence[float]) -> float:
+        """Return the demand to which a rise leads that goes on as it was, NaN if it is none."""
+        span = self.limits.lead + 1
+        if len(demands) <= span:
+            return math.nan
+        last = demands[-1]
+        rise = last - demands[-1 - span]
+        return last + rise if rise > 0 else math.nan
+
+
+class PlannedFloors:
+    """The floors of one autoscaler from the plans of its hours."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._plans: dict[int, Plan] = {}
+        self._demands: deque[float] = deque(maxlen=1)
+        self._index: int | None = None
+        self._follower: FloorFollower | None = None
+        self.floor = 0
+        """The floor of the last step, 0 for none."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the hour of the last step, None for none."""
+        return None if self._index is None else self._plans.get(self._index * self._step // HOUR)
+
+    @property
+    def withheld(self) -> str:
+        """Why there is no floor although there is a plan, "" if nothing withholds it."""
+        return "" if self._follower is None or self.plan is None else self._follower.withheld
+
+    def take(self, plan: Plan) -> None:
+        """Take the plan of an hour."""
+        self._plans[plan.hour] = plan
+        kept = deque(self._demands, max(plan.limits.lead + 2, self._demands.maxlen or 1))
+        self._demands = kept
+        if self._follower is None:
+            self._follower = FloorFollower(plan.limits, HOUR // self._step, plan.account)
+
+    def step(self, index: int, demand: float) -> int:
+        """Return the floor of the step that begins, 0 for none; `demand` is that of the step before."""
+        for _ in range(min(index - (index if self._index is None else self._index) - 1, 100)):
+            self._demands.append(math.nan)
+        self._index = index
+        self._demands.append(demand)
+        hour = index * self._step // HOUR
+        for old in [each for each in self._plans if each < hour]:
+            del self._plans[old]
+        plan, follower = self._plans.get(hour), self._follower
+        if follower is None:
+            return 0
+        if plan is not None and plan.limits != follower.limits:
+            follower.adopt(plan.limits)
+        bound = math.nan if plan is None else plan.bound(index, tuple(self._demands))
+        self.floor = follower.step(index, demand, bound)
+        return self.floor
