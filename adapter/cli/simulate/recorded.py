@@ -19,10 +19,9 @@ from adapter.cli import cluster_options
 from adapter.cli.check import inputs as rules_inputs
 from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.doctor.sources import remember_series
-from adapter.cli.simulate import inputs, metric_queries
+from adapter.cli.simulate import inputs
 from adapter.cli.simulate.inputs import GivenAutoscaler, Recorded
 from adapter.cli.simulate.live import LiveReader
-from adapter.cli.simulate.metric_queries import HistoryQueries
 from adapter.cli.simulate.options import SimulateOptions
 from adapter.cli.simulate.recorded_options import seconds_of
 from adapter.compose import providers
@@ -41,9 +40,10 @@ from adapter.rules import registry
 from adapter.simulate import metrics
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric
-from adapter.simulate.recorded import history
+from adapter.simulate.recorded import history, metric_queries
 from adapter.simulate.recorded.cache import ChunkCache
 from adapter.simulate.recorded.history import Grid, Values
+from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
