@@ -86,16 +86,22 @@ def pod_names(target: CrossVersionObjectReference) -> str:
 
 
 def queries_of(
-    metric: MetricSpec, known: Registry, catalogue: Catalogue, ruleset: Ruleset, places: Places, path: str
+    metric: MetricSpec,
+    known: Registry,
+    catalogue: Catalogue,
+    ruleset: Ruleset,
+    places: Places,
+    path: str,
+    advice: str = "",
 ) -> HistoryQueries:
-    """Return the queries for a metric; `path` is its place in the autoscaler. InputError."""
+    """Return the queries for a metric; `path` is its place in the autoscaler. InputError, with `advice`."""
     if metric.resource is not None:
         return _usage(metric.resource.name, ruleset, places, path)
     found = rule_queries.query_of(known, catalogue, places.namespace, metric, Matcher("", "=~", places.pods))
     if isinstance(found, str):
         source = metric.pods or metric.object or metric.external
         name = source.metric.name if source is not None else metric.type
-        raise InputError([Fault(path, name, f"{found}: give the rules file that does with --config")])
+        raise InputError([Fault(path, name, f"{found}{advice}")])
     rule = found.rule.config.path
     if metric.pods is not None:
         # of several samples of one pod the autoscaler takes one
