@@ -3,7 +3,7 @@
 import msgspec
 
 from adapter.model.forecasts.job import ForecastAnswer, ForecastJob, from_plain, to_plain
-from adapter.prometheus.range_query import RangeServer
+from adapter.prometheus.range_server import RangeServer
 
 
 class WorkerJob(msgspec.Struct, frozen=True):

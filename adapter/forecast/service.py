@@ -18,7 +18,7 @@ from adapter.model.forecasts import job as jobs
 from adapter.model.forecasts.job import MOST_VALUES, ForecastAnswer, ForecastJob
 from adapter.prometheus import worker_process
 from adapter.prometheus.connection import PrometheusConnection
-from adapter.prometheus.range_query import RangeServer
+from adapter.prometheus.range_server import RangeServer
 from adapter.telemetry.problems import ProblemLog
 
 MODULE = "adapter.forecast.worker"

@@ -19,8 +19,8 @@ from adapter.errors import PrometheusError
 from adapter.model import go_text
 from adapter.prometheus import endpoint, http_session, response
 from adapter.prometheus.connection import PrometheusConnection
-from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 from adapter.prometheus.http_session import NO_RETRY, EndpointSession
+from adapter.prometheus.range_server import RangeServer
 
 ENDPOINT = "/api/v1/query_range"
 
@@ -59,27 +59,6 @@ class _RangeResponse:
 
     def json(self) -> dict[str, Any]:
         return {"data": {"result": self._series}}
-
-
-class RangeServer(msgspec.Struct, frozen=True):
-    """A Prometheus, as a range query needs it. `headers` and `proxy` hold secrets.
-
-    `timeout` bounds a query, in seconds, and `max_bytes` its answer.
-    """
-
-    endpoint: PrometheusEndpoint
-    tls: TLSFiles
-    headers: dict[str, str]
-    proxy: str
-    timeout: float
-    max_bytes: int
-
-    @classmethod
-    async def of(cls, origin: PrometheusConnection, seconds: float) -> "RangeServer":
-        """Return the server of a connection, with the headers of this moment."""
-        headers = await origin.request_headers()
-        most = origin.settings.max_answer_bytes
-        return cls(origin.endpoint, origin.tls, headers, origin.proxy, seconds, most)
 
 
 class _RangeSession(EndpointSession):

@@ -26,13 +26,13 @@ from adapter.autoscaler.forecasts.series import ForecastSeries
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.state import AutoscalerState
-from adapter.errors import InputError
+from adapter.errors import InputError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts import floors, readiness, spec
 from adapter.model.forecasts import job as jobs
-from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.model.forecasts.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.forecasts.plan import HOUR, PlannedFloors
-from adapter.model.forecasts.readiness import Readiness
+from adapter.model.forecasts.readiness import UNJUDGED, Readiness
 from adapter.model.forecasts.settings import FLOOR, ForecastSettings
 from adapter.model.forecasts.verdict import Verdict
 from adapter.model.quantity import from_milli
@@ -75,7 +75,7 @@ class ForecastWorker(Protocol):
 
 
 Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
-"""Returns the query of each metric of an autoscaler. Raises InputError for a metric without one."""
+"""Returns the query of each metric of an autoscaler. InputError for one without, NotSyncedError."""
 
 
 class _Basis(NamedTuple):
@@ -99,10 +99,10 @@ class _Entry:
     floors: PlannedFloors
     stepped: int = 0
     verdict: Verdict | None = None
-    card: msgspec.Raw = msgspec.Raw(b"null")
+    card: msgspec.Raw = NO_CARD
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
-    shown: Readiness = readiness.readiness_of("", None, "")
+    shown: Readiness = UNJUDGED
 
     @property
     def floor(self) -> int:
@@ -111,7 +111,7 @@ class _Entry:
 
     def readiness(self) -> Readiness:
         if self.failure is not None:
-            return Readiness(False, self.failure.reason, self.failure.problem)
+            return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
         return readiness.readiness_of(self.settings.mode, self.verdict, self.floors.withheld)
 
     def is_judged_at(self, now: int) -> bool:
@@ -156,9 +156,7 @@ class ForecastBook:
             "card": entry.card,
             "floor": entry.floor,
             "withheld": entry.floors.withheld,
-            "ready": said.holds,
-            "reason": said.reason,
-            "message": said.message,
+            "condition": {"status": str(said.holds), "reason": said.reason, "message": said.message},
         }
 
     # -- the tasks of a term ---------------------------------------------------------------------------------
@@ -201,7 +199,9 @@ class ForecastBook:
         Plans come before verdicts: a plan has to be ready when its hour begins.
         """
         now = controller.now() // SECOND
-        due = [(each.is_judged_at(now), each.due, key) for key, each in self._entries.items() if each.due <= now]
+        due = [
+            (each.is_judged_at(now), each.due, key) for key, each in self._entries.items() if each.due <= now
+        ]
         if not due:
             return False
         key = min(due)[2]
@@ -282,6 +282,8 @@ class ForecastBook:
         except InputError as error:
             said = "; ".join(f"{each.path}: {each.expected}" for each in error.faults)
             return ForecastAnswer(reason=jobs.NO_QUERY, problem=said)
+        except NotSyncedError as error:
+            return ForecastAnswer(reason=jobs.NO_QUERY, problem=str(error))
         except ValueError as error:
             return ForecastAnswer(reason=jobs.UNSUPPORTED, problem=str(error))
         job = ForecastJob(

@@ -21,7 +21,7 @@ class ForecastSeries:
         is_judged = verdict is not None and not verdict.missing
         self._set(monitoring.forecast_floor, floor)
         self._set(monitoring.forecast_ready, int(ready))
-        self._set(monitoring.forecast_chosen, int(bool(verdict and verdict.chosen)))
+        self._set(monitoring.forecast_acting, int(bool(verdict and verdict.chosen)))
         self._set(monitoring.forecast_verdict_time, verdict.at if verdict and is_judged else None)
         self._set(monitoring.forecast_coverage, None if day is None else day.coverage)
         self._set(monitoring.forecast_extra, None if day is None else day.share)

@@ -31,8 +31,8 @@ class ForecastJob(msgspec.Struct, frozen=True):
 
     `policy` is how it runs, as `fastpath simulate` names it. `start_ups` are the seconds that its last pods
     took to be Ready, and `request` is that of a pod, for targets of type Utilization. `now` is in seconds
-    since 1970. `verdict` is the last one, None for none, and `judges` asks for a new one. With `with_this_hour`
-    there is a plan of the hour of `now` too, and not of the next one alone.
+    since 1970. `verdict` is the last one, None for none, and `judges` asks for a new one. With
+    `with_this_hour` there is a plan of the hour of `now` too, and not of the next one alone.
     """
 
     name: str
@@ -48,6 +48,9 @@ class ForecastJob(msgspec.Struct, frozen=True):
     with_this_hour: bool = False
 
 
+NO_CARD = msgspec.Raw(b"null")
+
+
 class ForecastAnswer(msgspec.Struct, frozen=True):
     """The answer to a job: a verdict, the plans if a candidate may act, and the `ForecastCard` as JSON.
 
@@ -57,7 +60,7 @@ class ForecastAnswer(msgspec.Struct, frozen=True):
 
     verdict: Verdict | None = None
     plans: tuple[Plan, ...] = ()
-    card: msgspec.Raw = msgspec.Raw(b"null")
+    card: msgspec.Raw = NO_CARD
     reason: str = ""
     problem: str = ""
     values: int = 0

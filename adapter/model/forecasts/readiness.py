@@ -30,22 +30,25 @@ class Readiness(NamedTuple):
     message: str
 
 
+UNJUDGED = Readiness(holds=False, reason=PENDING, message="the first verdict is being made")
+
+
 def readiness_of(mode: str, verdict: Verdict | None, withheld: str) -> Readiness:
-    """Return the condition of a verdict; `withheld` says why there is no floor, "" if nothing withholds it."""
+    """Return the condition of a verdict; `withheld` says what withholds the floor, "" for nothing."""
     if verdict is None:
-        return Readiness(False, PENDING, "the first verdict is being made")
+        return UNJUDGED
     if verdict.missing:
-        return Readiness(False, INCOMPLETE, f"no verdict yet: {verdict.missing}")
+        return Readiness(holds=False, reason=INCOMPLETE, message=f"no verdict yet: {verdict.missing}")
     acting = verdict.acting
     if acting is None:
         refused = "; ".join(f"{each.name}: {each.refused}" for each in verdict.candidates)
-        return Readiness(True, REFUSED, f"no candidate may act: {refused}")
+        return Readiness(holds=True, reason=REFUSED, message=f"no candidate may act: {refused}")
     told = f"candidate {acting.name}: {_figures(acting, verdict.none)}"
     if mode != FLOOR:
-        return Readiness(True, ADVISING, f"no floor in mode {mode}; {told}")
+        return Readiness(holds=True, reason=ADVISING, message=f"no floor in mode {mode}; {told}")
     if withheld:
-        return Readiness(True, WITHHELD, f"{_WITHHELD[withheld]}; {told}")
-    return Readiness(True, ACTING, told)
+        return Readiness(holds=True, reason=WITHHELD, message=f"{_WITHHELD[withheld]}; {told}")
+    return Readiness(holds=True, reason=ACTING, message=told)
 
 
 def _figures(acting: CandidateFigures, none: CandidateFigures | None) -> str:
