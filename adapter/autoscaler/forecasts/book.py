@@ -16,7 +16,7 @@ import logging
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -99,7 +99,7 @@ class _Entry:
     floors: PlannedFloors
     stepped: int = 0
     verdict: Verdict | None = None
-    card: msgspec.Raw = NO_CARD
+    card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
     shown: Readiness = UNJUDGED
