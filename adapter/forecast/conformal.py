@@ -103,7 +103,7 @@ def bounds_of(
     asked = (grid.start // grid.step + np.arange(len(forecast)) - lead) * grid.step // 3600 - margins.first
     listed = np.array([*(margins.lows if lower else margins.values), np.nan])
     margin = listed[np.where((asked >= 0) & (asked < len(margins.values)), asked, -1)]
-    root = np.maximum(np.sqrt(forecast) + margin, 0)
+    root: Values = np.maximum(np.sqrt(forecast) + margin, 0)
     return root * root
 
 

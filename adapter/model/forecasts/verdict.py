@@ -104,7 +104,8 @@ def _refusals(each: CandidateFigures, none: CandidateFigures, settings: Forecast
     for when, figures, without in spans:
         gain, extra = figures.gain_over(without), figures.extra_over(without)
         if gain < settings.min_gain:
-            yield f"it removes {percent(gain)} of the shortage{when}, and minGain is {percent(settings.min_gain)}"
+            least = percent(settings.min_gain)
+            yield f"it removes {percent(gain)} of the shortage{when}, and minGain is {least}"
             break
         if extra > settings.max_extra:
             yield f"it takes {percent(extra)} more pods{when}, and maxExtra is {percent(settings.max_extra)}"
