@@ -170,7 +170,7 @@ class FloorFollower:
         """Why there is no floor although a plan has bounds; "" if nothing withholds it."""
         self.limits = limits
         self._per_hour = steps_an_hour
-        self._hours = deque(account.hours, HOURS + 1)
+        self._hours = deque(map(msgspec.structs.replace, account.hours), HOURS + 1)
         self._past = self._today = Day()
         """The sums of the hours before this one: of the last day, and of the local day."""
         self._least_today: float = math.inf
@@ -188,7 +188,7 @@ class FloorFollower:
 
     @property
     def account(self) -> Account:
-        return Account(list(self._hours), self.withheld)
+        return Account([*map(msgspec.structs.replace, self._hours)], self.withheld)
 
     @property
     def day(self) -> Day:
