@@ -79,8 +79,8 @@ def test_defaults_and_bounds_are_on_the_page() -> None:
             assert row.startswith("`")
             assert read_span(row.split("`")[1]) == default
     for name, schema in SCHEMA["properties"]["spec"]["properties"]["forecast"]["properties"].items():
-        default = f"`{schema['default']}`" if "default" in schema else "none"
-        assert ROWS[f"forecast.{name}"].startswith(f"{default} | "), name
+        shown = f"`{schema['default']}`" if "default" in schema else "none"
+        assert ROWS[f"forecast.{name}"].startswith(f"{shown} | "), name
     assert f"`{fastpath_autoscaler.AUTO}`" in ROWS["mode"].split("|")[0]
     for value in fastpath_autoscaler.MODES:
         assert f"`{value}`" in ROWS["mode"]

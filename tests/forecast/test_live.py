@@ -13,7 +13,7 @@ from adapter.simulate.load import of_points
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario
 from tests.support.controller import fpa
-from tests.support.forecasts import METRIC, STEP, ForecastBench, days_of_jumps, queue_metric
+from tests.support.live_forecasts import METRIC, STEP, ForecastBench, days_of_jumps, queue_metric
 
 HISTORY = 9 * DAY
 

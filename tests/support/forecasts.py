@@ -1,173 +1,116 @@
-"""Forecasts of a controller that is stepped by hand, with jobs that are done in this process."""
+"""Demand of a web shop for tests of forecasts, and what is found of it."""
 
-import math
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.forecasts.book import ForecastBook
-from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.autoscaler.state import AutoscalerState
-from adapter.errors import Fault, InputError
-from adapter.forecast import messages, worker
-from adapter.forecast.histories import Histories
+from adapter.forecast import judge
+from adapter.forecast.grid import DAY
+from adapter.forecast.judge import STEP, Case, SplitFigures
+from adapter.forecast.variants import Variant
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
-from adapter.model.ready_times import PodStart
+from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.verdict import ReplayFigures, Verdict
 from adapter.model.timestamps import SECOND
-from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
-from adapter.prometheus.range_server import RangeServer
-from tests.support.controller import LIVE, Bench
-from tests.support.scaling import external_metric, pods
+from adapter.simulate import simulation
+from adapter.simulate.load import Load, of_points
+from adapter.simulate.policies import read_policy
+from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.simulation import Scenario
 
-METRIC = "queue"
-SERVER = RangeServer(PrometheusEndpoint("http://prometheus.example"), TLSFiles(), {}, "", 5.0, 1_000_000)
+ZONE = ZoneInfo("Europe/Berlin")
+START = 1_772_319_600
+"""2026-03-01T00:00 in Berlin, a Sunday; the clock is set forward four weeks later."""
+
+MINUTES = DAY // STEP
+TARGET = 10
+"""What a pod serves."""
+
+Demand = NDArray[np.float64]
 
 
-def days_of_jumps(days: int, seed: int = 1) -> list[float]:
-    """Return days whose level jumps every other hour, with noise, one value a minute.
+def autoscaler(**spec: object) -> FastPathAutoscaler:
+    metric = {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": "rps"},
+            "target": {"type": "AverageValue", "averageValue": str(TARGET)},
+        },
+    }
+    document = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2,
+            "maxReplicas": 100,
+            "metrics": [metric],
+            **spec,
+        },
+    }
+    return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
 
-    Values are whole thousandths, as metrics have them. They stay for five minutes, which makes replays short.
-    """
+
+def working_days(days: int, start: int = START, seed: int = 3) -> Demand:
+    """Return the demand of days in pods: mornings that rise within an hour, quiet nights, noise."""
     random = np.random.default_rng(seed)
-    levels = (8, 12, 9, 20, 30, 24, 34, 28, 33, 22, 14, 10)
-    at = np.arange(days * 1440) // 5 * 5
-    values = np.array(levels)[at // 120 % 12] + random.normal(0, 0.05, len(at))[at]
-    return [round(float(each), 3) for each in values]
+    at = start + np.arange(days * MINUTES) * STEP
+    # the local time of the zone, which is an hour ahead of UTC until the clock is set
+    offset = np.where(at < 1_774_746_000, 3600, 7200)
+    hour = (at + offset) % DAY / 3600
+    open_for = 1 / (1 + np.exp(-(hour - 8) * 6)) - 1 / (1 + np.exp(-(hour - 19) * 4))
+    demand = np.maximum(4 + 26 * open_for + random.normal(0, 0.4, len(at)), 0)
+    return np.repeat(demand[::5], 5)  # a value each five minutes: decisions in between can be skipped
 
 
-class HandHistory:
-    """What Prometheus has of one metric: the value at an instant is that of the minute that ends then."""
-
-    def __init__(self, start: int, values: list[float]) -> None:
-        self.start = start
-        self.values = values
-        self.queries: list[tuple[str, int, int]] = []
-
-    def at(self, instant: int) -> float:
-        place = (instant - self.start) // STEP - 1
-        return self.values[place] if 0 <= place < len(self.values) else math.nan
-
-    def read(self, promql: str, start: int, end: int, step: int) -> dict[int, float]:
-        self.queries.append((promql, start, end))
-        found = {at: self.at(at) for at in range(start, end + 1, step)}
-        return {at: value for at, value in found.items() if not math.isnan(value)}
+def load_of(demand: Demand) -> Load:
+    points = [(float(place * STEP), value) for place, value in enumerate((TARGET * demand).tolist())]
+    return of_points(points, len(demand) * STEP)
 
 
-class HandWorker:
-    """Does the jobs here and at once; they travel as JSON all the same."""
-
-    def __init__(self, history: HandHistory) -> None:
-        self.history = history
-        self.histories = Histories()
-        self.jobs: list[ForecastJob] = []
-        self.answers: list[ForecastAnswer] = []
-        self.failure: ForecastAnswer | None = None
-        self.is_closed = False
-
-    async def run(self, job: ForecastJob) -> ForecastAnswer:
-        self.jobs.append(job)
-        if self.failure is not None:
-            return self.failure
-        sent = messages.decode_job(messages.encode_job(messages.WorkerJob(job, SERVER, 1000))).job
-        assert sent == job
-        self.answers.append(worker.answer(sent, self.histories, self.history.read))
-        return self.answers[-1]
-
-    async def close(self) -> None:
-        self.is_closed = True
+def case_of(demand: Demand, settings: ForecastSettings, start: int = START, start_up: int = 60) -> Case:
+    scenario = Scenario(autoscaler(), {"rps": load_of(demand)}, [start_up], phases=1, epoch=start * SECOND)
+    return Case(scenario, read_policy("fast"), settings)
 
 
-class ForecastBench(Bench):
-    """A controller with the forecasts of one autoscaler whose metric says what the history has."""
+SETTINGS = ForecastSettings(zone=ZONE)
+BASE_DAYS = 14
 
-    def __init__(self, start: int, values: list[float], now: int) -> None:
-        """Times are seconds since 1970. The controller starts at `now`."""
-        self.history = HandHistory(start, values)
-        self.worker = HandWorker(self.history)
-        self.queries: Mapping[str, str] = {METRIC: "sum(queue)"}
-        self.now = now
-        super().__init__()
 
-    def start(self) -> Controller:
-        self.clock.skew = self.now - self.clock.seconds
-        self.book = ForecastBook(self.worker, self.queries_of, self.monitoring)
-        # sources by hand
-        context = AutoscalerContext(
-            self.server,  # type: ignore[arg-type]
-            self.pods,
-            self.rivals,  # type: ignore[arg-type]
-            self.sources,  # type: ignore[arg-type]
-            LIVE,
-            forecasts=self.book,
-        )
-        self.controller = Controller(
-            context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
-        )
-        return self.controller
+class Judged(NamedTuple):
+    """The first two weeks, and what was found of them: the verdict, and each candidate that passed."""
 
-    def queries_of(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
-        names = [each.external.metric.name for each in autoscaler.spec.metrics or () if each.external]
-        for place, name in enumerate(names):
-            if name not in self.queries:
-                expected = f"no rule that was read makes the external metric {name}"
-                raise InputError([Fault(f"spec.metrics[{place}]", name, expected)])
-        return tuple(HistoryQuery(name, self.queries[name]) for name in names)
+    demand: Demand
+    verdict: Verdict
+    variants: Mapping[str, Variant]
+
+
+class Story(NamedTuple):
+    """The days after the first two weeks: the floors of each step, and the figures of each day."""
+
+    floors: list[int]
+    withheld: list[str]
+    without: Sequence[ReplayFigures]
+    acted: Sequence[ReplayFigures]
 
     @property
-    def state(self) -> AutoscalerState:
-        (key,) = self.controller.names()
-        state = self.controller.find(key)
-        assert state is not None
-        return state
-
-    @property
-    def key(self) -> Key:
-        return self.state.key
-
-    def seconds(self) -> int:
-        return round(self.clock.wall())
-
-    def begin(self, autoscaler: FastPathAutoscaler, replicas: int, start_up: int = 60) -> None:
-        """Put the autoscaler; ten of its pods took `start_up` seconds to be Ready."""
-        self.sources.readings[METRIC] = Unavailable("NotAnswered", "no answer yet")
-        self.put(autoscaler, replicas)
-        for _ in range(10):
-            self.state.ledger.note(PodStart(0, 0, 0, start_up * 1000))
-
-    async def minute(self) -> int:
-        """Go to the next minute, decide on what the metric says then, and return the floor that acts."""
-        until = self.seconds() // STEP * STEP + STEP
-        self.clock.seconds += until - self.seconds()
-        value = self.history.at(until)
-        for source in self.sources.opened:
-            source.reading = (
-                Unavailable("NoMetrics", "no value")
-                if math.isnan(value)
-                else ExternalReading((round(value * 1000),))
-            )
-        self.controller.touch(self.key)
-        await self.step()
-        await self.book.look(self.controller)
-        await self.step(1)
-        count = self.server.scales["web"].replicas
-        self.server.tell("web")
-        if len(self.pods.pods.get("app=web", ())) != count:
-            self.pods.pods["app=web"] = pods(count)
-        while await self.book.work(self.controller):
-            pass
-        return self.state.forecast
+    def extra(self) -> list[float]:
+        """What the floors cost on each day, as a share."""
+        return [one.extra_over(two) for one, two in zip(self.acted, self.without, strict=True)]
 
 
-def queue_metric(target: str = "1") -> dict[str, Any]:
-    metric = external_metric(METRIC, averageValue=target)
-    metric["external"]["target"]["type"] = "AverageValue"
-    return metric
-
-
-def nanoseconds(seconds: int) -> int:
-    return seconds * SECOND
+def play(case: Case, day: int, floors: Sequence[int]) -> ReplayFigures:
+    """Return the figures of a day with the floors of all days, none if there are no floors."""
+    begin = (BASE_DAYS + day) * DAY
+    load = case.scenario.loads["rps"].part(begin, begin + DAY)
+    start = case.start + begin
+    split = SplitFigures(0)
+    forecast = ForecastFloors(start, STEP, floors[day * MINUTES :]) if floors else None
+    scenario = judge.with_loads(case.scenario, {"rps": load}, start * SECOND)
+    simulation.simulate(dataclasses.replace(scenario, floors=forecast), case.policy, observer=split)
+    return split.whole

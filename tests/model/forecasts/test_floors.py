@@ -1,6 +1,7 @@
 """Floors from bounds: what they cover, what withholds them, and what a day may cost."""
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,7 +26,7 @@ LIMITS = Limits(least=1, most=40, lead=0, hold=1, coverage=0.9, max_extra=1000.0
 """A budget that is never exceeded."""
 
 
-def follower(account: Account | None = None, **limits: float) -> FloorFollower:
+def follower(account: Account | None = None, **limits: Any) -> FloorFollower:
     return FloorFollower(LIMITS._replace(**limits), HOUR, account)
 
 
@@ -35,6 +36,10 @@ def follow(followed: FloorFollower, demands: list[float], bounds: list[float], f
         followed.step(index, demand, bound)
         for index, (demand, bound) in enumerate(zip(demands, bounds, strict=True), first)
     ]
+
+
+def covered(followed: FloorFollower) -> float | None:
+    return followed.day.coverage
 
 
 # -- what a floor covers -------------------------------------------------------------------------------------
@@ -134,17 +139,16 @@ def test_what_never_happens(
 
     A floor is in the account when its step has ended, and stays for the hold.
     """
-    limits = {"least": least, "most": most, "lead": lead, "hold": hold, "coverage": 0.5}
-    followed = follower(**limits, max_extra=max_extra)
+    followed = follower(least=least, most=most, lead=lead, hold=hold, coverage=0.5, max_extra=max_extra)
     highest: list[float] = []
     for index, (demand, bound) in enumerate(steps):
         floor = followed.step(index, demand, bound)
         highest.append(0.0 if math.isnan(bound) else bound)
-        covered = min(math.ceil(max(highest[-1 - lead :]) - 1e-9), most)
-        assert floor in {0, covered}
+        asked = min(math.ceil(max(highest[-1 - lead :]) - 1e-9), most)
+        assert floor in {0, asked}
         if math.isnan(demand):
             assert (floor, followed.withheld) == (0, UNKNOWN)
-        assert (floor == covered) or followed.withheld
+        assert floor == asked or followed.withheld
         day = followed.day
         assert day.extra <= max_extra * day.pods + hold * (most - least) + 1e-6
 
@@ -155,16 +159,16 @@ def test_what_never_happens(
 def test_a_broken_coverage_withholds_until_it_is_restored() -> None:
     followed = follower(coverage=0.9)
     assert follow(followed, [2.0] * 60, [1.0] * 60)[-1] == 1
-    assert followed.day.coverage is None
+    assert covered(followed) is None
     assert followed.step(60, 2.0, 3.0) == 0
-    assert (followed.withheld, followed.day.coverage) == (COVERAGE, 0)
+    assert (followed.withheld, covered(followed)) == (COVERAGE, 0)
     # 60 bounds were broken: 0.7 of 200 is not enough, 0.8 of 300 is
     found = follow(followed, [2.0] * 240, [3.0] * 240, first=61)
     assert found == [0] * 239 + [3]
-    assert followed.day.coverage == 0.8
+    assert covered(followed) == 0.8
     # and not withheld again before it is below 0.7
     assert follow(followed, [4.0] * 43, [3.0] * 43, first=301) == [3] * 42 + [0]
-    assert followed.day.coverage == pytest.approx(240 / 343)
+    assert covered(followed) == pytest.approx(240 / 343)
 
 
 # -- the account ---------------------------------------------------------------------------------------------
