@@ -25,7 +25,7 @@ While the demand is not known there is no floor: nothing would tell that it is w
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -314,18 +314,3 @@ def _pods(demand: float) -> int:
 
 _ROUNDING = 1e-9
 """Demand and bounds are sums and quotients of decimal numbers: 3.0000000000000004 pods are 3."""
-
-
-def floors(
-    demands: Sequence[float], bounds: Sequence[float], first: int, follower: FloorFollower
-) -> list[int]:
-    """Return the floors of consecutive steps, the first of which is step `first` since 1970.
-
-    `demands` are those of the steps themselves, and `bounds` those that are known when each begins.
-    """
-    found = []
-    before = math.nan
-    for index, (demand, bound) in enumerate(zip(demands, bounds, strict=True), first):
-        found.append(follower.step(index, before, bound))
-        before = demand
-    return found
