@@ -9,6 +9,7 @@ import msgspec
 
 from adapter.cli import command_line
 from adapter.cli.simulate import schedules
+from adapter.cli.simulate.load_options import LoadOptions
 from adapter.cli.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
 from adapter.config.yaml import documents, reader
 from adapter.errors import Fault, InputError
@@ -92,7 +93,7 @@ def read_inputs(options: SimulateOptions) -> Inputs:
     return Inputs(scenario, variants, [*recorded.notes, *schedules.notes(scenario, modes)])
 
 
-def read_recorded(options: SimulateOptions) -> Recorded:
+def read_recorded(options: LoadOptions) -> Recorded:
     """Return the autoscaler and its loads from the sources that the options name."""
     if options.prometheus_url:
         from adapter.cli.simulate import recorded  # noqa: PLC0415 - importing it takes most of a second
@@ -108,7 +109,7 @@ def read_recorded(options: SimulateOptions) -> Recorded:
     return Recorded(given, read_loads(options.load, [metric.name for metric in found]), start)
 
 
-def read_schedules(options: SimulateOptions, recorded: Recorded) -> tuple[Sequence[Schedule], int]:
+def read_schedules(options: LoadOptions, recorded: Recorded) -> tuple[Sequence[Schedule], int]:
     """Return the schedules of the autoscaler and second 0 in nanoseconds. InputError."""
     if not options.schedule or recorded.start is None:
         return (), EPOCH
