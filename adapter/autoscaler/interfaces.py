@@ -82,6 +82,24 @@ class NoSchedules:
         return None
 
 
+class Forecasts(Protocol):
+    """The forecasts of the autoscalers."""
+
+    def floor_of(self, key: Key, now: int) -> int:
+        """Return the floor that a forecast gives an autoscaler at `now` (ns).
+
+        0 for none: without a forecast, in mode Advise, and while the floor is withheld.
+        """
+        ...
+
+
+class NoForecasts:
+    """What a scaler without forecasts has."""
+
+    def floor_of(self, key: Key, now: int) -> int:  # noqa: ARG002 - the protocol's
+        return 0
+
+
 class Actuator(Protocol):
     """Applies decisions. Calls raise `errors.NotLeadingError` when the lease may have been lost."""
 

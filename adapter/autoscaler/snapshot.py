@@ -14,7 +14,14 @@ from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.interfaces import Key, NoSchedules, Schedules, SelectedPodCache
+from adapter.autoscaler.interfaces import (
+    Forecasts,
+    Key,
+    NoForecasts,
+    NoSchedules,
+    Schedules,
+    SelectedPodCache,
+)
 from adapter.autoscaler.metrics.factory import MetricSource, SourceFactory
 from adapter.autoscaler.metrics.feed import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
@@ -46,6 +53,7 @@ class AutoscalerContext(NamedTuple):
     sources: SourceFactory
     settings: Settings
     schedules: Schedules = NoSchedules()
+    forecasts: Forecasts = NoForecasts()
 
 
 class MetricInput(NamedTuple):

@@ -98,6 +98,8 @@ class AutoscalerState:
         """The floor that is published, or queued. Set by the `FloorKeeper` alone."""
         self.schedule: ScheduledBounds | None = None
         """The bounds of the windows that are active, as `follow_schedule` last found them."""
+        self.forecast = 0
+        """The floor of the forecast, 0 for none, as `follow_schedule` last found it."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""
         self.clock_shift = 0
@@ -287,12 +289,18 @@ class AutoscalerState:
     # -- deciding --------------------------------------------------------------------------------------------
 
     def follow_schedule(self, now: int) -> bool:
-        """Note the bounds of the windows that are active now; False while the schedules are unknown."""
+        """Note the bounds of windows and forecast at `now`; False while the schedules are unknown."""
         schedules = self._context.schedules
         if not schedules.synced:
             return False
         self.schedule = schedules.bounds_of(self.key, now, self.lead)
+        self.forecast = self._context.forecasts.floor_of(self.key, now)
         return True
+
+    @property
+    def bounds(self) -> ScheduledBounds | None:
+        """The bounds of windows and forecast; None without."""
+        return schedule_bounds.with_forecast(self.schedule, self.forecast)
 
     def constraints(self) -> Constraints | None:
         """Return what limits a decision beside the snapshot; None while the other autoscalers are unknown."""
@@ -300,17 +308,17 @@ class AutoscalerState:
         if rivals is None:
             return None
         spec = self.object.spec
-        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.schedule)
+        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.bounds)
 
     def scheduled_floor(self, now: int) -> ScheduledFloor:
-        """Return the floor of the active windows that a boosted HorizontalPodAutoscaler is to read.
+        """Return the floors of windows and forecast that a boosted HorizontalPodAutoscaler is to read.
 
-        It is 0 while the target is at zero: the HPA would leave zero because of it.
+        They are 0 while the target is at zero: the HPA would leave zero because of them.
         """
         known, before = self.memory.conflicts.known, self.published
         if known is None and before is not None:
-            return ScheduledFloor(before.scheduled, before.scheduled_until)
-        bounds = self.schedule if known else None
+            return ScheduledFloor.of(before)
+        bounds = self.bounds if known else None
         return boosting.scheduled_floor(bounds, self.object.spec.max_replicas, before, now)
 
     def observe(

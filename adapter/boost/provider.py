@@ -29,7 +29,7 @@ from adapter.boost.view import FloorView, PublishedFloors
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
 from adapter.model.autoscaling.boost import LABEL, METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
-from adapter.model.autoscaling.floor import floor_of, is_newer
+from adapter.model.autoscaling.floor import floor_of, greatest, is_newer
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator
 from adapter.model.metrics import (
@@ -135,7 +135,7 @@ class FloorProvider:
             if uid == hpa.uid and hpa.boosts:
                 floor = max(floor, floor_of(each, now, hpa.max_replicas))
             if is_newer(each.seen, hpa.resource_version):
-                floor = max(floor, floor_of(each, now, max(each.replicas, each.scheduled)))
+                floor = max(floor, floor_of(each, now, greatest(each)))
         return floor
 
 

@@ -42,6 +42,16 @@ class HandSchedules:
         return BoundsTimeline(self.by_key.get(key, ())).at(now // SECOND, lead)
 
 
+class HandForecasts:
+    """The floors of forecasts, set by hand."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Key, int] = {}
+
+    def floor_of(self, key: Key, now: int) -> int:
+        return self.by_key.get(key, 0)
+
+
 class HandFloors:
     """What is published by uid."""
 
@@ -59,10 +69,11 @@ class HandFloors:
 
 
 class ScheduleBench(Bench):
-    """A controller with schedules."""
+    """A controller with schedules and forecasts."""
 
     def __init__(self) -> None:
         self.schedules = HandSchedules()
+        self.forecasts = HandForecasts()
         self.floors = HandFloors()
         super().__init__()
 
@@ -75,6 +86,7 @@ class ScheduleBench(Bench):
             self.sources,  # type: ignore[arg-type]
             LIVE,
             self.schedules,
+            self.forecasts,
         )
         self.controller = Controller(
             context,

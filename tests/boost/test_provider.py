@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from adapter.boost.provider import FLOOR_METRIC, FloorProvider, ObservedHPA
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
@@ -15,6 +16,7 @@ from adapter.model.metrics import (
     ExternalQuestion,
     SeriesInfo,
 )
+from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.clock import WALL, FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.world import vector, world
@@ -235,6 +237,19 @@ async def test_one_that_cannot_be_compared_counts_unless_it_is_the_same(case: Ca
     case.publish(entry(7, seen="abd"))
     assert await case.ask() == 7
     case.publish(entry(7, seen=""))
+    assert await case.ask() == 0
+
+
+async def test_the_floor_of_a_forecast_counts_beside_a_raise_and_where_the_cache_is_behind(
+    case: Case,
+) -> None:
+    end = FineInstant(round((WALL + 60) * SECOND))
+    case.publish(structs.replace(entry(7), forecast=9, forecast_until=end))
+    assert await case.ask() == 9
+    case.change(boosts=False)
+    case.publish(structs.replace(entry(0, seen="101"), forecast=9, forecast_until=end))
+    assert await case.ask() == 9
+    case.clock.advance(60)
     assert await case.ask() == 0
 
 

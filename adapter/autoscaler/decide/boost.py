@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import scheduled
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
@@ -25,6 +24,7 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import (
     LONGEST,
+    LONGEST_FORECAST,
     LONGEST_SCHEDULED,
     REVERSALS_WITHIN,
     Demotion,
@@ -117,7 +117,8 @@ def refusal(
     """Return why a decision is not written, "" if it is.
 
     A raise has to exceed both spec.replicas and the pods that exist by more than the tolerance, so that the
-    surge pods of a rollout do not become permanent. One to the floor of a schedule, `least`, is exact.
+    surge pods of a rollout do not become permanent. One to the floor of a schedule or a forecast, `least`, is
+    exact.
     """
     if demotion := active_demotion(memory, boost, now):
         return f"boosting is off: field manager {demotion.by} reverted two raises"
@@ -291,29 +292,44 @@ def advise(
 
 
 class ScheduledFloor(NamedTuple):
-    """The floor of a schedule, 0 for none, and until when it holds."""
+    """The floor of a schedule and that of a forecast, 0 for none, and until when each holds."""
 
     replicas: int = 0
     until: FineInstant = FineInstant(0)
+    forecast: int = 0
+    forecast_until: FineInstant = FineInstant(0)
+
+    @classmethod
+    def of(cls, floor: Floor) -> "ScheduledFloor":
+        """Return what is published already."""
+        return cls(floor.scheduled, floor.scheduled_until, floor.forecast, floor.forecast_until)
 
 
 def scheduled_floor(
     bounds: ScheduledBounds | None, most: int, before: Floor | None, now: int
 ) -> ScheduledFloor:
-    """Return the floor of the windows that are active, at most `most`, to be published at `now`.
+    """Return the floors of bounds, each at most `most`, to be published at `now`.
 
-    One that is published `before` stays as it is while half of `LONGEST_SCHEDULED` is left, or until the end
-    of its window.
+    One that is published `before` stays as it is while half of its time is left. The floor of a window ends
+    with the window. That of a forecast ends soon, because without a scaler nothing tells that it is wrong.
     """
-    replicas = min(scheduled.floor_of(bounds), most)
-    if not replicas or bounds is None or bounds.until is None:
+    if bounds is None:
         return ScheduledFloor()
-    end = bounds.until * SECOND
-    if before is not None and before.scheduled == replicas:
-        least = min(end, now + LONGEST_SCHEDULED // 2)
-        if least <= before.scheduled_until <= end:
-            return ScheduledFloor(replicas, before.scheduled_until)
-    return ScheduledFloor(replicas, FineInstant(min(end, now + LONGEST_SCHEDULED)))
+    known = ScheduledFloor() if before is None else ScheduledFloor.of(before)
+    replicas, until, forecast, forecast_until = 0, FineInstant(0), min(bounds.forecast, most), FineInstant(0)
+    if bounds.floor and bounds.until is not None:
+        replicas, end = min(bounds.floor, most), bounds.until * SECOND
+        until = _until(now, LONGEST_SCHEDULED, end, known.until if known.replicas == replicas else 0)
+    if forecast:
+        last = known.forecast_until if known.forecast == forecast else 0
+        forecast_until = _until(now, LONGEST_FORECAST, now + LONGEST_FORECAST, last)
+    return ScheduledFloor(replicas, until, forecast, forecast_until)
+
+
+def _until(now: int, longest: int, end: int, before: int) -> FineInstant:
+    """Return until when a floor is published: as `before` while half of the longest time, or all, is left."""
+    is_enough = min(end, now + longest // 2) <= before <= end
+    return FineInstant(before if is_enough else min(end, now + longest))
 
 
 def published(
@@ -325,7 +341,8 @@ def published(
     floor: ScheduledFloor = ScheduledFloor(),  # noqa: B008 - immutable
 ) -> Floor | None:
     """Return what is to be published of an HPA, None for nothing. `seen` is its resource version."""
-    if memory.floor is None and memory.demotion is None and not memory.reversals and not floor.replicas:
+    is_bounded = floor.replicas or floor.forecast
+    if memory.floor is None and memory.demotion is None and not memory.reversals and not is_bounded:
         return None
     return msgspec.structs.replace(
         memory.floor or Floor(),
@@ -337,6 +354,8 @@ def published(
         reversals=memory.reversals,
         scheduled=floor.replicas,
         scheduled_until=floor.until,
+        forecast=floor.forecast,
+        forecast_until=floor.forecast_until,
     )
 
 
@@ -358,6 +377,8 @@ def adopt(found: Floor | None, now: int) -> Boosting:
             reversals=(),
             scheduled=0,
             scheduled_until=FineInstant(0),
+            forecast=0,
+            forecast_until=FineInstant(0),
         )
     demotion = found.demoted
     if demotion is not None and demotion.until > now + DEMOTED_FOR:

@@ -50,7 +50,7 @@ class Constraints(NamedTuple):
 
     `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent
     metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
-    `schedule` has the bounds of the windows that are active now, None outside all windows.
+    `schedule` has the bounds of the windows that are active now and the floor of a forecast, None without.
     """
 
     mode: str = AUTO
@@ -63,7 +63,7 @@ class Constraints(NamedTuple):
 class Memory(msgspec.Struct, frozen=True):
     """What is remembered of one autoscaler from one sync to the next, its status included.
 
-    `floor` is that of the windows that were active at the last sync, 0 without one.
+    `floor` is that of windows and forecast at the last sync, 0 without one.
     """
 
     status: HorizontalPodAutoscalerStatus = NO_STATUS
@@ -220,7 +220,8 @@ def commit(
     memory: Memory, made: Decision, observation: Observation, now: int, constraints: Constraints
 ) -> tuple[Memory, tuple[Event, ...]]:
     """Return the memory after a decision whose count, if it has one to write, was written; and the events."""
-    state, boost, floor = memory.conflicts, constraints.boost, scheduled.floor_of(constraints.schedule)
+    state, boost = memory.conflicts, constraints.boost
+    floor = scheduled.floor_of(scheduled.for_count(constraints.schedule, observation.replicas))
     if made.rescale:
         state = conflicts.commit(state, observation.replicas, made.replicas)
         if made.history.pending is not None:
@@ -277,20 +278,28 @@ def decide(
     spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
     """Decide what one sync does at `now` nanoseconds; the status of the observation is that of the memory."""
-    schedule = constraints.schedule
-    bounded = scheduled.bounded(spec, schedule)
-    history = scheduled.held(memory.history, memory.floor, schedule, spec.limits.highest, now)
-    if history is not memory.history:
-        memory = msgspec.structs.replace(memory, history=history)
-    made = _decide_within(bounded, observation, memory, now, constraints)
-    return scheduled.told(made, bounded, schedule, now)
+    schedule = scheduled.for_count(constraints.schedule, observation.replicas)
+    if observation.replicas:  # at zero a former floor keeps nothing up, and must not wake the target
+        history = scheduled.held(memory.history, memory.floor, schedule, spec.limits.highest, now)
+        if history is not memory.history:
+            memory = msgspec.structs.replace(memory, history=history)
+    followed = schedule
+    if scheduled.is_below_forecast(spec, schedule, observation.replicas):
+        # Below minReplicas no metric is evaluated. A forecast must not delay a raise that is above its floor.
+        trial = msgspec.structs.replace(observation, write_error="")
+        without = scheduled.without_forecast(schedule)
+        asked = _decide_within(spec, trial, memory, now, constraints._replace(schedule=without)).replicas
+        followed = without if asked > scheduled.bounded(spec, schedule).limits.lowest else schedule
+    made = _decide_within(spec, observation, memory, now, constraints._replace(schedule=followed))
+    return scheduled.told(made, spec, schedule, now)
 
 
 def _decide_within(
     spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
-    """Decide with a spec whose limits are those of this moment."""
+    """Decide with the limits that the spec has within the bounds of the constraints."""
     mode, rivals, rules, boost, schedule = constraints
+    spec = scheduled.bounded(spec, schedule)
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
     if observation.replicas == 0 and state.own_zero and scheduled.floor_of(schedule):

@@ -1,10 +1,13 @@
-"""The bounds of schedules in a decision.
+"""The bounds of schedules, and the floor of a forecast, in a decision.
 
-A window changes minReplicas and maxReplicas, and nothing else: the decision is that of an autoscaler with
-these bounds. One rule is added. Where a floor falls, because its window ends or its schedule is changed or
-deleted, the floor counts as a recommendation of that moment. So the scale-down waits for its stabilization
-window, as that of a HorizontalPodAutoscaler does, which has read the floor as a metric.
+A window changes minReplicas and maxReplicas, a forecast minReplicas, and nothing else: the decision is that
+of an autoscaler with these bounds. Two rules are added. Where a floor falls, because its window ends, its
+schedule is changed or deleted, or the forecast is lower, the floor counts as a recommendation of that moment.
+So the scale-down waits for its stabilization window, as that of a HorizontalPodAutoscaler does, which has
+read the floor as a metric. And a forecast never wakes a target from zero (`for_count`).
 """
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,9 +18,27 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.autoscaling.status import SCHEDULE_ACTIVE, Conditions
+from adapter.model.autoscaling.status import FORECAST_ACTIVE, SCHEDULE_ACTIVE, Conditions
 from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
+
+
+def for_count(bounds: ScheduledBounds | None, replicas: int) -> ScheduledBounds | None:
+    """Return the bounds as they count for a target with so many replicas: at zero without the forecast."""
+    return bounds if replicas else without_forecast(bounds)
+
+
+def without_forecast(bounds: ScheduledBounds | None) -> ScheduledBounds | None:
+    """Return the bounds of the windows alone, None for none."""
+    return bounds if bounds is None or not bounds.forecast else schedule_bounds.with_forecast(bounds, 0)
+
+
+def is_below_forecast(spec: PreparedSpec, bounds: ScheduledBounds | None, replicas: int) -> bool:
+    """Tell whether a count is below the floor of a forecast, and within all other bounds."""
+    if bounds is None or not bounds.forecast or not replicas:
+        return False
+    without, _ = schedule_bounds.limits(*spec.limits, without_forecast(bounds))
+    return without <= replicas < schedule_bounds.limits(*spec.limits, bounds)[0]
 
 
 def bounded(spec: PreparedSpec, bounds: ScheduledBounds | None) -> PreparedSpec:
@@ -40,32 +61,63 @@ def held(history: History, before: int, bounds: ScheduledBounds | None, highest:
 
 
 def told(made: Decision, spec: PreparedSpec, bounds: ScheduledBounds | None, now: int) -> Decision:
-    """Return a decision with the bounds in its trace and in the conditions. `spec` is the bounded one."""
-    status = made.status
-    if bounds is None:
-        if not statuses.holds(status.conditions, SCHEDULE_ACTIVE):
-            return made
-        return _with_condition(made, now, holds=False, reason="NoActiveWindow", message=_NO_WINDOW)
-    lowest, highest = spec.limits
-    names = describe(bounds)
-    step = Step("schedule", {"windows": names, "min": lowest, "max": highest})
-    made = msgspec.structs.replace(made, trace=(step, *made.trace))
-    reason = "WindowActive" if bounds.windows else "WindowAhead"
-    message = f"minReplicas {lowest}, maxReplicas {highest}: {names}"
-    return _with_condition(made, now, holds=True, reason=reason, message=message)
-
-
-_NO_WINDOW = "no window of a schedule is active"
-
-
-def describe(bounds: ScheduledBounds) -> str:
-    """Return the windows as text."""
-    return ", ".join((*bounds.windows, *(f"{name} (begins soon)" for name in bounds.early)))
-
-
-def _with_condition(made: Decision, now: int, *, holds: bool, reason: str, message: str) -> Decision:
-    found = Conditions(made.status.conditions or (), now)
-    found.set(SCHEDULE_ACTIVE, holds=holds, reason=reason, message=message)
+    """Return a decision with the bounds in its trace and in the conditions. `spec` has its own limits."""
+    before = made.status.conditions
+    if bounds is not None:
+        lowest, highest = schedule_bounds.limits(*spec.limits, bounds)
+        facts = {"windows": describe(bounds), "min": lowest, "max": highest}
+        if bounds.forecast:
+            facts["forecast"] = bounds.forecast
+        made = msgspec.structs.replace(made, trace=(Step("schedule", facts), *made.trace))
+    elif not any(statuses.holds(before, kind) for kind in _INACTIVE):
+        return made
+    active = {SCHEDULE_ACTIVE: _of_windows(spec, bounds), FORECAST_ACTIVE: _of_forecast(spec, bounds)}
+    found = Conditions(before or (), now)
+    for kind, text in active.items():
+        if text is not None:
+            found.set(kind, holds=True, reason=text.reason, message=text.message)
+        elif statuses.holds(before, kind):
+            found.set(kind, holds=False, reason=_INACTIVE[kind].reason, message=_INACTIVE[kind].message)
     status: HorizontalPodAutoscalerStatus = msgspec.structs.replace(made.status, conditions=found.listed())
     is_changed = made.status_changed or status != made.status
     return msgspec.structs.replace(made, status=status, status_changed=is_changed)
+
+
+class _ConditionText(NamedTuple):
+    reason: str
+    message: str
+
+
+_INACTIVE = {
+    SCHEDULE_ACTIVE: _ConditionText("NoActiveWindow", "no window of a schedule is active"),
+    FORECAST_ACTIVE: _ConditionText("NoFloor", "the forecast gives no floor"),
+}
+"""What is said of a condition that no longer holds."""
+
+
+def _of_windows(spec: PreparedSpec, bounds: ScheduledBounds | None) -> _ConditionText | None:
+    """Return what the windows give alone, None if none is active or begins soon."""
+    bounds = without_forecast(bounds)
+    if bounds is None:
+        return None
+    lowest, highest = schedule_bounds.limits(*spec.limits, bounds)
+    reason = "WindowActive" if bounds.windows else "WindowAhead"
+    return _ConditionText(reason, f"minReplicas {lowest}, maxReplicas {highest}: {describe(bounds)}")
+
+
+def _of_forecast(spec: PreparedSpec, bounds: ScheduledBounds | None) -> _ConditionText | None:
+    """Return what the forecast gives, None without a floor.
+
+    A forecast that changes nothing is not written as a number: the status would change each minute.
+    """
+    if bounds is None or not bounds.forecast:
+        return None
+    lowest, _ = schedule_bounds.limits(*spec.limits, bounds)
+    without, _ = schedule_bounds.limits(*spec.limits, without_forecast(bounds))
+    by = "by the forecast" if lowest > without else "with or without the forecast"
+    return _ConditionText("FloorActive", f"minReplicas {lowest} {by}")
+
+
+def describe(bounds: ScheduledBounds) -> str:
+    """Return the windows as text, "" for none."""
+    return ", ".join((*bounds.windows, *(f"{name} (begins soon)" for name in bounds.early)))

@@ -52,6 +52,14 @@ def _start(facts: Facts) -> str:
     return f"{facts['target']}: {counts}, allowed {facts['min']} to {facts['max']}"
 
 
+def _schedule(facts: Facts) -> str:
+    forecast, allowed = facts.get("forecast"), f"{facts['min']} to {facts['max']}"
+    if not facts["windows"]:
+        return f"a forecast of {forecast} allows {allowed}"
+    also = f" and a forecast of {forecast}" if forecast else ""
+    return f"schedules{also} allow {allowed}: {facts['windows']}"
+
+
 _GROUPS = {
     "unready": "unready",
     "missing": "missing (no sample)",
@@ -206,7 +214,7 @@ def _pods_count(pods: int) -> str:
 
 _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "start": _start,
-    "schedule": "schedules allow {min} to {max}: {windows}",
+    "schedule": _schedule,
     "first": "no earlier recommendation: {replicas} is recorded as the first",
     "bounds": "{current} is {side} {bound}, the {what}: metrics are not evaluated",
     "disabled": "the target is scaled to zero{why}: scaling is disabled",

@@ -25,6 +25,9 @@ LONGEST_SCHEDULED = 24 * 3600 * SECOND
 REVERSALS_WITHIN = 300 * SECOND
 """How long a reversal counts."""
 
+LONGEST_FORECAST = LONGEST
+"""The longest time that the floor of a forecast holds without being published again."""
+
 _NAME = "fastpath-floors"
 
 
@@ -74,6 +77,9 @@ class Floor(Struct, frozen=True):
     scheduled: Int32 = 0
     """The floor of the windows of schedules that are active, which holds until `scheduled_until`."""
     scheduled_until: FineInstant = FineInstant(0)
+    forecast: Int32 = 0
+    """The floor of a forecast, which holds until `forecast_until`."""
+    forecast_until: FineInstant = FineInstant(0)
     excused: bool = False
     """The native controller has once written a count that it had decided before the raise."""
 
@@ -84,29 +90,34 @@ def floor_of(floor: Floor | None, now: int, most: int) -> int:
         return 0
     raised = floor.replicas if now < floor.until else 0
     scheduled = floor.scheduled if now < floor.scheduled_until else 0
-    return min(max(raised, scheduled), most)
+    forecast = floor.forecast if now < floor.forecast_until else 0
+    return min(max(raised, scheduled, forecast), most)
+
+
+def greatest(floor: Floor) -> int:
+    """Return the greatest number of a floor, at whatever time it holds."""
+    return max(floor.replicas, floor.scheduled, floor.forecast)
 
 
 def as_known_for(floor: Floor, known: int) -> Floor:
     """Return a floor as it counts for a reader that has known it unchanged for `known` nanoseconds.
 
-    A reader ends every raise after `LONGEST`, and the floor of a schedule after `LONGEST_SCHEDULED`. The ends
-    come from the clock of the leader: if that clock was hours ahead and no leader runs any more, nothing else
-    would end the floor. This never cuts the floor of a correct clock, because a floor is read after it was
-    written.
+    A reader ends every raise, and the floor of a forecast, after `LONGEST`, and the floor of a schedule after
+    `LONGEST_SCHEDULED`. The ends come from the clock of the leader: if that clock was hours ahead and no
+    leader runs any more, nothing else would end the floor. This never cuts the floor of a correct clock,
+    because a floor is read after it was written.
     """
     if known < LONGEST:
         return floor
     scheduled = floor.scheduled if known < LONGEST_SCHEDULED else 0
-    return msgspec.structs.replace(floor, replicas=0, scheduled=scheduled)
+    return msgspec.structs.replace(floor, replicas=0, scheduled=scheduled, forecast=0)
 
 
 def is_over(floor: Floor, now: int) -> bool:
-    """Tell whether a floor holds nothing any more: no raise, window, reversal that counts or demotion."""
+    """Tell whether a floor holds nothing any more: no number, reversal that counts or demotion."""
     is_demoted = floor.demoted is not None and now < floor.demoted.until
     is_counted = any(at > now - REVERSALS_WITHIN for at in floor.reversals)
-    holds = (floor.replicas and now < floor.until) or (floor.scheduled and now < floor.scheduled_until)
-    return not (is_demoted or is_counted or holds)
+    return not (is_demoted or is_counted or floor_of(floor, now, greatest(floor)))
 
 
 def is_newer(version: str, cached: str) -> bool:

@@ -27,6 +27,8 @@ SCALING_LIMITED = "ScalingLimited"
 SCALED_TO_ZERO = "ScaledToZero"
 SCHEDULE_ACTIVE = "ScheduleActive"
 """Our own: whether a window of a schedule sets bounds."""
+FORECAST_ACTIVE = "ForecastActive"
+"""Our own: whether a forecast gives a floor."""
 
 MESSAGES = {
     "SucceededGetScale": "the HPA controller was able to get the target's current scale",

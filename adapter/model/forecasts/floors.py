@@ -101,7 +101,7 @@ class FloorFollower:
         """Why there is no floor although a plan has bounds; "" if nothing withholds it."""
         self.limits = limits
         self._per_hour = steps_an_hour
-        self._hours = deque(account.hours, HOURS + 1)
+        self._hours = deque(map(msgspec.structs.replace, account.hours), HOURS + 1)
         self._past = _sum(account.hours[:-1])
         self._index: int | None = None
         self._ahead = deque([math.nan] * limits.lead)
@@ -111,7 +111,7 @@ class FloorFollower:
 
     @property
     def account(self) -> Account:
-        return Account(list(self._hours), self.withheld)
+        return Account([*map(msgspec.structs.replace, self._hours)], self.withheld)
 
     @property
     def day(self) -> Day:

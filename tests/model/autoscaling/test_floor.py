@@ -36,6 +36,7 @@ def test_the_number(entry: Floor | None, now: int, most: int, floor: int) -> Non
         ENTRY,
         Floor("a", "b", "c", shown=FineInstant(5), reversals=(FineInstant(3),)),
         Floor("a", "b", "c", demoted=Demotion(FineInstant(1), "argocd", "abc")),
+        Floor("a", "b", "c", forecast=8, forecast_until=FineInstant(5)),
     ],
 )
 def test_there_and_back(entry: Floor) -> None:
@@ -117,6 +118,8 @@ NOW = 1_700_000_000 * SECOND
         (Floor(demoted=Demotion(FineInstant(NOW + 1))), False),
         (Floor(scheduled=8, scheduled_until=FineInstant(NOW)), True),
         (Floor(scheduled=8, scheduled_until=FineInstant(NOW + 1)), False),
+        (Floor(forecast=8, forecast_until=FineInstant(NOW)), True),
+        (Floor(forecast=8, forecast_until=FineInstant(NOW + 1)), False),
     ],
 )
 def test_an_entry_that_says_nothing_any_more(entry: Floor, *, is_over: bool) -> None:
@@ -160,3 +163,33 @@ def test_a_reader_ends_the_floor_of_a_schedule_after_a_day(hours: int, held: int
     floor = Floor(replicas=25, scheduled=20, scheduled_until=FineInstant(NOW + 7 * 24 * 3600 * SECOND))
     known = hours * 3600 * SECOND
     assert floors.floor_of(floors.as_known_for(floor, known), NOW + known, 40) == held
+
+
+@pytest.mark.parametrize(
+    ("after", "most", "held"), [(0, 40, 25), (10, 40, 22), (10, 21, 21), (20, 40, 20), (30, 40, 0)]
+)
+def test_the_greatest_of_what_holds_counts(after: int, most: int, held: int) -> None:
+    floor = Floor(
+        replicas=25,
+        until=FineInstant(NOW + 10 * SECOND),
+        forecast=22,
+        forecast_until=FineInstant(NOW + 20 * SECOND),
+        scheduled=20,
+        scheduled_until=FineInstant(NOW + 30 * SECOND),
+    )
+    assert floors.floor_of(floor, NOW + after * SECOND, most) == held
+    assert floors.greatest(floor) == 25
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(0, 20), (599, 20), (600, 0), (3600, 0)])
+def test_a_reader_ends_the_floor_of_a_forecast_after_ten_minutes(seconds: int, held: int) -> None:
+    floor = Floor(forecast=20, forecast_until=FineInstant(NOW + 24 * 3600 * SECOND))
+    known = seconds * SECOND
+    assert floors.floor_of(floors.as_known_for(floor, known), NOW + known, 40) == held
+
+
+def test_a_reader_of_an_earlier_version_ignores_what_it_does_not_know() -> None:
+    text = floors.encode_floor(Floor("a", "b", "c", replicas=8, forecast=20, forecast_until=FineInstant(5)))
+    later = text.replace("forecast", "later")
+    assert floors.decode_floor(later) == Floor("a", "b", "c", replicas=8)
+    assert "forecast" not in floors.encode_floor(Floor("a", "b", "c", replicas=8))

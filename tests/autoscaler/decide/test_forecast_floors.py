@@ -1,0 +1,320 @@
+"""The floor of a forecast in decisions: what it raises, how it ends, and that it does nothing at zero."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide import guarded, record, scheduled
+from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
+from adapter.autoscaler.decide.conflicts import ConflictState
+from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
+from adapter.autoscaler.decide.record import DecisionInputs
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED
+from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
+from adapter.model.schedules.bounds import ScheduledBounds
+from adapter.model.timestamps import SECOND, FineInstant
+from tests.autoscaler.decide.test_scheduled import OFFICE, Loop
+from tests.support.controller import LIVE, fpa
+from tests.support.scaling import NOW, autoscaler, conditions_of, external_metric, pods
+
+ON = Boost(BOOST, digest="one")
+QUIET = ScheduledBounds(None, 6, ("shop/office quiet",))
+SOON = ScheduledBounds(20, None, (), ("shop/office business",))
+
+
+def forecast(replicas: int, beside: ScheduledBounds | None = None) -> ScheduledBounds:
+    if beside is None:
+        return ScheduledBounds(None, None, (), forecast=replicas)
+    return msgspec.structs.replace(beside, forecast=replicas)
+
+
+def told(made: Decision) -> dict[str, tuple[str, str]]:
+    """Return status and message of the conditions about bounds."""
+    ours = ("ScheduleActive", "ForecastActive")
+    return {
+        each.type: (each.status, each.message) for each in made.status.conditions or () if each.type in ours
+    }
+
+
+def test_a_floor_raises_and_is_named() -> None:
+    loop = Loop(3)
+    assert told(loop.decide(3)) == {}
+    made = loop.decide(3, forecast(12))
+    assert (made.replicas, made.rescale, made.status_changed) == (12, True, True)
+    assert made.reason == "Current number of replicas below Spec.MinReplicas"
+    assert made.trace[0].text() == "a forecast of 12 allows 12 to 40"
+    assert told(made) == {"ForecastActive": ("True", "minReplicas 12 by the forecast")}
+    assert conditions_of(made)["ForecastActive"] == ("True", "FloorActive")
+
+
+def test_above_its_floor_the_metrics_decide() -> None:
+    loop = Loop(20)
+    assert loop.decide(25, forecast(12)).replicas == 25
+    assert loop.decide(3, forecast(12), after=400).replicas == 12
+
+
+@pytest.mark.parametrize(
+    ("bounds", "replicas", "text"),
+    [
+        (forecast(12), 10, "a forecast of 12 allows 10 to 10"),
+        (forecast(2), 4, "a forecast of 2 allows 4 to 10"),
+        (forecast(9, QUIET), 6, "schedules and a forecast of 9 allow 6 to 6: shop/office quiet"),
+    ],
+    ids=["maxReplicas", "minReplicas", "the ceiling of a schedule"],
+)
+def test_a_floor_stays_within_the_other_bounds(bounds: ScheduledBounds, replicas: int, text: str) -> None:
+    made = Loop(4, most=10, minReplicas=4).decide(3, bounds)
+    assert made.replicas == replicas
+    assert made.trace[0].text() == text
+
+
+def test_a_forecast_does_not_delay_what_the_metrics_ask_for() -> None:
+    """Below minReplicas, Kubernetes raises to it first, and evaluates metrics at the next sync."""
+    loop = Loop(10)
+    made = loop.decide(15, forecast(12))
+    assert (made.replicas, made.reason) == (15, "external metric queue(nil) above target")
+    assert made.trace[0].text() == "a forecast of 12 allows 12 to 40"
+    assert told(made) == {"ForecastActive": ("True", "minReplicas 12 by the forecast")}
+    assert Loop(10).decide(None, forecast(12)).replicas == 12
+    assert Loop(10).decide(15, forecast(12, OFFICE)).replicas == 20
+
+
+def test_a_write_that_failed_is_told_with_the_count_that_was_asked_for() -> None:
+    loop = Loop(10)
+    seen = Observation(10, 10, "app=web", pods(10), [ExternalReading([15000])])
+    limits = Constraints(schedule=forecast(12))
+    made = guarded.failed(loop.spec, seen, loop.memory, NOW, limits, "etcd is away")
+    assert (made.replicas, made.rescale) == (10, False)
+    assert "New size: 15" in made.events[0].message
+
+
+def test_a_forecast_that_adds_nothing_says_so_and_writes_no_status_for_another_number() -> None:
+    loop = Loop(4, minReplicas=4)
+    made = loop.decide(3, forecast(2))
+    assert told(made) == {"ForecastActive": ("True", "minReplicas 4 with or without the forecast")}
+    assert not loop.decide(3, forecast(3)).status_changed
+
+
+@pytest.mark.parametrize("floor", [8, 12])
+def test_each_condition_tells_of_its_own_bounds(floor: int) -> None:
+    office = msgspec.structs.replace(OFFICE, floor=10)
+    loop = Loop(10)
+    made = loop.decide(3, forecast(floor, office))
+    by = "12 by the forecast" if floor == 12 else "10 with or without the forecast"
+    assert told(made) == {
+        "ScheduleActive": ("True", "minReplicas 10, maxReplicas 40: shop/office business"),
+        "ForecastActive": ("True", f"minReplicas {by}"),
+    }
+    lowest = max(10, floor)
+    text = f"schedules and a forecast of {floor} allow {lowest} to 40: shop/office business"
+    assert made.trace[0].text() == text
+
+
+def test_the_conditions_end_separately() -> None:
+    loop = Loop(20)
+    loop.decide(3, forecast(12, SOON))
+    no_window = ("False", "no window of a schedule is active")
+    assert told(loop.decide(3, forecast(12))) == {
+        "ScheduleActive": no_window,
+        "ForecastActive": ("True", "minReplicas 12 by the forecast"),
+    }
+    made = loop.decide(3)
+    assert told(made) == {
+        "ScheduleActive": no_window,
+        "ForecastActive": ("False", "the forecast gives no floor"),
+    }
+    assert conditions_of(made)["ForecastActive"] == ("False", "NoFloor")
+    assert not loop.decide(3).status_changed
+
+
+def test_where_a_floor_falls_the_stabilization_window_begins() -> None:
+    loop = Loop(12)
+    for _ in range(100):
+        loop.decide(3, forecast(12), after=6)
+    assert loop.decide(3, forecast(8)).replicas == 12
+    assert loop.decide(3, forecast(8), after=298).replicas == 12
+    assert loop.decide(3, forecast(8), after=2).replicas == 8
+
+
+@pytest.mark.parametrize("mode", [PAUSED, ADVISE])
+def test_what_is_not_to_be_scaled_is_not_raised(mode: str) -> None:
+    assert Loop(3, mode=mode).decide(3, forecast(12)).replicas == 3
+
+
+# -- at zero -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", [0, None])
+@pytest.mark.parametrize("own_zero", [True, False])
+def test_a_forecast_does_not_wake(wanted: int | None, *, own_zero: bool) -> None:
+    loop = Loop(0, minReplicas=0)
+    loop.manager = loop.manager if own_zero else "kubectl"
+    loop.memory = Memory(conflicts=ConflictState(known=0, own_zero=own_zero))
+    for _ in range(3):
+        made = loop.decide(wanted, forecast(12))
+        assert (made.replicas, loop.memory.floor, told(made)) == (0, 0, {})
+        assert not [step for step in made.trace if step.name == "schedule"]
+
+
+def test_a_target_that_its_metrics_wake_has_the_floor_from_then_on() -> None:
+    loop = Loop(0, minReplicas=0)
+    assert loop.decide(2, forecast(12)).replicas == 2
+    assert loop.memory.floor == 0
+    assert loop.decide(2, forecast(12)).replicas == 12
+
+
+def test_a_schedule_wakes_to_its_own_floor() -> None:
+    loop = Loop(0, minReplicas=0)
+    made = loop.decide(0, forecast(30, OFFICE))
+    assert made.replicas == 20
+    assert told(made) == {"ScheduleActive": ("True", "minReplicas 20, maxReplicas 40: shop/office business")}
+    assert loop.decide(0, forecast(30, OFFICE)).replicas == 30
+
+
+def test_a_zero_ends_the_condition() -> None:
+    loop = Loop(12, minReplicas=0)
+    loop.decide(3, forecast(12))
+    loop.replicas = 0
+    assert told(loop.decide(0, forecast(12)))["ForecastActive"][0] == "False"
+
+
+def test_a_floor_that_falls_at_zero_does_not_wake() -> None:
+    """A write of the scaler may land after it has decided on a later forecast."""
+    loop = Loop(0, minReplicas=0)
+    loop.memory = msgspec.structs.replace(loop.memory, floor=12)
+    assert loop.decide(0, forecast(12)).replicas == 0
+    assert loop.decide(0).replicas == 0
+
+
+@given(
+    floors=st.lists(st.integers(0, 50), min_size=1, max_size=8),
+    beside=st.sampled_from([None, QUIET, ScheduledBounds(0, None, ("shop/office none",))]),
+    wanted=st.integers(0, 3),
+)
+def test_at_zero_the_decision_is_that_without_a_forecast(
+    floors: list[int], beside: ScheduledBounds | None, wanted: int
+) -> None:
+    """Also with a minimum of 0 that a schedule sets itself."""
+    one, other = Loop(0, minReplicas=0), Loop(0, minReplicas=0)
+    for floor in floors:
+        made = one.decide(wanted, forecast(floor, beside) if floor else beside)
+        plain = other.decide(wanted, beside)
+        assert (made.replicas, made.reason, made.trace) == (plain.replicas, plain.reason, plain.trace)
+        one.replicas = other.replicas = 0
+        one.memory = other.memory = Memory(conflicts=ConflictState(known=0, own_zero=True))
+
+
+@given(
+    floor=st.integers(1, 60),
+    ceiling=st.none() | st.integers(0, 40),
+    current=st.integers(1, 35),
+    wanted=st.integers(0, 50),
+)
+def test_a_forecast_lowers_nothing_and_exceeds_no_bound(
+    floor: int, ceiling: int | None, current: int, wanted: int
+) -> None:
+    beside = None if ceiling is None else ScheduledBounds(None, ceiling, ("a/b c",))
+    made = Loop(current, most=30).decide(wanted, forecast(floor, beside))
+    plain = Loop(current, most=30).decide(wanted, beside)
+    most = min(30, 30 if ceiling is None else max(1, ceiling))
+    assert made.replicas == max(plain.replicas, min(floor, most))
+
+
+def test_bounds_without_a_forecast_are_not_copied() -> None:
+    assert scheduled.for_count(OFFICE, 0) is OFFICE
+    assert scheduled.for_count(None, 0) is None
+    assert scheduled.for_count(forecast(3), 1) == forecast(3)
+
+
+# -- boosted HPAs --------------------------------------------------------------------------------------------
+
+
+def boosted(replicas: int, bounds: ScheduledBounds, boost: Boost = ON) -> Decision:
+    spec = autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=40, behavior={})
+    seen = Observation(replicas, 24, "app=web", pods(24), [ExternalReading([3000])])
+    limits = Constraints(boost.mode, boost=boost, schedule=bounds)
+    return guarded.decide(spec, seen, Memory(), NOW, limits)
+
+
+def test_a_boosted_hpa_is_raised_to_the_floor_exactly_and_not_from_zero() -> None:
+    assert (boosted(19, forecast(20)).replicas, boosted(19, forecast(20)).rescale) == (20, True)
+    assert not boosted(20, forecast(20)).rescale
+    assert not boosted(0, forecast(20)).rescale
+    assert not boosted(3, forecast(20), ON._replace(fault="no handshake")).rescale
+
+
+def test_what_is_published_of_a_forecast_ends_after_ten_minutes() -> None:
+    made = boosting.scheduled_floor(forecast(12), 40, None, NOW)
+    assert made == ScheduledFloor(forecast=12, forecast_until=FineInstant(NOW + LONGEST_FORECAST))
+    assert boosting.scheduled_floor(forecast(50), 40, None, NOW).forecast == 40
+    both = boosting.scheduled_floor(forecast(12, OFFICE), 40, None, NOW)
+    assert (both.replicas, both.until) == (20, NOW + 3600 * SECOND)
+    assert (both.forecast, both.forecast_until) == (12, NOW + LONGEST_FORECAST)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "until"),
+    [
+        (12, 0, 600),
+        (12, 300, 600),
+        (12, 301, 301 + 600),
+        (12, -1, -1 + 600),
+        (11, 0, 600),
+        (11, 7, 7 + 600),
+    ],
+    ids=["same", "half is left", "less than half", "clock set back", "another number", "another, later"],
+)
+def test_the_floor_of_a_forecast_is_renewed_when_half_is_left(before: int, after: int, until: int) -> None:
+    first = boosting.scheduled_floor(forecast(before), 40, None, NOW)
+    published = Floor(forecast=first.forecast, forecast_until=first.forecast_until)
+    made = boosting.scheduled_floor(forecast(12), 40, published, NOW + after * SECOND)
+    assert made == ScheduledFloor(forecast=12, forecast_until=FineInstant(NOW + until * SECOND))
+
+
+def test_the_floor_of_a_schedule_does_not_depend_on_the_forecast() -> None:
+    week = msgspec.structs.replace(OFFICE, until=NOW // SECOND + 7 * 86400)
+    first = boosting.scheduled_floor(forecast(30, week), 40, None, NOW)
+    assert (first.replicas, first.until) == (20, NOW + LONGEST_SCHEDULED)
+    published = boosting.published(boosting.NOTHING, "shop", "web", "uid-1", "7", first)
+    assert published is not None
+    later = boosting.scheduled_floor(forecast(31, week), 40, published, NOW + 400 * SECOND)
+    assert (later.replicas, later.until) == (20, first.until)
+
+
+def test_what_is_published_and_adopted() -> None:
+    floor = ScheduledFloor(forecast=12, forecast_until=FineInstant(NOW + SECOND))
+    made = boosting.published(boosting.NOTHING, "shop", "web", "uid-1", "7", floor)
+    assert made is not None
+    assert (made.forecast, made.forecast_until, made.scheduled, made.replicas) == (12, NOW + SECOND, 0, 0)
+    assert ScheduledFloor.of(made) == floor
+    assert boosting.adopt(made, NOW) == Boosting()
+    raised = msgspec.structs.replace(made, replicas=8, until=FineInstant(NOW + SECOND))
+    held = boosting.adopt(raised, NOW).floor
+    assert held is not None
+    assert (held.replicas, held.forecast, held.forecast_until) == (8, 0, 0)
+
+
+# -- records -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bounds", [forecast(12), forecast(12, OFFICE)])
+@pytest.mark.parametrize("replicas", [0, 3])
+def test_a_recorded_decision_is_made_again(bounds: ScheduledBounds, replicas: int) -> None:
+    spec: dict[str, Any] = {"minReplicas": 0, "maxReplicas": 40, "behavior": {}}
+    subject = fpa([external_metric(averageValue="1")], **spec)
+    seen = Observation(replicas, replicas, "app=web", pods(replicas), [ExternalReading([2000])], NO_STATUS)
+    memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas), floor=15)
+    inputs = DecisionInputs(subject, LIVE, NOW, seen, memory, Constraints(schedule=bounds))
+    made = record.record(inputs, record.decide_again(inputs))
+    assert made.replicas == ((12 if replicas else 2) if bounds.floor is None else 20)
+    read_back = record.convert(msgspec.json.decode(record.encode(made)))
+    assert read_back.inputs.constraints == Constraints(schedule=bounds)
+    again = record.decide_again(read_back.inputs)
+    assert (again.replicas, again.rescale, again.reason) == (made.replicas, made.rescale, made.reason)
+    assert again.trace == record.decide_again(inputs).trace

@@ -1,0 +1,112 @@
+"""Floors of forecasts in the loop: what is written, what a boosted HPA reads, and changes of leader."""
+
+from adapter.autoscaler.debug import show
+from adapter.model.timestamps import SECOND
+from tests.autoscaler.test_schedules import HPA, NOON, OWN, ScheduleBench, window
+from tests.support.scaling import pods
+
+
+async def test_an_autoscaler_has_the_floor_while_there_is_one() -> None:
+    bench = ScheduleBench()
+    bench.want(3)
+    bench.own(3)
+    await bench.step()
+    bench.forecasts.by_key[OWN] = 12
+    await bench.step(15)
+    assert bench.counts() == [12]
+    shown = show(bench.controller, "default", "web", "").document
+    assert "a forecast of 12 allows 12 to 20" in [step for each in shown["journal"] for step in each["trace"]]
+    assert [
+        each["message"] for each in shown["status"]["conditions"] if each["type"] == "ForecastActive"
+    ] == ["minReplicas 12 by the forecast"]
+    bench.pods.pods["app=web"] = pods(12)
+    bench.forecasts.by_key.clear()
+    for _ in range(30):
+        await bench.step(10)
+    assert bench.counts() == [12]
+    for _ in range(3):
+        await bench.step(10)
+    assert bench.counts() == [12, 3]
+
+
+async def test_a_boosted_hpa_is_raised_and_reads_the_floor_that_is_renewed() -> None:
+    bench = ScheduleBench()
+    bench.want(3)
+    bench.forecasts.by_key[HPA] = 12
+    bench.boosted(3)
+    ends = set()
+    for _ in range(130):
+        await bench.step(10)
+        ends.add(bench.floors.entries["uid-1"].forecast_until)
+        assert bench.floor() == 12
+    assert bench.counts() == [12]
+    assert len(ends) in {4, 5}  # 1,300 s, renewed every 300
+    bench.forecasts.by_key[HPA] = 8
+    await bench.step(15)
+    assert bench.floor() == 8
+    bench.forecasts.by_key.clear()
+    await bench.step(15)
+    assert (bench.floor(), bench.floors.entries) == (0, {})
+    assert bench.counts() == [12]  # the HPA goes back by itself
+
+
+async def test_without_a_scaler_the_floor_of_a_forecast_ends_and_that_of_a_window_stays() -> None:
+    bench = ScheduleBench()
+    bench.want(3)
+    bench.schedules.by_key = {HPA: (window("12:00", "14:00", 5),)}
+    bench.forecasts.by_key[HPA] = 12
+    bench.boosted(3)
+    await bench.step()
+    bench.controller.close()
+    assert bench.floors.entries["uid-1"].forecast_until == (NOON + 600) * SECOND
+    bench.clock.seconds += 599
+    assert bench.floor() == 12
+    bench.clock.seconds += 1
+    assert bench.floor() == 5
+
+
+async def test_the_next_leader_withdraws_a_floor_only_when_it_decides() -> None:
+    bench = ScheduleBench()
+    bench.want(3)
+    bench.forecasts.by_key[HPA] = 12
+    bench.boosted(3)
+    for _ in range(70):
+        await bench.step(10)
+    published = bench.floors.entries["uid-1"]
+    assert not published.replicas
+    bench.controller.close()
+    bench.start()
+    bench.forecasts.by_key.clear()
+    bench.schedules.synced = False
+    bench.boosted(published=published)
+    await bench.step(15)
+    assert bench.floor() == 12
+    bench.schedules.synced = True
+    for _ in range(3):
+        await bench.step(15)
+    assert bench.floor() == 0
+
+
+async def test_at_zero_nothing_is_published_and_nothing_wakes() -> None:
+    bench = ScheduleBench()
+    bench.want(0)
+    bench.forecasts.by_key = {OWN: 12, HPA: 12}
+    bench.boosted(0)
+    for _ in range(3):
+        await bench.step(15)
+    assert (bench.floor(), bench.counts()) == (0, [])
+
+
+async def test_a_target_that_goes_to_zero_loses_its_floor() -> None:
+    bench = ScheduleBench()
+    bench.want(3)
+    bench.forecasts.by_key[HPA] = 12
+    bench.boosted(3)
+    for _ in range(70):
+        await bench.step(10)
+    assert bench.floor() == 12
+    bench.server.set("web", 0)
+    for _ in range(3):
+        await bench.step(15)
+    assert (bench.floor(), bench.floors.entries) == (0, {})
+    assert bench.counts() == [12]
