@@ -65,7 +65,7 @@ class LoadOptions(RecordedOptions):
         FlagType.ARRAY,
         "",
         "File with FastPathSchedules of the autoscaler, YAML or JSON; can be repeated. fast has their floors "
-        "and ceilings, boost their floors; native and fixed have none.",
+        "and ceilings, boost their floors, and an HPA without boost none.",
         metavar="file",
         check=lambda files: "" if all(files) else "expected a file",
     )
@@ -88,7 +88,7 @@ class LoadOptions(RecordedOptions):
         FlagType.TEXT,
         "",
         "Time from a written count to Ready pods, rounded up to seconds: a duration such as 20s, or a file "
-        "with one on each line, which are drawn with --seed. Required.",
+        "with one on each line, which are drawn at random. Required.",
         metavar="duration|file",
         check=checks.is_given,
     )
