@@ -8,6 +8,9 @@ compares the schema with the program.
 from collections.abc import Mapping
 
 from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.forecasts import settings as forecast_settings
+from adapter.model.forecasts import spec as forecast_spec
+from adapter.model.forecasts.spec import ForecastSpec
 from tests.support import crd_parts as parts
 from tests.support import crd_schedules
 from tests.support.crd_parts import JSON
@@ -251,6 +254,61 @@ def _pending_capacity() -> JSON:
     }
 
 
+def _forecast() -> JSON:
+    share = "([1-9][0-9]?|100)%"
+    defaults = ForecastSpec()
+    properties = {
+        "mode": parts.choice(
+            "Advise makes forecasts and shows them; Floor also raises the floor of the replicas to them, "
+            "while a replay of the last days shows that it helps.",
+            *forecast_settings.MODES,
+            default=defaults.mode,
+        ),
+        "history": parts.text(
+            "How much of the past is read, from 7d to 35d, in days or hours.",
+            parts.matching(
+                "(([7-9]|[12][0-9]|3[0-5])d|(16[89]|1[7-9][0-9]|[2-7][0-9][0-9]|8[0-3][0-9]|840)h)",
+                "must be from 7d to 35d, in days or hours such as 14d or 336h",
+            ),
+            maxLength=4,
+            default=defaults.history,
+        ),
+        "horizon": parts.duration(
+            "How far ahead a floor looks. Auto is the learned time that pods take to be Ready.",
+            forecast_spec.HORIZONS,
+            word=forecast_settings.AUTO,
+            default=defaults.horizon,
+        ),
+        "maxExtra": parts.text(
+            "How many more pods may run for it, of those that would run without it.",
+            parts.matching(share, "must be from 1% to 100%, without a fraction"),
+            maxLength=4,
+            default=defaults.max_extra,
+        ),
+        "minGain": parts.text(
+            "How much of the shortage of pods it has to remove to act.",
+            parts.matching(share, "must be from 1% to 100%, without a fraction"),
+            maxLength=4,
+            default=defaults.min_gain,
+        ),
+        "timeZone": parts.time_zone(
+            "The time zone on whose clock days repeat, by its name in the tz database, such as "
+            "Europe/Berlin.",
+            default=defaults.time_zone,
+        ),
+        "holidays": parts.list_(
+            "Local dates that are like no other day.",
+            parts.date("A local date."),
+            maxItems=forecast_spec.MOST_HOLIDAYS,
+        ),
+    }
+    about = (
+        "A forecast of the load, from its history in Prometheus. It only raises the floor of the replicas, "
+        "never above maxReplicas, and not at zero."
+    )
+    return parts.object_(about, properties)
+
+
 def _spec() -> JSON:
     group = parts.rule(
         "self.kind == 'ReplicationController' || (has(self.apiVersion) && "
@@ -277,6 +335,7 @@ def _spec() -> JSON:
         ),
         "fallback": _fallback(),
         "pendingCapacity": _pending_capacity(),
+        "forecast": _forecast(),
     }
     rules = [
         parts.rule(

@@ -21,11 +21,21 @@ _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 ANY = r"([0-9]+(\.[0-9]*)?|\.[0-9]*)"
 _POSITIVE = r"([0-9]*[1-9][0-9]*(\.[0-9]*)?|[0-9]*\.[0-9]*[1-9][0-9]*)"
 _SUFFIX = r"([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?"
-_DURATION = rf"^\+?({_NUMBER}(ns|us|ms|s|m|h))+$"
+_DURATION = rf"\+?({_NUMBER}(ns|us|ms|s|m|h))+"
+_DAY_OF_YEAR = (
+    "((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+)
+_LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+DATE = f"([0-9]{{4}}-{_DAY_OF_YEAR}|{_LEAP_YEAR}-02-29)"
 
 
 def rule(rule: str, message: str) -> JSON:
     return {"rule": rule, "message": message}
+
+
+def matching(pattern: str, message: str) -> JSON:
+    """Return a rule with a sentence, where a pattern would answer with the pattern."""
+    return rule(f"self.matches('^{pattern}$')", message)
 
 
 def object_(about: str, properties: JSON, required: str = "", *rules: JSON) -> JSON:
@@ -86,13 +96,27 @@ def measured(about: str) -> JSON:
     return quantity(about, f"[+-]?{ANY}")
 
 
-def duration(about: str, bounds: tuple[int, int], *rules: JSON, **more: Any) -> JSON:
+def duration(about: str, bounds: tuple[int, int], *rules: JSON, word: str = "", **more: Any) -> JSON:
+    """Return the schema of a duration within bounds, or of a `word` in its place."""
     least, greatest = (short(bound) for bound in bounds)
     within = rule(
-        f"duration(self) >= duration('{least}') && duration(self) <= duration('{greatest}')",
-        f"must be from {least} to {greatest}",
+        (f"self == '{word}' || " if word else "")
+        + f"duration(self) >= duration('{least}') && duration(self) <= duration('{greatest}')",
+        f"must be {f'{word}, or ' if word else ''}from {least} to {greatest}",
     )
-    return text(about, within, *rules, pattern=_DURATION, maxLength=32, **more)
+    pattern = f"({word}|{_DURATION})" if word else _DURATION
+    return text(about, within, *rules, pattern=f"^{pattern}$", maxLength=32, **more)
+
+
+def date(about: str) -> JSON:
+    known = matching(DATE, "must be a date such as 2026-12-25")
+    return text(about, known, rule("self >= '0001'", "must be a date from the year 1 on"), maxLength=10)
+
+
+def time_zone(about: str, **more: Any) -> JSON:
+    """Return the schema of a time zone. Which zones there are only the program knows."""
+    name = matching("[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Berlin")
+    return text(about, name, minLength=1, **more)
 
 
 def short(span: int) -> str:

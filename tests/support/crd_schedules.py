@@ -14,16 +14,6 @@ PATH = parts.FOLDER / "fastpathschedules.yaml"
 
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"
 _CLOCK_OR_MIDNIGHT = f"({_CLOCK}|24:00(:00)?)"
-_DAY_OF_YEAR = (
-    "((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
-)
-_LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
-_DATE = f"([0-9]{{4}}-{_DAY_OF_YEAR}|{_LEAP_YEAR}-02-29)"
-
-
-def _matching(pattern: str, message: str) -> JSON:
-    """Return a rule with a sentence, where a pattern would answer with the pattern."""
-    return parts.rule(f"self.matches('^{pattern}$')", message)
 
 
 # --- cron ------------------------------------------------------------------------------------------------
@@ -57,13 +47,13 @@ _WHOLE = parts.rule("duration(self).getMilliseconds() % 1000 == 0", "must be who
 
 
 def _clock(about: str, pattern: str, latest: str) -> JSON:
-    rule = _matching(pattern, f"must be HH:MM or HH:MM:SS, from 00:00 to {latest}")
+    rule = parts.matching(pattern, f"must be HH:MM or HH:MM:SS, from 00:00 to {latest}")
     return parts.text(about, rule, maxLength=8)
 
 
 def _local(about: str, clock: str) -> JSON:
-    known = _matching(
-        f"{_DATE}T{clock}",
+    known = parts.matching(
+        f"{parts.DATE}T{clock}",
         "must be a local time without offset such as 2026-11-27T00:00, or 2026-11-27T00:00:00",
     )
     years = parts.rule("self >= '1971' && self < '9999'", "must be of a year from 1971 to 9998")
@@ -163,10 +153,8 @@ def _targets() -> JSON:
 
 
 def _spec() -> JSON:
-    zone = parts.text(
-        "The time zone of all local times, by its name in the tz database, such as Europe/Berlin.",
-        _matching("[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Berlin"),
-        minLength=1,
+    zone = parts.time_zone(
+        "The time zone of all local times, by its name in the tz database, such as Europe/Berlin."
     )
     ready = parts.choice(
         "AtStart raises the floor when a window begins. ByStart raises it earlier, by the time that pods "
@@ -175,12 +163,7 @@ def _spec() -> JSON:
         documents.BY_START,
         default=documents.AT_START,
     )
-    date = parts.text(
-        "A local date.",
-        _matching(_DATE, "must be a date such as 2026-12-25"),
-        parts.rule("self >= '0001'", "must be a date from the year 1 on"),
-        maxLength=10,
-    )
+    date = parts.date("A local date.")
     properties = {
         "targets": _targets(),
         "timeZone": zone,

@@ -42,8 +42,8 @@ COMMAND = Command(
 Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as
 YAML, or with --back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits,
 metrics and behavior are kept. What the other kind does not have is left out and named on standard
-error: the metric and the annotations of boost, or syncPeriod, mode, fallback
-and pendingCapacity.
+error: the metric and the annotations of boost, or syncPeriod, mode, fallback,
+pendingCapacity and forecast.
 
 Prints the FastPathSchedule for the cron triggers of each ScaledObject of KEDA, and for each
 ScalingSchedule or ClusterScalingSchedule of kube-metrics-adapter that a HorizontalPodAutoscaler of

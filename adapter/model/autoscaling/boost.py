@@ -1,10 +1,10 @@
 """HorizontalPodAutoscalers that ask to be boosted: annotations, handshake, and what decisions are made for.
 
 The annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` ask for boosting, and
-``fastpath.io/pending-capacity`` sets the option of that name. The handshake is the metric by which the HPA
-reads the floor of a raise; it counts only if every field of it is right, because a wrong one would scale the
-target by the floor. Decisions are made for the HPA without its handshake: the floor is never an input of a
-decision.
+``fastpath.io/pending-capacity`` and ``fastpath.io/forecast`` set the options of these names. The handshake is
+the metric by which the HPA reads the floor of a raise; it counts only if every field of it is right, because
+a wrong one would scale the target by the floor. Decisions are made for the HPA without its handshake: the
+floor is never an input of a decision.
 """
 
 import contextlib
@@ -37,6 +37,8 @@ from adapter.model.autoscaling.hpa import (
     encode_scalar,
 )
 from adapter.model.autoscaling.pending_capacity import PendingCapacity
+from adapter.model.forecasts import spec as forecast_spec
+from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.go_text import quote
 from adapter.model.quantity import read as read_quantity
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
@@ -44,7 +46,7 @@ from adapter.model.timestamps import SECOND, Span, read_span, write_span
 MODE_ANNOTATION = "fastpath.io/mode"
 HOLD_ANNOTATION = "fastpath.io/hold"
 
-ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION, pending_capacity.ANNOTATION)
+ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION, pending_capacity.ANNOTATION, forecast_spec.ANNOTATION)
 
 WORDS = {"advise": ADVISE, "boost": BOOST}
 """The values of the mode annotation."""
@@ -73,13 +75,14 @@ _OWNING_LABELS = {
 class BoostAnnotations(NamedTuple):
     """The annotations of an HPA. `mode` is "" without a valid mode, `hold` None without a valid hold.
 
-    `pending` is empty without a valid pending capacity.
+    `pending` is empty without a valid pending capacity, `forecast` None without a valid forecast.
     """
 
     mode: str
     hold: Span | None
     faults: tuple[str, ...] = ()
     pending: tuple[PendingCapacity, ...] = ()
+    forecast: ForecastSpec | None = None
 
 
 class Handshake(NamedTuple):
@@ -135,7 +138,13 @@ def read_annotations(
             first = violations[0]
             faults.append(f"{prefix}: {first.value}: {first.detail or first.problem.lower()}")
             pending = ()
-    return BoostAnnotations(mode, hold, tuple(faults), pending)
+    forecast: ForecastSpec | None = None
+    if (text := found.get(forecast_spec.ANNOTATION)) is not None:
+        try:
+            forecast = forecast_spec.read_annotation(text)
+        except ValueError as error:
+            faults.append(f"annotation {forecast_spec.ANNOTATION}: {error}")
+    return BoostAnnotations(mode, hold, tuple(faults), pending, forecast)
 
 
 def find_owner(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:
@@ -236,6 +245,7 @@ def read_boosted(hpa: HorizontalPodAutoscaler) -> BoostedHPA | None:
         spec.behavior,
         mode=asked.mode,
         pending_capacity=asked.pending or None,
+        forecast=asked.forecast,
     )
     autoscaler = FastPathAutoscaler(HPA_API_VERSION, HPA_KIND, meta, plain)
     return BoostedHPA(autoscaler, asked, check_handshake(meta.name, spec), digest_of(spec, asked))
@@ -245,4 +255,6 @@ def digest_of(spec: HorizontalPodAutoscalerSpec, asked: BoostAnnotations) -> str
     """Return a digest of the spec and of the values of the annotations."""
     plain = msgspec.json.encode(msgspec.to_builtins(spec, enc_hook=encode_scalar), order="deterministic")
     values = repr(asked[:2]) + pending_capacity.write_annotation(asked.pending)
+    if asked.forecast is not None:
+        values += f" {forecast_spec.write_annotation(asked.forecast)}"
     return hashlib.blake2b(plain + values.encode(), digest_size=8).hexdigest()

@@ -1,8 +1,8 @@
 """Conversion of autoscaler documents between HorizontalPodAutoscaler and FastPathAutoscaler.
 
 Target, limits, metrics and behavior mean the same in both kinds and are kept. What only one kind has is left
-out, and a note names it: the metric and the annotations of boost in one direction, `syncPeriod`, `mode` and
-`fallback` in the other. Reading and writing YAML is `cli.convert`'s.
+out, and a note names it: the metric and the annotations of boost in one direction, `syncPeriod`, `mode`,
+`fallback`, `pendingCapacity` and `forecast` in the other. Reading and writing YAML is `cli.convert`'s.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from adapter.model.autoscaling.hpa import (
 _NOWHERE = "a-namespace"
 """Stands in for a namespace that a manifest leaves to `kubectl --namespace`; it is not part of the result."""
 
-_OWN_FIELDS = ("syncPeriod", "mode", "fallback", "pendingCapacity")
+_OWN_FIELDS = ("syncPeriod", "mode", "fallback", "pendingCapacity", "forecast")
 
 
 class Converted(NamedTuple):

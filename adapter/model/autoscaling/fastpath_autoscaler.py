@@ -27,6 +27,8 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
 from adapter.model.autoscaling.validation import Violation
+from adapter.model.forecasts import spec as forecast_spec
+from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.go_text import quote
 from adapter.model.timestamps import SECOND, FineInstant, Span, write_span
 
@@ -96,13 +98,14 @@ class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
     """The desired state.
 
     `sync_period` is the longest time between two decisions; a new value applies at once. `pending_capacity`
-    are the metrics that count less what starting pods will work off.
+    are the metrics that count less what starting pods will work off. `forecast` is None for no forecast.
     """
 
     sync_period: Span = SYNC_PERIOD
     mode: str = AUTO
     fallback: Fallback | None = None
     pending_capacity: tuple[PendingCapacity, ...] | None = None
+    forecast: ForecastSpec | None = None
 
 
 class PastChange(Struct, frozen=True):
@@ -233,7 +236,8 @@ def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
     """Return every violation with its field path. The status is not checked.
 
-    `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
+    Nor is `forecast.timeZone`: a zone that the API server accepts and the tz database lacks must not stop the
+    scaling. `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
     HorizontalPodAutoscaler.
     """
     spec = autoscaler.spec
@@ -286,6 +290,8 @@ def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
         yield validation.unsupported("spec.mode", spec.mode, MODES)
     yield from _too_many("spec.pendingCapacity", spec.pending_capacity, MOST_METRICS)
     yield from pending_capacity.check(spec.pending_capacity or (), spec.metrics or ())
+    if spec.forecast is not None:
+        yield from forecast_spec.check(spec.forecast)
     fallback = spec.fallback
     if fallback is None:
         return

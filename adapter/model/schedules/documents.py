@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim, CronSimError
@@ -18,6 +18,7 @@ from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND, Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import KIND as AUTOSCALER_KIND
 from adapter.model.autoscaling.hpa import Int32, Struct, decode_scalar
+from adapter.model.schedules import local_time
 from adapter.model.schedules.windows import CronWindow, DayWindow, Schedule, SingleWindow, Window
 from adapter.model.timestamps import SECOND, Span, write_span
 
@@ -179,15 +180,11 @@ def _too_many(path: str, listed: Sequence[object] | None, most: int) -> Iterator
 
 
 def _zone(name: str, faults: list[Fault]) -> ZoneInfo | None:
-    """Return the zone of a name of the tz database."""
-    try:
-        if name and name not in {"localtime", "posixrules"} and not name.startswith(("posix/", "right/")):
-            return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        pass
-    expected = "expected a time zone of the tz database such as Europe/Berlin"
-    faults.append(Fault("spec.timeZone", name or "absent", expected))
-    return None
+    zone = local_time.read_zone(name)
+    if zone is None:
+        expected = "expected a time zone of the tz database such as Europe/Berlin"
+        faults.append(Fault("spec.timeZone", name or "absent", expected))
+    return zone
 
 
 # -- windows -------------------------------------------------------------------------------------------------
@@ -298,13 +295,10 @@ def _time(text: str, path: str, faults: list[Fault], *, is_end: bool) -> timedel
 
 
 def _date(text: str, path: str, faults: list[Fault]) -> date | None:
-    try:
-        if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-            return date.fromisoformat(text)
-    except ValueError:
-        pass
-    faults.append(Fault(path, text, "expected a date such as 2026-12-25"))
-    return None
+    day = local_time.read_date(text)
+    if day is None:
+        faults.append(Fault(path, text, "expected a date such as 2026-12-25"))
+    return day
 
 
 def _local(text: str, path: str, faults: list[Fault], *, is_end: bool) -> datetime | None:

@@ -13,10 +13,11 @@ Instants are whole seconds since 1970 in UTC.
 
 import functools
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _EPOCH = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 _DAY = 86_400
@@ -32,6 +33,24 @@ class _Piece(NamedTuple):
     start: int
     end: int
     offset: int
+
+
+def read_zone(name: str) -> ZoneInfo | None:
+    """Return the zone of a name of the tz database, None for another name."""
+    try:
+        if name and name not in {"localtime", "posixrules"} and not name.startswith(("posix/", "right/")):
+            return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    return None
+
+
+def read_date(text: str) -> date | None:
+    """Return the date of a text such as ``2026-12-25``, None for another text."""
+    try:
+        return date.fromisoformat(text) if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else None
+    except ValueError:
+        return None
 
 
 def first_at(local: datetime, zone: ZoneInfo) -> int:

@@ -18,6 +18,7 @@ from adapter.model.autoscaling.boost import (
 )
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec, decode_scalar
+from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.timestamps import SECOND, Span
 
 CPU = {
@@ -76,14 +77,14 @@ def test_annotations(annotations: dict[str, str] | None, wishes: BoostAnnotation
 
 
 def test_a_mode_that_is_none() -> None:
-    mode, _, faults, _ = model.read_annotations({MODE_ANNOTATION: "Boost"})
+    mode, _, faults, *_ = model.read_annotations({MODE_ANNOTATION: "Boost"})
 
     assert (mode, faults) == ("", ('annotation fastpath.io/mode: "Boost": expected advise or boost',))
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0s", "999ms", "10m1s", "-30s", "30"])
 def test_a_hold_that_is_none(text: str) -> None:
-    _, hold, faults, _ = model.read_annotations({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: text})
+    _, hold, faults, *_ = model.read_annotations({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: text})
 
     expected = "expected a duration from 1s to 10m0s, such as 45s"
     assert (hold, faults) == (None, (f'annotation fastpath.io/hold: "{text}": {expected}',))
@@ -247,12 +248,16 @@ def test_every_change_has_another_digest() -> None:
 
 @given(st.dictionaries(st.sampled_from(model.ANNOTATIONS), st.text()))
 def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
-    mode, hold, faults, pending = model.read_annotations(annotations)
+    mode, hold, faults, pending, forecast = model.read_annotations(annotations)
 
     assert mode in {"", ADVISE, BOOST}
-    assert len(faults) == (MODE_ANNOTATION in annotations and not mode) + (
-        HOLD_ANNOTATION in annotations and hold is None
-    ) + (pending_capacity.ANNOTATION in annotations and not pending)
+    refused = {
+        MODE_ANNOTATION: not mode,
+        HOLD_ANNOTATION: hold is None,
+        pending_capacity.ANNOTATION: not pending,
+        forecast_spec.ANNOTATION: forecast is None,
+    }
+    assert len(faults) == sum(refused[name] for name in annotations)
 
 
 @pytest.mark.parametrize(

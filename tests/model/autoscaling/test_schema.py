@@ -30,6 +30,7 @@ from adapter.model.autoscaling.hpa import (
     ResourceMetricStatus,
 )
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
+from adapter.model.forecasts.spec import MOST_HOLIDAYS
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
 from tests.support import crd, structural
@@ -136,7 +137,8 @@ def test_rules_look_only_at_what_is_bounded() -> None:
     for path, node in lists.items():
         below = [each for _, each in structural.nodes(node["items"])]
         if any("x-kubernetes-validations" in each for each in below):
-            assert node["maxItems"] == fastpath_autoscaler.MOST_METRICS, path
+            most = MOST_HOLIDAYS if path == "forecast.holidays" else fastpath_autoscaler.MOST_METRICS
+            assert node["maxItems"] == most, path
 
 
 # --- the same verdicts
@@ -236,6 +238,19 @@ FALLBACKS: list[JSON] = [
     {"type": "Floor", "replicas": 3, "after": "2m"},
     {"type": "LastGood", "lastGoodFor": "10m"},
 ]
+FORECASTS: list[JSON] = [
+    {"mode": "Advise", "history": "336h", "horizon": "Auto"},
+    {
+        "mode": "Floor",
+        "history": "28d",
+        "horizon": "90s",
+        "maxExtra": "10%",
+        "minGain": "100%",
+        "timeZone": "Europe/Berlin",
+        "holidays": ["2026-12-25", "2028-02-29"],
+    },
+    {},
+]
 FULL = [
     _document(
         metrics=list(METRICS.values()),
@@ -245,8 +260,9 @@ FULL = [
         mode=mode,
         fallback=each,
         pendingCapacity=PENDING,
+        forecast=forecast,
     )
-    for mode, each in zip(fastpath_autoscaler.MODES, FALLBACKS, strict=True)
+    for mode, each, forecast in zip(fastpath_autoscaler.MODES, FALLBACKS, FORECASTS, strict=True)
 ]
 
 
@@ -257,16 +273,19 @@ def test_both_accept(document: JSON) -> None:
 
 
 def test_the_defaults_are_the_same() -> None:
-    written = _document(fallback={"type": "Hold"})
+    written = _document(fallback={"type": "Hold"}, forecast={})
     stored = structural.defaulted(written, SCHEMA)
     assert stored["spec"].keys() - written["spec"].keys() == {"minReplicas", "metrics", "syncPeriod", "mode"}
     here, there = (documents.read_document(each) for each in (written, stored))
     assert fastpath_autoscaler.as_hpa(here) == fastpath_autoscaler.as_hpa(there)
-    assert (here.spec.sync_period, here.spec.mode, here.spec.fallback) == (
+    assert (here.spec.sync_period, here.spec.mode, here.spec.fallback, here.spec.forecast) == (
         there.spec.sync_period,
         there.spec.mode,
         there.spec.fallback,
+        there.spec.forecast,
     )
+    fields = SCHEMA["properties"]["spec"]["properties"]["forecast"]["properties"]
+    assert stored["spec"]["forecast"].keys() == fields.keys() - {"holidays"}
 
 
 def _changed(document: JSON, way: Sequence[str | int], value: Any) -> JSON:
@@ -395,6 +414,14 @@ REFUSALS = [
     ("syncPeriod", "1", "does not match", "spec.syncPeriod"),
     ("syncPeriod", 1, "is not of type 'string'", "spec.syncPeriod"),
     ("mode", "auto", "'auto' is not one of", "spec.mode"),
+    ("forecast.mode", "floor", "'floor' is not one of", "spec.forecast.mode"),
+    ("forecast.history", "6d", "must be from 7d to 35d", "spec.forecast.history"),
+    ("forecast.horizon", "2h", "must be Auto, or from 1s to 1h", "spec.forecast.horizon"),
+    ("forecast.maxExtra", "0%", "must be from 1% to 100%", "spec.forecast.maxExtra"),
+    ("forecast.minGain", 20, "is not of type 'string'", "spec.forecast.minGain"),
+    ("forecast.timeZone", "Europe Berlin", "must be a time zone such as", "spec.forecast.timeZone"),
+    ("forecast.holidays.0", "2026-02-29", "must be a date such as", "spec.forecast.holidays[0]"),
+    ("forecast.holidays", ["2026-12-25"] * 1001, "is too long", "spec.forecast.holidays"),
     ("fallback.type", None, "'type' is a required property", "spec.fallback.type"),
     (
         "fallback.type",
@@ -542,6 +569,7 @@ _QUANTITIES = ["1", 7, "500m", ".5", "1e3", "2Ki", "00.10", "+3", "0", "-1", "1n
 _DURATIONS = ["100ms", "1s", ".5s", "1m0.5s", "60s", "90s", "1h", "1.5h", "24h"]
 _COUNTS = [0, 1, 2, 10, 60]
 _NAMES = ["a", "cpu", "web-1", "ReplicationController", "example.com/gpu"]
+_SHARES = ["1%", "100%", "99%", "0%", "101%", "15", "1.5%", "015%", "%"]
 _LIKELY: dict[str | int, list[Any]] = {
     "value": _QUANTITIES,
     "averageValue": _QUANTITIES,
@@ -568,6 +596,13 @@ _LIKELY: dict[str | int, list[Any]] = {
     "metrics": [[], [METRICS["pods"]], [METRICS["external"], METRICS["pods"]]],
     "behavior": [{}, BEHAVIOR, {"scaleDown": {}}],
     "apiVersion": ["apps/v1", "v1", "apps/", ""],
+    "forecast": FORECASTS,
+    "history": ["7d", "6d", "35d", "36d", "168h", "167h", "840h", "841h", "014d", "14", "14d ", "100d"],
+    "horizon": ["Auto", "auto", "1s", ".5s", "1h", "1h1s", "1m30s", "1.5s", "60", "Auto1s", "+90s"],
+    "maxExtra": _SHARES,
+    "minGain": _SHARES,
+    "timeZone": ["UTC", "Europe/Berlin", "", "a b", "Etc/GMT+3"],
+    "holidays": [[], ["2026-12-25"], ["2026-02-29"], ["2026-2-1"], ["0000-01-01"], ["2026-12-25 "]],
 }
 """What may stand in a field: without it hardly any document would be accepted."""
 
@@ -603,6 +638,8 @@ def _documents(draw: st.DrawFn) -> JSON:
 
 @functools.cache
 def _values(name: str | int) -> st.SearchStrategy[Any]:
+    if name == "timeZone":
+        return st.sampled_from(_LIKELY[name])  # a schema does not know which zones there are
     odd = st.sampled_from(_VALUES)
     return (
         st.one_of(st.sampled_from(_LIKELY[name]), st.sampled_from(_LIKELY[name]), odd)

@@ -1,0 +1,275 @@
+"""The field of a forecast and its annotation: what each means, what is refused, and the sentences."""
+
+import contextlib
+from datetime import date
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import InputError
+from adapter.model.autoscaling import boost, conversion, documents, fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import Metadata
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
+from adapter.model.forecasts import spec as forecast_spec
+from adapter.model.forecasts.settings import DAY, ForecastSettings
+from adapter.model.forecasts.spec import ANNOTATION, ForecastSpec
+from tests.support.scaling import cpu_metric, external_metric, hpa
+
+FULL = ForecastSpec(
+    "Floor", "28d", "90s", "10%", "30%", "Europe/Berlin", ("2026-12-25", "2026-12-26", "2026-12-25")
+)
+WRITTEN = (
+    "mode=Floor,history=28d,horizon=90s,maxExtra=10%,minGain=30%,timeZone=Europe/Berlin,"
+    "holidays=2026-12-25 2026-12-26 2026-12-25"
+)
+KEYS = "the keys are mode, history, horizon, maxExtra, minGain, timeZone, holidays"
+PAIRS = f"expected Advise or Floor, or pairs such as mode=Floor,history=14d; {KEYS}"
+HISTORY = "must be from 7d to 35d, in days or hours such as 14d or 336h"
+SHARE = "must be from 1% to 100%, without a fraction"
+ZONE = "must be a time zone of the tz database such as Europe/Berlin"
+
+
+def test_an_empty_field_has_the_defaults_of_the_settings() -> None:
+    assert forecast_spec.settings_of(ForecastSpec()) == ForecastSettings()
+
+
+def test_what_a_field_means() -> None:
+    assert forecast_spec.settings_of(FULL) == ForecastSettings(
+        mode="Floor",
+        history=28 * DAY,
+        horizon=90,
+        max_extra=0.1,
+        min_gain=0.3,
+        zone=ZoneInfo("Europe/Berlin"),
+        holidays=frozenset({date(2026, 12, 25), date(2026, 12, 26)}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("168h", 7 * DAY), ("7d", 7 * DAY), ("840h", 35 * DAY), ("35d", 35 * DAY)]
+)
+def test_histories(text: str, seconds: int) -> None:
+    spec = ForecastSpec(history=text)
+    assert list(forecast_spec.check(spec)) == []
+    assert forecast_spec.settings_of(spec).history == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("Auto", None), ("1s", 1), ("1.5s", 2), ("1m30s", 90), ("1h", 3600)]
+)
+def test_horizons(text: str, seconds: int | None) -> None:
+    spec = ForecastSpec(horizon=text)
+    assert list(forecast_spec.check(spec)) == []
+    assert forecast_spec.settings_of(spec).horizon == seconds
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("mode", "floor", 'mode: Unsupported value: "floor": supported values: "Advise", "Floor"'),
+        *(
+            ("history", text, f'history: Invalid value: "{text}": {HISTORY}')
+            for text in ("", "6d", "36d", "167h", "841h", "14", "two weeks", "2w", "1000d", "14d ")
+        ),
+        *(
+            ("horizon", text, f'horizon: Invalid value: "{text}": must be Auto, or from 1s to 1h0m0s')
+            for text in ("", "auto", "999ms", "1h1s", "90")
+        ),
+        *(
+            ("max_extra", text, f'maxExtra: Invalid value: "{text}": {SHARE}')
+            for text in ("", "0%", "101%", "15", "1.5%", "-1%")
+        ),
+        ("min_gain", "0.2", f'minGain: Invalid value: "0.2": {SHARE}'),
+        (
+            "holidays",
+            ("2026-12-25", "2026-02-29"),
+            'holidays[1]: Invalid value: "2026-02-29": must be a date such as 2026-12-25',
+        ),
+        ("holidays", ("2026-12-25",) * 1001, "holidays: Too many: 1001: must have at most 1000 items"),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_what_is_refused(field: str, value: Any, said: str) -> None:
+    (violation,) = forecast_spec.check(ForecastSpec(**{field: value}))
+    assert str(violation) == f"spec.forecast.{said}"
+
+
+@pytest.mark.parametrize("zone", ["", "Europe/Bonn", "localtime", "right/UTC", "../UTC"])
+def test_a_zone_that_there_is_not_is_a_fault_of_a_file_and_stops_no_scaling(zone: str) -> None:
+    spec = ForecastSpec(time_zone=zone)
+    assert list(forecast_spec.check(spec)) == []
+    said = f'spec.forecast.timeZone: Invalid value: "{zone}": {ZONE}'
+    assert [str(each) for each in forecast_spec.check_zone(spec)] == [said]
+    with pytest.raises(ValueError, match="must be a time zone") as caught:
+        forecast_spec.settings_of(spec)
+    assert str(caught.value) == said
+
+
+# -- the annotation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("Floor", ForecastSpec("Floor")),
+        (" Advise ", ForecastSpec()),
+        ("mode=Floor", ForecastSpec("Floor")),
+        ("history=21d, maxExtra = 5%", ForecastSpec(history="21d", max_extra="5%")),
+        (WRITTEN, FULL),
+    ],
+)
+def test_the_annotation_is_read(text: str, spec: ForecastSpec) -> None:
+    assert forecast_spec.read_annotation(text) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", f'"": {PAIRS}'),
+        ("floor", f'"floor": {PAIRS}'),
+        ("Floor,history=14d", f'"Floor": {PAIRS}'),
+        ("mode=Floor,", f'"": {PAIRS}'),
+        ("mode=Floor,holidays=", f'"holidays=": {PAIRS}'),
+        ("max_extra=15%", f'"max_extra=15%": {PAIRS}'),
+        ("mode=Floor,mode=Advise", '"mode=Advise": expected each key once'),
+        ("mode=floor", 'mode "floor": supported values: "Advise", "Floor"'),
+        ("mode=Floor,history=3d", f'history "3d": {HISTORY}'),
+        ("timeZone=Europe/Bonn", f'timeZone "Europe/Bonn": {ZONE}'),
+        ("holidays=2026-12-25 25.12.", 'holidays[1] "25.12.": must be a date such as 2026-12-25'),
+        ("x" * 20_000, "20000 characters: expected at most 16384"),
+    ],
+)
+def test_a_faulty_annotation_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|must be|supported") as caught:
+        forecast_spec.read_annotation(text)
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (ForecastSpec(), "Advise"),
+        (ForecastSpec("Floor"), "Floor"),
+        (ForecastSpec(history="21d"), "mode=Advise,history=21d"),
+        (ForecastSpec(holidays=()), "Advise"),
+        (FULL, WRITTEN),
+    ],
+)
+def test_what_is_written(spec: ForecastSpec, text: str) -> None:
+    assert forecast_spec.write_annotation(spec) == text
+
+
+SPECS = st.builds(
+    ForecastSpec,
+    st.sampled_from(["Advise", "Floor"]),
+    st.sampled_from(["14d", "7d", "200h"]),
+    st.sampled_from(["Auto", "1m30s"]),
+    st.integers(1, 100).map("{}%".format),
+    st.integers(1, 100).map("{}%".format),
+    st.sampled_from(["UTC", "Asia/Kolkata"]),
+    st.none() | st.lists(st.dates().map(str), min_size=1, max_size=1000).map(tuple),
+)
+
+
+@given(SPECS)
+def test_what_is_written_is_read_again(spec: ForecastSpec) -> None:
+    assert forecast_spec.read_annotation(forecast_spec.write_annotation(spec)) == spec
+
+
+@given(st.text() | st.lists(st.text("=%dFlormode,history0123456789 ")).map(",".join))
+def test_any_text_is_a_field_or_a_sentence(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        spec = forecast_spec.read_annotation(text)
+        assert list(forecast_spec.check(spec)) == []
+        assert forecast_spec.settings_of(spec).mode == spec.mode
+
+
+# -- on autoscalers ------------------------------------------------------------------------------------------
+
+
+def _boosted(text: str | None, mode: str | None = "boost") -> boost.BoostedHPA | None:
+    plain = hpa([cpu_metric(), external_metric("fastpath_replicas", averageValue="1")])
+    annotations = {boost.MODE_ANNOTATION: mode, ANNOTATION: text}
+    given_ = {name: value for name, value in annotations.items() if value is not None}
+    meta = Metadata(plain.metadata.name, plain.metadata.namespace, annotations=given_)
+    return boost.read_boosted(HorizontalPodAutoscaler(metadata=meta, spec=plain.spec))
+
+
+def test_an_annotation_becomes_the_field_of_a_boosted_hpa() -> None:
+    found = _boosted(WRITTEN)
+    assert found is not None
+    assert (found.autoscaler.spec.forecast, found.annotations.faults) == (FULL, ())
+    assert fastpath_autoscaler.validate(found.autoscaler) == []
+    assert _boosted(WRITTEN, mode=None) is None
+
+
+def test_a_faulty_annotation_is_a_fault_and_counts_as_absent() -> None:
+    found = _boosted("history=3d")
+    assert found is not None
+    assert found.autoscaler.spec.forecast is None
+    assert found.annotations.faults == (f'annotation fastpath.io/forecast: history "3d": {HISTORY}',)
+
+
+def test_a_digest_changes_with_what_the_annotation_says_and_not_with_how() -> None:
+    """Without an annotation it is what it was before there were forecasts: a demotion outlasts an update."""
+    texts = [None, "Floor", "Advise", "history=21d", "history=22d"]
+    found = [_boosted(text) for text in texts]
+    digests = [each.digest for each in found if each is not None]
+    assert len(set(digests)) == len(texts)
+    assert digests[0] == "12984c27291f0973"
+    same = _boosted("history=21d,mode=Advise")
+    assert same is not None
+    assert same.digest == digests[3]
+
+
+def _document(**forecast: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop", "annotations": {ANNOTATION: "Floor", "team": "x"}},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 0,
+            "maxReplicas": 10,
+            "metrics": [external_metric(averageValue="10")],
+            "forecast": forecast,
+        },
+    }
+
+
+def test_the_field_of_an_autoscaler_that_may_go_to_zero() -> None:
+    read = documents.read_document(_document(mode="Floor", holidays=["2026-12-25"]))
+    assert read.spec.forecast == ForecastSpec("Floor", holidays=("2026-12-25",))
+    plain = fastpath_autoscaler.to_plain(read)
+    assert plain["spec"]["forecast"] == {"mode": "Floor", "holidays": ("2026-12-25",)}
+    assert documents.read_document(_document()).spec.forecast == ForecastSpec()
+
+
+def test_a_file_names_the_fields_that_are_wrong() -> None:
+    with pytest.raises(InputError) as caught:
+        documents.read_document(_document(history="3d", timeZone="Europe/Bonn", maxextra="1%"))
+    assert [str(fault) for fault in caught.value.faults] == [
+        'spec.forecast.maxextra: "1%": unknown field, did you mean maxExtra?',
+        f'spec.forecast.history: Invalid value: "3d": {HISTORY}',
+        f'spec.forecast.timeZone: Invalid value: "Europe/Bonn": {ZONE}',
+    ]
+
+
+def test_a_number_in_place_of_a_share_is_named() -> None:
+    with pytest.raises(InputError) as caught:
+        documents.read_document(_document(maxExtra=15))
+    assert str(caught.value) == "spec.forecast.maxExtra: 15: expected text, got an integer"
+
+
+def test_the_other_kind_does_not_have_it() -> None:
+    made = conversion.to_native(_document(mode="Floor"))
+    assert "forecast" not in made.document["spec"]
+    assert made.document["metadata"]["annotations"] == {"team": "x"}
+    left_out = [note for note in made.notes if note.startswith("left out")]
+    assert left_out == [
+        "left out: annotation fastpath.io/forecast",
+        'left out, a HorizontalPodAutoscaler does not have it: spec.forecast: {"mode": "Floor"}',
+    ]
