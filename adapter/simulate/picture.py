@@ -152,8 +152,8 @@ def _panel(panel: Panel, top: float, pods: float, saturated: Sequence[Span]) -> 
     yield svg.text(16, top + 18, _short(panel.policy), "policy")
     yield svg.text(_RIGHT, top + 18, panel.caption, anchor="end")
     for at in _ticks(recording.seconds)[1:]:
-        x, top, bottom = map(svg.number, (scale.x(at), scale.top, scale.bottom))
-        yield f'<line class="rule" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>'
+        x, upper, lower = map(svg.number, (scale.x(at), scale.top, scale.bottom))
+        yield f'<line class="rule" x1="{x}" x2="{x}" y1="{upper}" y2="{lower}"/>'
     for count in svg.marks(pods):
         y = scale.y(count)
         yield f'<line class="rule" x1="{_LEFT}" x2="{_RIGHT}" y1="{y}" y2="{y}"/>'

@@ -2,19 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib import util
 from typing import TYPE_CHECKING, NamedTuple
 
+from adapter.cli.forecast import settings as asking
 from adapter.cli.forecast.options import ForecastOptions
 from adapter.cli.simulate import inputs, report
-from adapter.errors import RunError
 from adapter.model import quantity
-from adapter.model.autoscaling import boost
-from adapter.model.autoscaling.fastpath_autoscaler import KIND, FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.card import ForecastCard
-from adapter.model.forecasts.settings import ForecastSettings
-from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.forecasts.verdict import JUDGED_DAYS, Verdict
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load
@@ -25,11 +21,6 @@ if TYPE_CHECKING:
     from adapter.forecast.judge import Case
 
 HOUR = 3600
-
-EPOCH = 1_699_920_000
-"""Second 0 of a load that does not tell when it begins, in seconds since 1970: a midnight, in UTC."""
-
-EXTRA = "fastpath-adapter[forecast]"
 
 
 class Given(NamedTuple):
@@ -44,12 +35,6 @@ class Given(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def check_extra() -> None:
-    """Raise RunError if forecasts cannot be computed here."""
-    if util.find_spec("numpy") is None:
-        raise RunError(f"forecasts need numpy, which is not installed: pip install '{EXTRA}'")
-
-
 def read(options: ForecastOptions) -> Given:
     """Return what the command line asks for. InputError with what is wrong in it and in the files."""
     from adapter.forecast.judge import Case  # noqa: PLC0415 - needs numpy, which is an extra
@@ -57,10 +42,10 @@ def read(options: ForecastOptions) -> Given:
     recorded = inputs.read_recorded(options)
     schedules, _ = inputs.read_schedules(options, recorded)
     given = recorded.given
-    asked = forecast_spec.settings_of(options.spec(asked_of(given.autoscaler)))
-    settings = asked if recorded.start is not None else undated(asked)
-    start = EPOCH if recorded.start is None else recorded.start // SECOND
-    loads, start = latest_hours(recorded.loads, start, settings)
+    asked = forecast_spec.settings_of(options.spec(asking.asked_of(given.autoscaler)))
+    settings = asking.dated(asked, recorded.start)
+    loads, start = whole_hours(recorded.loads, asking.start_of(recorded.start))
+    loads, start = latest(loads, start, settings.history)
     scenario = Scenario(
         given.autoscaler,
         loads,
@@ -74,34 +59,28 @@ def read(options: ForecastOptions) -> Given:
     policy = options.policy or (FAST if given.kind == KIND else BOOST)
     notes = [*recorded.notes, *report.load_notes(recorded.loads)]
     if settings != asked:
-        notes.append(f"without --start days repeat in UTC, not in {asked.zone.key}, and no day is a holiday")
+        notes.append(asking.UNDATED)
     case = Case(scenario, read_policy(policy), settings)
     return Given(given.autoscaler.metadata.name, case, recorded.start is not None, notes)
 
 
-def asked_of(autoscaler: FastPathAutoscaler) -> ForecastSpec | None:
-    """Return what an autoscaler asks of a forecast, an HPA in its annotation; None for nothing."""
-    return autoscaler.spec.forecast or boost.read_annotations(autoscaler.metadata.annotations).forecast
-
-
-def latest_hours(
-    loads: Mapping[str, Load], start: int, settings: ForecastSettings
-) -> tuple[dict[str, Load], int]:
-    """Return the whole hours of loads within the history, and when they begin, in seconds since 1970.
+def whole_hours(loads: Mapping[str, Load], start: int) -> tuple[dict[str, Load], int]:
+    """Return the whole hours of loads, and when they begin; `start` and that are in seconds since 1970.
 
     Loads without a whole hour have no seconds.
     """
     first = -start % HOUR
-    whole = (min(load.seconds for load in loads.values()) - first) // HOUR * HOUR
-    begin = first + max(0, whole - settings.history)
-    if whole <= 0:
+    seconds = (min(load.seconds for load in loads.values()) - first) // HOUR * HOUR
+    if seconds <= 0:
         return {name: Load((0,), (math.nan,), 0) for name in loads}, start + first
-    return {name: load.part(begin, first + whole) for name, load in loads.items()}, start + begin
+    return {name: load.part(first, first + seconds) for name, load in loads.items()}, start + first
 
 
-def undated(settings: ForecastSettings) -> ForecastSettings:
-    """Return the settings for a load that does not tell when it begins: it has no local days."""
-    return settings._replace(zone=ForecastSettings().zone, holidays=frozenset())
+def latest(loads: Mapping[str, Load], start: int, seconds: int) -> tuple[dict[str, Load], int]:
+    """Return the last seconds of loads that are equally long, and when they begin."""
+    length = min(load.seconds for load in loads.values())
+    first = max(0, length - seconds)
+    return {name: load.part(first, length) if first else load for name, load in loads.items()}, start + first
 
 
 def make_card(case: "Case") -> ForecastCard:

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 
 from adapter.cli import command_line
-from adapter.cli.forecast import case, chart, picture, wording
+from adapter.cli.forecast import case, chart, picture, settings, wording
 from adapter.cli.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from adapter.errors import RunError
 from adapter.model.forecasts.card import ForecastCard
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _make(options: ForecastOptions) -> ShownCard:
-    case.check_extra()
+    settings.check_extra()
     given = case.read(options)
     console = Console(stderr=True)
     if console.is_terminal:

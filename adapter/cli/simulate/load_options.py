@@ -108,7 +108,7 @@ class LoadOptions(RecordedOptions):
     @property
     def uses_start(self) -> bool:
         """Whether anything depends on when the load begins."""
-        return bool(self.schedule)
+        return True
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
@@ -134,7 +134,7 @@ class LoadOptions(RecordedOptions):
             expected = "expected when the load begins such as 2026-11-27T07:00:00Z: --schedule needs it"
             yield Fault("--start", "", expected)
         if self.start and not self.uses_start:
-            yield Fault("--start", self.start, "expected --schedule too")
+            yield Fault("--start", self.start, "expected --schedule or --forecast too")
         elif self.start and self.prometheus_url:
             expected = "cannot be combined with --prometheus-url, which knows when the load begins"
             yield Fault("--start", self.start, expected)

@@ -66,6 +66,12 @@ class SimulateOptions(LoadOptions):
         "Sweep mode, target, stabilization window and scaling policies, and print the Pareto front of "
         "shortage and pod seconds, compared to the first policy.",
     )
+    forecast: bool = _policy(
+        FlagType.BOOL,
+        "false",
+        "Run fast and boost also with the floors that a forecast would have had, as the autoscaler asks for "
+        "it. A verdict needs 7 days of load.",
+    )
     budget: str = option(
         FlagType.TEXT,
         "",
@@ -96,12 +102,18 @@ class SimulateOptions(LoadOptions):
     def needs_load(self) -> bool:
         return not self.replay
 
+    @property
+    def uses_start(self) -> bool:
+        return bool(self.schedule) or self.forecast
+
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
         if self.replay:
             return
         if self.suggest and self.output == SVG:
             yield Fault("--suggest", "", "cannot be combined with -o svg")
+        if self.suggest and self.forecast:
+            yield Fault("--suggest", "", "cannot be combined with --forecast")
         if self.suggest and self.budget:
             yield Fault("--suggest", "", "cannot be combined with --budget")
 
