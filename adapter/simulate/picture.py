@@ -34,6 +34,7 @@ _RESTRAINTS = (
     Restraint.HELD,
     Restraint.FLOOR,
     Restraint.SCHEDULED,
+    Restraint.FORECAST,
     Restraint.LIMITED,
     Restraint.HIGHEST,
     Restraint.LOWEST,
@@ -44,11 +45,11 @@ _RESTRAINTS = (
 _STYLE = """\
 svg { --demand: #8c959f; --ready: #0969da; --asked: #8250df; --short: #d1242f; --lowered: #8c959f; }
 svg { --held: #b6a1e8; --floor: #2da44e; --limited: #e3a008; --highest: #d1242f; --lowest: #a9b4bf; }
-svg { --absent: #57606a; --scheduled: #1b7c83; }
+svg { --absent: #57606a; --scheduled: #1b7c83; --forecast: #bf4b8a; }
 @media (prefers-color-scheme: dark) {
   svg { --demand: #8b949e; --ready: #4493f8; --asked: #bc8cff; --short: #f85149; --lowered: #6e7681; }
   svg { --held: #6e5bb0; --floor: #3fb950; --limited: #d29922; --highest: #f85149; --lowest: #4a525c; }
-  svg { --absent: #9198a1; --scheduled: #39c5cf; }
+  svg { --absent: #9198a1; --scheduled: #39c5cf; --forecast: #db61a2; }
 }
 .policy { font-size: 13px; font-weight: 600; fill: var(--ink); }
 .demand { fill: var(--demand); fill-opacity: 0.34; }
@@ -79,7 +80,8 @@ class Panel(NamedTuple):
     """One policy: its name, a sentence of figures, and the run to draw.
 
     `changes` are the written counts. `is_boosted` says that those of the second chain are raises beside an
-    HPA. `scheduled` are the bounds of schedules.
+    HPA. `scheduled` are the bounds of schedules, and `has_forecast` says that floors of forecasts are among
+    them.
     """
 
     policy: str
@@ -88,6 +90,7 @@ class Panel(NamedTuple):
     changes: Sequence[Change]
     is_boosted: bool = False
     scheduled: Sequence[ScheduledStretch] = ()
+    has_forecast: bool = False
 
 
 class _Scale(NamedTuple):
@@ -331,7 +334,9 @@ def _ribbon_legend(panels: Sequence[Panel], saturated: Sequence[Span], y: float)
     if saturated:
         entries.append(('class="saturated"', "saturated when recorded"))
     if any(panel.scheduled for panel in panels):
-        entries.append(('class="scheduled"', "floor or ceiling of a schedule"))
+        with_forecast = any(panel.has_forecast for panel in panels)
+        words = f"floor or ceiling of a schedule{' or forecast' if with_forecast else ''}"
+        entries.append(('class="scheduled"', words))
     x = 16.0
     for how, words in entries:
         width = 40 + 6.1 * len(words)

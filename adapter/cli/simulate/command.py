@@ -72,7 +72,17 @@ def _draw(
         floors = None if each.rolled is None else each.rolled.floors
         schedule = simulation.schedule_of(replace(scenario, floors=floors), variant.policy)
         bounds = schedule.stretches(scenario.epoch, report.seconds_of(scenario.loads))
-        panels.append(Panel(each.figures.policy, caption, each.recording, each.changes, is_boosted, bounds))
+        panels.append(
+            Panel(
+                each.figures.policy,
+                caption,
+                each.recording,
+                each.changes,
+                is_boosted,
+                bounds,
+                has_forecast=each.rolled is not None,
+            )
+        )
     subtitles = (report.describe_loads(made.loads), made.setting)
     saturated = [span for load in made.loads.values() for span in load.saturated]
     return picture.draw(f"What {made.name} would have done", subtitles, panels, saturated)
