@@ -20,6 +20,7 @@ import msgspec
 from adapter.cli.simulate.results import PolicyFigures
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.simulate.load import Load
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario, simulate
 from benchmarks import traces
@@ -54,6 +55,11 @@ class Row(NamedTuple):
 def scenario_of(place: int, folder: Path, start_up: int) -> tuple[Scenario, float]:
     """Return the scenario of a trace, and the ratio of its highest load to its mean."""
     load = traces.load_of(TRACES[place], folder)
+    return scenario_for(load, start_up), load.highest / load.mean
+
+
+def scenario_for(load: Load, start_up: int) -> Scenario:
+    """Return the scenario of a load: ten pods at its mean, and no limit that it reaches."""
     target = max(1, round(1000 * load.mean / PODS_AT_MEAN))
     metric = {
         "type": "Pods",
@@ -72,8 +78,7 @@ def scenario_of(place: int, folder: Path, start_up: int) -> tuple[Scenario, floa
         },
     }
     autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
-    scenario = Scenario(autoscaler, {"load": load}, [start_up], phases=PHASES)
-    return scenario, load.highest / load.mean
+    return Scenario(autoscaler, {"load": load}, [start_up], phases=PHASES)
 
 
 def run(job: tuple[int, int, Path]) -> Row:
@@ -106,7 +111,7 @@ def _percent(share: float) -> str:
     return f"{share:.2f} %" if share < 9.995 else f"{share:.1f} %"
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the name of the processor."""
     for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
         if line.startswith("model name"):
@@ -131,13 +136,18 @@ def main() -> None:
     table = render(rows)
     cpu = sum(row.seconds for row in rows)
     day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
-    machine = f"{_processor()}, Python {platform.python_version()}"
+    machine = f"{processor()}, Python {platform.python_version()}"
     made = f"Made on {day} on {machine}, in {cpu:.0f} s of CPU time."
     print(table, made, sep="\n\n")
     if given.write:
-        before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{made}\n\n{END}{after}", "utf-8")
+        replace_table(PAGE, f"{table}\n\n{made}")
+
+
+def replace_table(page: Path, table: str) -> None:
+    """Write a table to its place in a page."""
+    before, _, rest = page.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ def test_every_field_is_on_the_page() -> None:
     own = {name for name in spec if name in ROWS}
     own |= {f"fallback.{name}" for name in spec["fallback"]["properties"]}
     own |= {f"pendingCapacity.{name}" for name in spec["pendingCapacity"]["items"]["properties"]}
+    own |= {f"forecast.{name}" for name in spec["forecast"]["properties"]}
     assert own == ROWS.keys()
     for name in spec.keys() - own:
         assert f"`{name}`" in API, name
@@ -77,6 +78,9 @@ def test_defaults_and_bounds_are_on_the_page() -> None:
         if default is not None:
             assert row.startswith("`")
             assert read_span(row.split("`")[1]) == default
+    for name, schema in SCHEMA["properties"]["spec"]["properties"]["forecast"]["properties"].items():
+        shown = f"`{schema['default']}`" if "default" in schema else "none"
+        assert ROWS[f"forecast.{name}"].startswith(f"{shown} | "), name
     assert f"`{fastpath_autoscaler.AUTO}`" in ROWS["mode"].split("|")[0]
     for value in fastpath_autoscaler.MODES:
         assert f"`{value}`" in ROWS["mode"]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, guarded, prepared_spec
+from adapter.autoscaler.decide import conflicts, guarded, prepared_spec, scheduled
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
@@ -313,12 +313,15 @@ class AutoscalerState:
     def scheduled_floor(self, now: int) -> ScheduledFloor:
         """Return the floors of windows and forecast that a boosted HorizontalPodAutoscaler is to read.
 
-        They are 0 while the target is at zero: the HPA would leave zero because of them.
+        They are 0 while the target is at zero: the HPA would leave zero because of them. A forecast that
+        minReplicas covers is left out: it changes each minute, and each change is a write.
         """
         known, before = self.memory.conflicts.known, self.published
         if known is None and before is not None:
             return ScheduledFloor.of(before)
         bounds = self.bounds if known else None
+        if self.forecast <= self.prepared.limits.lowest:
+            bounds = scheduled.without_forecast(bounds)
         return boosting.scheduled_floor(bounds, self.object.spec.max_replicas, before, now)
 
     def observe(

@@ -21,11 +21,11 @@ def card_of(case: Case, demand: DemandGrid, verdict: Verdict) -> ForecastCard:
     points: tuple[CardPoint, ...] = ()
     found = verdict.find(shown)
     if found is not None:
-        limits = judge.limits_of(case, found.wanted)
+        lead = judge.limits_of(case).lead
         ahead = AHEAD // demand.step
-        forecast = variants.forecast_of(demand, shown, limits, settings, ahead)
-        margins = conformal.margins_of(demand, forecast, limits.lead, found.wanted)
-        upper = conformal.bounds_of(demand, forecast, limits.lead, margins.lasting(AHEAD // 3600))
+        forecast = variants.forecast_of(demand, shown, lead, settings, ahead)
+        margins = conformal.margins_of(demand, forecast, lead, found.wanted)
+        upper = conformal.bounds_of(demand, forecast, lead, margins.lasting(AHEAD // 3600))
         points = _points(demand.extended(ahead), forecast, upper)
     return ForecastCard(settings.mode, settings.max_extra, settings.min_gain, verdict, shown, points)
 

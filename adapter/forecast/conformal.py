@@ -9,12 +9,15 @@ wanted coverage,
 
     level += RATE * (missed - (1 - coverage))
 
-so over a long time the share that is covered comes to `coverage` whatever the errors are. A level above 1
-means that the greatest error known was not enough: then the greatest counts, and the coverage that is reached
-says the rest.
+so over a long time the share that is covered comes to `coverage`, also where the errors change. The level
+stays within half of what is left to 1 and to 0: bounds that were good for yesterday may be too low today, but
+they are not to become so wide that they cover everything. Where that is not enough the coverage breaks, and
+the floor is withheld (`adapter.model.forecasts.floors`).
 
 Errors are differences of square roots. Demand is made of arrivals, whose variance grows with their number,
 and the root makes it even: one margin fits the night and the peak.
+
+The lower bound is a quantile as it is: under it is less than LOW of the demand of the last days.
 
 Margins change once an hour, and those of an hour come from the demand up to the hour before it. So there is
 an hour in which they can be made, and a live scaler has the same ones as a replay.
@@ -33,24 +36,35 @@ RATE: Final = 0.005
 LEAST_ERRORS: Final = 30
 """With fewer known errors nothing is said."""
 
+LOW: Final = 0.02
+"""The share of the known errors that are under the lower bound."""
+
 WINDOW: Final = 7 * 24 * 3600
 """For how many seconds an error counts."""
 
 
 class Margins(NamedTuple):
-    """The margins of the hours from `first` on, in hours since 1970; NaN where too few errors are known."""
+    """The margins of the hours from `first` on, in hours since 1970; NaN where too few errors are known.
+
+    `lows` are those of the lower bounds.
+    """
 
     first: int
     values: tuple[float, ...]
+    lows: tuple[float, ...]
 
-    def at(self, hour: int) -> float:
-        """Return the margin of an hour, NaN for none."""
+    def at(self, hour: int) -> tuple[float, float]:
+        """Return the margins of the upper and the lower bound in an hour, NaN for none."""
         place = hour - self.first
-        return self.values[place] if 0 <= place < len(self.values) else math.nan
+        if 0 <= place < len(self.values):
+            return self.values[place], self.lows[place]
+        return math.nan, math.nan
 
     def lasting(self, hours: int) -> "Margins":
         """Return the margins with the last one for so many more hours, as a picture shows them."""
-        return self._replace(values=self.values + self.values[-1:] * hours)
+        return self._replace(
+            values=self.values + self.values[-1:] * hours, lows=self.lows + self.lows[-1:] * hours
+        )
 
 
 def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -> Margins:
@@ -65,6 +79,7 @@ def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -
         errors = np.sqrt(grid.values) - said[: len(grid.values)]
     level, first = coverage, grid.start // 3600
     margins: list[float] = []
+    lows: list[float] = []
     # The asks of an hour are about steps up to `lead` later, so the margin of a step is known by its ask.
     hours = len(grid.values) // per_hour + 2
     done = 0
@@ -72,22 +87,23 @@ def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -
         known = min(max(0, hour - 1) * per_hour, len(grid.values))
         for place in range(done, known, per_hour):
             level += _moved(errors[place : place + per_hour], margins, place - lead, per_hour, coverage)
+            level = min(max(level, coverage / 2), (1 + coverage) / 2)
         done = known
         oldest = max(0, known - WINDOW // grid.step)
-        margins.append(_margin(errors[oldest:known], level))
-    return Margins(first, tuple(margins))
+        recent = errors[oldest:known]
+        margins.append(_margin(recent, level))
+        lows.append(_margin(recent, LOW))
+    return Margins(first, tuple(margins), tuple(lows))
 
 
-def bounds_of(grid: DemandGrid, forecast: Values, lead: int, margins: Margins) -> Values:
-    """Return the upper bound of each step, as it was asked for `lead` steps before it."""
+def bounds_of(
+    grid: DemandGrid, forecast: Values, lead: int, margins: Margins, *, lower: bool = False
+) -> Values:
+    """Return the upper bound of each step, as it was asked for `lead` steps before it, or the lower one."""
     asked = (grid.start // grid.step + np.arange(len(forecast)) - lead) * grid.step // 3600 - margins.first
-    listed = np.array([*margins.values, np.nan])
+    listed = np.array([*(margins.lows if lower else margins.values), np.nan])
     margin = listed[np.where((asked >= 0) & (asked < len(margins.values)), asked, -1)]
-    return upper(forecast, margin)
-
-
-def upper(forecast: Values, margin: Values) -> Values:
-    root = np.maximum(np.sqrt(forecast) + margin, 0)
+    root: Values = np.maximum(np.sqrt(forecast) + margin, 0)
     return root * root
 
 
@@ -105,4 +121,4 @@ def _margin(errors: Values, level: float) -> float:
     known = errors[~np.isnan(errors)]
     if len(known) < LEAST_ERRORS:
         return math.nan
-    return float(np.quantile(known, min(max(level, 0.0), 1.0), method="higher"))
+    return float(np.quantile(known, level, method="higher"))

@@ -31,6 +31,7 @@ from adapter.model.forecasts.verdict import (
     CandidateFigures,
     ReplayFigures,
     Verdict,
+    percent,
 )
 from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
@@ -67,13 +68,16 @@ class Case(NamedTuple):
         return self.settings.horizon or simulation.learned_start_up(self.scenario.start_ups)
 
 
-def limits_of(case: Case, coverage: float = 0.0) -> Limits:
-    """Return what the floors of an autoscaler are bound to."""
+def limits_of(case: Case) -> Limits:
+    """Return what the floors of an autoscaler are bound to, before a coverage is chosen."""
     autoscaler = case.scenario.autoscaler
     spec = prepared_spec.prepare(fastpath_autoscaler.as_hpa(autoscaler), SCALER)
     # A floor that comes a few seconds late is better than one that comes a whole step early.
     lead = max(1, math.ceil(case.lead / STEP - 0.1))
-    return Limits(*spec.limits, lead, hold_of(spec), coverage, case.settings.max_extra)
+    settings = case.settings
+    return Limits(
+        *spec.limits, lead, hold_of(spec), 0.0, settings.max_extra, *spec.band, zone=settings.zone.key
+    )
 
 
 def hold_of(spec: PreparedSpec) -> int:
@@ -106,9 +110,9 @@ def judge(case: Case, demand: DemandGrid, incumbent: str = "") -> tuple[Verdict,
         lead = case.lead if case.scenario.start_ups or case.settings.horizon else 0
         return Verdict(demand.end, lead, missing=missing), None
     limits, count = limits_of(case), len(demand.values)
-    judged = Span(max(0, count - JUDGED_DAYS * DAY // STEP), count)
-    recent = Span(max(0, count - RECENT_DAYS * DAY // STEP), count)
+    judged, recent = (Span(count - days * DAY // STEP, count) for days in (JUDGED_DAYS, RECENT_DAYS))
     none = _replay(case, NONE, judged, recent, ())
+    limits = limits._replace(ratio=_ratio(none.whole, demand, limits, judged))
     found, listed = {}, []
     for name in CANDIDATES:
         variant = variants.prepare(demand, name, limits, case.settings, case.lead, judged, recent)
@@ -117,13 +121,20 @@ def judge(case: Case, demand: DemandGrid, incumbent: str = "") -> tuple[Verdict,
         listed.append(
             replace(
                 figures,
-                wanted=variant.coverage,
+                wanted=variant.limits.coverage,
                 reached=_reached(demand, variant.bounds, judged),
                 withheld=sum(map(bool, variant.withheld[judged.begin :])) / (judged.end - judged.begin),
             )
         )
     made = verdicts.decide(demand.end, case.lead, none, listed, case.settings, incumbent)
     return made, found.get(made.chosen)
+
+
+def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: Span) -> float:
+    """Return how many pods ran without a floor, over those that the model expects; 1 at most."""
+    floors = [0] * len(demand.values)
+    (expected,) = variants.estimate(demand, floors, limits, 0, [span])
+    return min(none.pods / (expected.pods * STEP), 1.0) if expected.pods else 1.0
 
 
 def missing_of(demand: DemandGrid) -> str:
@@ -138,7 +149,8 @@ def missing_of(demand: DemandGrid) -> str:
     share = 1 - float(known[-JUDGED_DAYS * DAY // STEP :].mean())
     if share > MOST_GAPS:
         return (
-            f"{share:.0%} of the last {JUDGED_DAYS} days are gaps, and at most {MOST_GAPS:.0%} are accepted"
+            f"{percent(share)} of the last {JUDGED_DAYS} days are gaps, "
+            f"and at most {percent(MOST_GAPS)} are accepted"
         )
     return ""
 

@@ -37,18 +37,18 @@ def plans_of(
     """
     first, count = demand.start // STEP, len(demand.values)
     ahead = hours.stop * _STEPS + limits.lead - first - count
-    forecast = variants.forecast_of(demand, name, limits, settings, max(0, ahead))
+    forecast = variants.forecast_of(demand, name, limits.lead, settings, max(0, ahead))
     margins = margins_of(demand, forecast, limits.lead, limits.coverage)
     made = []
     for hour in hours:
-        margin = margins.at(hour)
+        margin, low = (None if math.isnan(each) else each for each in margins.at(hour))
         said: tuple[float | None, ...] = ()
         if name != "trend":
             place = hour * _STEPS + limits.lead - first
             said = tuple(
                 None if math.isnan(each) else each for each in forecast[place : place + _STEPS].tolist()
             )
-        made.append(Plan(hour, STEP, name, limits, said, None if math.isnan(margin) else margin, account))
+        made.append(Plan(hour, STEP, name, limits, said, margin, low, account))
     return made
 
 
@@ -82,9 +82,8 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
         incumbent = verdict.chosen
         hours = range(at // HOUR + 1, min(at + DAY, demand.end - HOUR) // HOUR + 1)
         if variant is not None:
-            limits = judge.limits_of(case, variant.coverage)
             known = demand.part(history.start, min(at + DAY, demand.end))
-            for plan in plans_of(known, variant.name, limits, case.settings, hours, variant.account):
+            for plan in plans_of(known, variant.name, variant.limits, case.settings, hours, variant.account):
                 planned.take(plan)
         floors = []
         for hour in hours:

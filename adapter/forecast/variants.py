@@ -5,6 +5,8 @@ allows. The estimate only ranks; what a candidate is worth is for the replay (`j
 """
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,8 +15,9 @@ from adapter.forecast import conformal
 from adapter.forecast.candidates import CANDIDATES
 from adapter.forecast.conformal import Margins
 from adapter.forecast.grid import DemandGrid, Values
-from adapter.model.forecasts.floors import Account, FloorFollower, Limits
+from adapter.model.forecasts.floors import Account, CountModel, FloorFollower, Limits
 from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.verdict import SWITCH_MARGIN
 
 COVERAGES: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 
@@ -33,7 +36,7 @@ class Span(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A candidate with a coverage.
+    """A candidate with a coverage, which is one of the limits of its floors.
 
     `forecast` and `bounds` are about each step of the grid and of a lead after it. `floors` are those of
     the steps of the grid, and `withheld` says why one was withheld, "" if it was not. `account` is that of
@@ -41,7 +44,7 @@ class Variant(NamedTuple):
     """
 
     name: str
-    coverage: float
+    limits: Limits
     forecast: Values
     margins: Margins
     bounds: Values
@@ -59,52 +62,48 @@ def prepare(
     judged: Span,
     recent: Span,
 ) -> Variant:
-    """Return a candidate with the coverage that promises most."""
-    forecast = forecast_of(grid, name, limits, settings, limits.lead)
-    reactive = reacted(grid, limits)
-    none = [estimate(grid, reactive, start_up, span) for span in (judged, recent)]
-    best: tuple[float, float] | None = None
+    """Return a candidate with the cheapest coverage of those that promise most."""
+    forecast = forecast_of(grid, name, limits.lead, settings, limits.lead)
+    model = partial(estimate, grid, limits=limits, start_up=start_up, spans=(judged, recent))
+    none = model([0] * len(grid.values))
+    found: list[tuple[float, float]] = []
+    most = 1 + HEADROOM * settings.max_extra
     for coverage in COVERAGES:
         margins = conformal.margins_of(grid, forecast, limits.lead, coverage)
         bounds = conformal.bounds_of(grid, forecast, limits.lead, margins)
-        asked = np.maximum(reactive, held(_floors_of(bounds, limits), limits.hold))
-        found = [estimate(grid, asked, start_up, span) for span in (judged, recent)]
-        most = 1 + HEADROOM * settings.max_extra
-        fits = all(each.pods <= most * before.pods for each, before in zip(found, none, strict=True))
-        ranked = (found[0].shortage, coverage)
-        if best is None or (fits and ranked < best):
-            best = ranked
-    assert best is not None
-    return follow(grid, name, best[1], limits, settings)
+        estimates = model(_floors_of(bounds, limits))
+        if all(each.pods <= most * before.pods for each, before in zip(estimates, none, strict=True)):
+            found.append((estimates[0].shortage, coverage))
+    enough = min(found, default=(0.0, 0.0))[0] + SWITCH_MARGIN * none[0].shortage
+    # The least coverage that brings nearly as much as the best. If none fits, the replay will say so.
+    chosen = next((coverage for shortage, coverage in found if shortage <= enough), COVERAGES[0])
+    return follow(grid, name, limits._replace(coverage=chosen), settings)
 
 
-def follow(
-    grid: DemandGrid, name: str, coverage: float, limits: Limits, settings: ForecastSettings
-) -> Variant:
-    """Return a candidate with a given coverage."""
-    forecast = forecast_of(grid, name, limits, settings, limits.lead)
-    margins = conformal.margins_of(grid, forecast, limits.lead, coverage)
+def follow(grid: DemandGrid, name: str, limits: Limits, settings: ForecastSettings) -> Variant:
+    """Return a candidate with the coverage of the limits."""
+    forecast = forecast_of(grid, name, limits.lead, settings, limits.lead)
+    margins = conformal.margins_of(grid, forecast, limits.lead, limits.coverage)
     bounds = conformal.bounds_of(grid, forecast, limits.lead, margins)
-    follower = FloorFollower(limits._replace(coverage=coverage), 3600 // grid.step)
+    follower = FloorFollower(limits, 3600 // grid.step)
     first = grid.start // grid.step
     # When a step begins, the bound that is new is that of the step `lead` later.
     asked = bounds[limits.lead :].tolist()
+    lows = conformal.bounds_of(grid, forecast, limits.lead, margins, lower=True)[limits.lead :].tolist()
     found: list[int] = []
     withheld: list[str] = []
     demand = math.nan
-    for index, (after, bound) in enumerate(zip(grid.values.tolist(), asked, strict=True), first):
-        found.append(follower.step(index, demand, bound))
+    for index, (after, bound, low) in enumerate(zip(grid.values.tolist(), asked, lows, strict=True), first):
+        found.append(follower.step(index, demand, bound, low))
         withheld.append(follower.withheld)
         demand = after
-    return Variant(name, coverage, forecast, margins, bounds, found, withheld, follower.account)
+    return Variant(name, limits, forecast, margins, bounds, found, withheld, follower.account)
 
 
-def forecast_of(
-    grid: DemandGrid, name: str, limits: Limits, settings: ForecastSettings, ahead: int = 0
-) -> Values:
+def forecast_of(grid: DemandGrid, name: str, lead: int, settings: ForecastSettings, ahead: int) -> Values:
     """Return what a candidate says about each step of the grid and the `ahead` after it."""
     # When a step begins, the last known demand is that of the step before.
-    return CANDIDATES[name](grid.extended(ahead), limits.lead + 1, settings.holidays)
+    return CANDIDATES[name](grid.extended(ahead), lead + 1, settings.holidays)
 
 
 class Estimate(NamedTuple):
@@ -114,23 +113,26 @@ class Estimate(NamedTuple):
     pods: float
 
 
-def estimate(grid: DemandGrid, asked: Values, start_up: int, span: Span) -> Estimate:
-    """Return roughly what the counts `asked` for in each step come to in a span."""
+def estimate(
+    grid: DemandGrid, floors: Sequence[int], limits: Limits, start_up: int, spans: Sequence[Span]
+) -> list[Estimate]:
+    """Return roughly what the floors of the steps come to in some spans."""
+    model = CountModel(limits)
+    pods, asked = [], []
+    for demand, floor in zip(grid.values.tolist(), floors, strict=True):
+        model.begin(floor)
+        pods.append(math.nan if math.isnan(demand) else sum(model.end(demand)))
+        asked.append(float(model.replicas))
     late = start_up + _REACTION
-    before = -held(-asked, -(-late // grid.step) + 1)  # the least that was asked for since then
-    missing = np.maximum(0, grid.values - before)[span.begin : span.end]
-    return Estimate(
-        float(np.nansum(missing)) * min(late, grid.step), float(asked[span.begin : span.end].sum())
-    )
+    ready = -_held(-np.array(asked), -(-late // grid.step) + 1)  # the least that was asked for since then
+    missing, ran = np.maximum(0, grid.values - ready) * min(late, grid.step), np.array(pods)
+    return [
+        Estimate(float(np.nansum(missing[begin:end])), float(np.nansum(ran[begin:end])))
+        for begin, end in spans
+    ]
 
 
-def reacted(grid: DemandGrid, limits: Limits) -> Values:
-    """Return the counts that a reactive autoscaler has, one for each step."""
-    needs = np.ceil(np.nan_to_num(grid.values, nan=0.0) - 1e-9)
-    return np.clip(held(needs, limits.hold), limits.least, limits.most)
-
-
-def held(values: Values, steps: int) -> Values:
+def _held(values: Values, steps: int) -> Values:
     """Return the highest value of the last `steps` at each step."""
     found = values.copy()
     for back in range(1, min(steps, len(values))):
@@ -138,7 +140,8 @@ def held(values: Values, steps: int) -> Values:
     return found
 
 
-def _floors_of(bounds: Values, limits: Limits) -> Values:
+def _floors_of(bounds: Values, limits: Limits) -> list[int]:
     """Return the floors without the rules that withhold them."""
     ahead = np.nan_to_num(bounds, nan=0.0)[limits.lead :]
-    return np.minimum(np.ceil(held(ahead, limits.lead + 1) - 1e-9), limits.most)
+    found: list[int] = np.ceil(_held(ahead, limits.lead + 1) - 1e-9).astype(int).tolist()
+    return [min(each, limits.most) for each in found]

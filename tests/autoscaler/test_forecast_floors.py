@@ -110,3 +110,19 @@ async def test_a_target_that_goes_to_zero_loses_its_floor() -> None:
         await bench.step(15)
     assert (bench.floor(), bench.floors.entries) == (0, {})
     assert bench.counts() == [12]
+
+
+async def test_a_floor_that_min_replicas_covers_is_not_published() -> None:
+    bench = ScheduleBench()
+    bench.want(3)
+    bench.schedules.by_key = {HPA: (window("12:00", "14:00", 2),)}
+    bench.forecasts.by_key[HPA] = 1
+    bench.boosted(3)
+    await bench.step()
+    await bench.step(15)
+    entry = bench.floors.entries["uid-1"]
+    assert (entry.scheduled, entry.forecast) == (2, 0)
+    bench.forecasts.by_key[HPA] = 2
+    await bench.step(15)
+    entry = bench.floors.entries["uid-1"]
+    assert (entry.scheduled, entry.forecast) == (2, 2)

@@ -41,6 +41,7 @@ BOOSTED = (
         averageValue: "1"
 """
 )
+FORECAST = '"shop", fastpath.io/forecast: Floor'
 SERVICE = "kind: Service # first\n"
 OLD = """\
 apiVersion: autoscaling/v1
@@ -77,6 +78,8 @@ def test_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--remove"], HPA, HPA),
         (["--advise"], BOOSTED, HPA.replace('"shop"}', '"shop", fastpath.io/mode: advise}')),
         (["--handshake", "external"], BOOSTED.replace("\n", "\r\n"), BOOSTED.replace("\n", "\r\n")),
+        ([], HPA.replace('"shop"', FORECAST), BOOSTED.replace('"shop"', FORECAST)),
+        (["--remove"], BOOSTED.replace('"shop"', FORECAST), HPA.replace('"shop"', FORECAST)),
     ],
 )
 def test_standard_input(

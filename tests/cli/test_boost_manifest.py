@@ -256,7 +256,9 @@ _HANDSHAKES = st.builds(
     _external, st.just("fastpath_replicas"), st.sampled_from(["web", "y"]), st.sampled_from("12")
 )
 _ANNOTATIONS = st.dictionaries(
-    st.sampled_from(["a", "y", "fastpath.io/hold", "x.io/y"]), st.text("a1:#\n \"'{", max_size=9), min_size=1
+    st.sampled_from(["a", "y", "fastpath.io/hold", "fastpath.io/forecast", "x.io/y"]),
+    st.text("a1:#\n \"'{", max_size=9),
+    min_size=1,
 )
 _FORMS = [
     lambda tree: yaml.safe_dump(tree, sort_keys=False),

@@ -136,7 +136,26 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
         {"metrics": [JOBS], "pendingCapacity": [{"metric": "jobs", "podThroughput": "0"}]},
         "spec.pendingCapacity[0].podThroughput",
     ),
+    "a forecast of a short history": ({"forecast": {"history": "6d"}}, "must be from 7d to 35d"),
+    "a forecast without a horizon": ({"forecast": {"horizon": "soon"}}, "spec.forecast.horizon"),
+    "a forecast with a wrong holiday": (
+        {"forecast": {"holidays": ["2026-02-29"]}},
+        "must be a date such as 2026-12-25",
+    ),
 }
+
+
+@pytest.mark.parametrize("cluster", conftest.REAL_ONLY, indirect=True)
+async def test_a_forecast_is_taken_with_its_defaults(cluster: ClusterUnderTest) -> None:
+    await _install(cluster)
+    (path,) = (path for path in EXAMPLES if path.name == "requests.yaml")
+    given: dict[str, Any] = {"mode": "Floor", "horizon": "90s", "holidays": ["2028-02-29"] * 1000}
+    document = _example(path, cluster, forecast=given)
+    await cluster.create(document)
+    where = ("-n", cluster.namespace, "fpa", document["metadata"]["name"])
+    stored = json.loads(await cluster.kubectl("get", *where, "-o", "json"))["spec"]["forecast"]
+    defaults = {"history": "14d", "maxExtra": "15%", "minGain": "20%", "timeZone": "UTC"}
+    assert stored == given | defaults
 
 
 @pytest.mark.parametrize("cluster", conftest.REAL_ONLY, indirect=True)

@@ -44,10 +44,10 @@ def test_floors_from_plans_are_those_that_the_judge_has_replayed(name: str) -> N
     demand = recorded(10)
     first, day = START // STEP, 8 * 24
     hours = range(START // HOUR + day, START // HOUR + 10 * 24)
-    variant = variants.follow(demand, name, LIMITS.coverage, LIMITS, SETTINGS)
+    variant = variants.follow(demand, name, LIMITS, SETTINGS)
     # The scaler begins an hour before its first plan, with the account of that time.
     before = demand.part(START, (hours.start - 1) * HOUR)
-    account = variants.follow(before, name, LIMITS.coverage, LIMITS, SETTINGS).account
+    account = variants.follow(before, name, LIMITS, SETTINGS).account
     planned = PlannedFloors(STEP)
     values = demand.values.tolist()
     for plan in planner.plans_of(demand, name, LIMITS, SETTINGS, range(hours.start - 1, hours.stop), account):

@@ -21,7 +21,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     `forecast` has, for each step of the hour, what is said about the step `limits.lead` later, None for
     nothing; without a plan of a season it is empty, and the rise of the last steps is what is said.
-    `margin` is added to the square root of that; None for none. `account` is that of the beginning of the
+    `margin` is added to the square root of that for the upper bound, and `low` for the lower one; None for
+    none. `account` is that of the beginning of the
     hour before, for a scaler that has none of its own.
     """
 
@@ -31,29 +32,25 @@ class Plan(msgspec.Struct, frozen=True):
     limits: Limits
     forecast: tuple[float | None, ...] = ()
     margin: float | None = None
+    low: float | None = None
     account: Account | None = None
 
     @property
     def follows_trend(self) -> bool:
         return not self.forecast
 
-    def bound(self, index: int, demands: Sequence[float]) -> float:
-        """Return the upper bound of the step `limits.lead` after step `index`, NaN for none.
+    def bounds(self, index: int, demands: Sequence[float]) -> tuple[float, float]:
+        """Return the upper and the lower bound of the step `limits.lead` after step `index`, NaN for none.
 
         `demands` are those of the steps before it, the last one last.
         """
-        if self.margin is None:
-            return math.nan
         if self.follows_trend:
             said = self._continued(demands)
         else:
             place = index - self.hour * HOUR // self.step
             found = self.forecast[place] if 0 <= place < len(self.forecast) else None
             said = math.nan if found is None else found
-        if math.isnan(said):
-            return math.nan
-        root = max(math.sqrt(said) + self.margin, 0.0)
-        return root * root
+        return moved(said, self.margin), moved(said, self.low)
 
     def _continued(self, demands: Sequence[float]) -> float:
         """Return the demand to which a rise leads that goes on as it was, NaN if it is none."""
@@ -63,6 +60,14 @@ class Plan(msgspec.Struct, frozen=True):
         last = demands[-1]
         rise = last - demands[-1 - span]
         return last + rise if rise > 0 else math.nan
+
+
+def moved(said: float, margin: float | None) -> float:
+    """Return what is said with a margin added to its square root, NaN for nothing."""
+    if margin is None or math.isnan(said):
+        return math.nan
+    root = max(math.sqrt(said) + margin, 0.0)
+    return root * root
 
 
 class PlannedFloors:
@@ -109,6 +114,6 @@ class PlannedFloors:
             return 0
         if plan is not None and plan.limits != follower.limits:
             follower.adopt(plan.limits)
-        bound = math.nan if plan is None else plan.bound(index, tuple(self._demands))
-        self.floor = follower.step(index, demand, bound)
+        bound, low = (math.nan, math.nan) if plan is None else plan.bounds(index, tuple(self._demands))
+        self.floor = follower.step(index, demand, bound, low)
         return self.floor

@@ -119,13 +119,13 @@ def _invalid(key: str, text: str, detail: str) -> Violation:
 
 
 def _history(text: str) -> int:
-    """Return a history in seconds, 0 for a text that is none."""
+    """Return a history in seconds, 0 for any other text."""
     match = _HISTORY.fullmatch(text)
     return int(match[1]) * _SECONDS[match[2]] if match else 0
 
 
 def _horizon(text: str) -> int | None:
-    """Return a horizon in seconds, None for a text that is none."""
+    """Return a horizon in seconds, None for any other text."""
     try:
         span = read_span(text)
     except ValueError:

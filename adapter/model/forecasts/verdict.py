@@ -13,7 +13,7 @@ NONE = "none"
 """The candidate without a forecast."""
 
 SWITCH_MARGIN = 0.05
-"""By what share of the shortage a candidate must be better than the one that acts to take its place."""
+"""Gains that differ by less are alike: the one that acts stays, else the cheapest acts."""
 
 JUDGED_DAYS, RECENT_DAYS = 7, 3
 """The days that are replayed, and the last of them, which count by themselves too."""
@@ -92,11 +92,10 @@ def decide(
         for each in candidates
     ]
     passing = [each for each in judged if not each.refused]
-    best = max(passing, key=lambda each: each.whole.gain_over(none.whole), default=None)
-    acting = next((each for each in passing if each.name == incumbent), None)
-    if best is not None and acting is not None:
-        lead_of_best = best.whole.gain_over(none.whole) - acting.whole.gain_over(none.whole)
-        best = best if lead_of_best > SWITCH_MARGIN else acting
+    most = max((each.whole.gain_over(none.whole) for each in passing), default=0.0)
+    near = [each for each in passing if each.whole.gain_over(none.whole) >= most - SWITCH_MARGIN]
+    acting = [each for each in near if each.name == incumbent]
+    best = min(acting or near, key=lambda each: each.whole.pods, default=None)
     return Verdict(at, lead, "" if best is None else best.name, "", none, tuple(judged))
 
 
@@ -105,15 +104,17 @@ def _refusals(each: CandidateFigures, none: CandidateFigures, settings: Forecast
     for when, figures, without in spans:
         gain, extra = figures.gain_over(without), figures.extra_over(without)
         if gain < settings.min_gain:
-            yield f"{_change(-gain)} shortage{when}, and minGain is {settings.min_gain:.0%}"
+            least = percent(settings.min_gain)
+            yield f"it removes {percent(gain)} of the shortage{when}, and minGain is {least}"
             break
         if extra > settings.max_extra:
-            yield f"{_change(extra)} pods{when}, and maxExtra is {settings.max_extra:.0%}"
+            yield f"it takes {percent(extra)} more pods{when}, and maxExtra is {percent(settings.max_extra)}"
             break
     if each.withheld > MOST_WITHHELD:
-        yield f"withheld {each.withheld:.0%} of the time, and at most {MOST_WITHHELD:.0%} are accepted"
+        most = percent(MOST_WITHHELD)
+        yield f"its floor is withheld {percent(each.withheld)} of the time, and at most {most} are accepted"
 
 
-def _change(share: float) -> str:
-    """Return a change in per cent, with its sign."""
-    return f"{100 * share:+.0f} %"
+def percent(share: float) -> str:
+    """Return a share in per cent."""
+    return f"{100 * share:.0f} %"

@@ -33,6 +33,24 @@ def test_a_schedule_alone_needs_no_rule(tmp_path: Path, capsys: pytest.CaptureFi
     assert out == "0 rules, 0 external rules, 1 schedule, 0 warnings\n"
 
 
+def test_a_wrong_forecast_of_an_autoscaler_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    forecast = {"mode": "Floor", "history": "3d", "timeZone": "Europe/Bonn"}
+    tree = {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 9, "forecast": forecast},
+    }
+    status, _, err = checked(tmp_path, capsys, tree)
+    assert status == 2
+    history, zone = (line.split(": ", 2)[2] for line in err)
+    assert history.startswith('spec.forecast.history: Invalid value: "3d": must be from 7d to 35d')
+    assert zone.startswith('spec.forecast.timeZone: Invalid value: "Europe/Bonn": must be a time zone')
+
+
 def test_an_invalid_schedule_has_all_its_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree = document(DAILY | {"minReplicas": 9, "maxReplicas": 8}, zone="Europe/Bonn", targets=[API, API])
     status, _, err = checked(tmp_path, capsys, tree)

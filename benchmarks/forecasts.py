@@ -1,0 +1,160 @@
+"""What forecasts would have done with public traces: `python -m benchmarks.forecasts --folder DIR`.
+
+With --write it makes the table of docs/forecast-traces.md. Of each trace three weeks count, the last of them
+around its highest value. A verdict is made each day from the two weeks before it, and the floors of the last
+week are those of a live scaler: `planner.roll` goes through the trace as it does. Targets and bounds are
+those of `benchmarks.simulated`.
+"""
+
+import argparse
+import dataclasses
+import math
+import os
+import platform
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from adapter.forecast import judge, planner
+from adapter.forecast.judge import Case, SplitFigures
+from adapter.forecast.planner import DayOfFloors
+from adapter.model.forecasts.settings import DAY, ForecastSettings
+from adapter.model.forecasts.verdict import JUDGED_DAYS
+from adapter.model.timestamps import SECOND
+from adapter.simulate import simulation
+from adapter.simulate.load import Load, of_points
+from adapter.simulate.policies import read_policy
+from benchmarks import simulated, traces
+from benchmarks.simulated import START_UPS
+from benchmarks.traces import TRACES
+
+PAGE = Path(__file__).parent.parent / "docs" / "forecast-traces.md"
+WEEKS = 3
+EPOCH = 1_699_999_200
+"""An hour of 2023: traces have no time zone, and nothing here depends on the day."""
+
+POLICY = "fast"
+
+
+class Row(NamedTuple):
+    """One trace at one start-up time: shortage and pods in per cent of the need, and what was decided."""
+
+    trace: int
+    start_up: int
+    shortage: float = 0.0
+    shortage_with: float = 0.0
+    extra: float = 0.0
+    verdicts: str = ""
+    seconds: float = 0.0
+
+
+def weeks_of(place: int, folder: Path) -> Load:
+    """Return three weeks of a trace, with its highest value in the middle of the last."""
+    trace = TRACES[place]
+    points = trace.read(traces.fetch(trace, folder), trace.interval)
+    length = points[-1][0] + trace.interval
+    peak = max(points, key=lambda point: -1.0 if math.isnan(point[1]) else point[1])[0]
+    seconds = min(length, WEEKS * 7 * DAY)
+    begin = min(max(0.0, peak - seconds + 3.5 * DAY), length - seconds)
+    begin = math.floor(begin / trace.interval) * trace.interval
+    part = [(at - begin, value) for at, value in points if begin <= at < begin + seconds]
+    return of_points(part, int(seconds))
+
+
+def run(job: tuple[int, int, Path]) -> Row:
+    place, start_up, folder = job
+    began = time.process_time()
+    load = weeks_of(place, folder)
+    scenario = dataclasses.replace(simulated.scenario_for(load, start_up), phases=1, epoch=EPOCH * SECOND)
+    case = Case(scenario, read_policy(POLICY), ForecastSettings())
+    first = min(2 * 7 * DAY, max(load.seconds // DAY - 6, 1) * DAY)
+    if load.seconds < (JUDGED_DAYS + 1) * DAY:
+        missing = judge.missing_of(judge.demand_of(case)) if load.seconds >= 3600 else "less than an hour"
+        return Row(place, start_up, verdicts=f"no verdict: {missing}", seconds=time.process_time() - began)
+    days = list(planner.roll(case, first))
+    floors = planner.floors_of(days, case.start)
+    loads = {name: each.part(first, each.seconds) for name, each in scenario.loads.items()}
+    judged = judge.with_loads(scenario, loads, (EPOCH + first) * SECOND)
+    figures, need = [], 0.0
+    for each in (None, floors):
+        split = SplitFigures(0)
+        played = simulation.simulate(dataclasses.replace(judged, floors=each), case.policy, observer=split)
+        figures.append(split.whole)
+        need = played.runs[0].need
+    none, acted = figures
+    return Row(
+        place,
+        start_up,
+        100 * none.shortage / need,
+        100 * acted.shortage / need,
+        100 * acted.extra_over(none),
+        describe(days),
+        time.process_time() - began,
+    )
+
+
+def describe(days: list[DayOfFloors]) -> str:
+    """Return which candidate acted on how many days, or why the best of the last day was refused."""
+    chosen = Counter(day.verdict.chosen for day in days if day.verdict.chosen)
+    last = days[-1].verdict
+    if chosen:
+        listed = ", ".join(f"{name} {count}" for name, count in chosen.most_common())
+        return f"{listed} of {len(days)} days"
+    if last.none is None:
+        return f"no verdict: {last.missing}"
+    none = last.none.whole
+    best = max(last.candidates, key=lambda each: each.whole.gain_over(none))
+    return f"refused; {best.name}: {best.refused.split(';')[0]}"
+
+
+def render(rows: list[Row]) -> str:
+    lines = [
+        "| trace | pods start in | shortage without | with | of it | more pods | acted |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = ["-"] * 4
+        if not row.verdicts.startswith("no verdict"):
+            left = row.shortage_with / row.shortage if row.shortage else 1.0
+            cells = [
+                f"{row.shortage:.2f} %",
+                f"{row.shortage_with:.2f} %",
+                f"{100 * left:.0f} %",
+                f"{row.extra:+.1f} %",
+            ]
+        name = f"{TRACES[row.trace].name} ({TRACES[row.trace].resolution})"
+        lines.append(f"| {name} | {row.start_up} s | {' | '.join(cells)} | {row.verdicts} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="where the traces are kept")
+    parser.add_argument("--write", action="store_true", help="write the table to the page")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--trace", type=int, action="append", help="the place of a trace in the list, again for more"
+    )
+    given = parser.parse_args()
+    places = given.trace or range(len(TRACES))
+    jobs = [(place, start_up, given.folder) for place in places for start_up in START_UPS]
+    rows = []
+    with ProcessPoolExecutor(given.processes) as pool:
+        for row in pool.map(run, jobs):
+            print(TRACES[row.trace].name, *row[1:], flush=True)
+            rows.append(row)
+    table = render(rows)
+    cpu = sum(row.seconds for row in rows)
+    day = datetime.now(UTC).date()  # noqa: TID251 - the date of the table
+    machine = f"{simulated.processor()}, Python {platform.python_version()}"
+    made = f"Made on {day} on {machine}, in {cpu:.0f} s of CPU time."
+    print(table, made, sep="\n\n")
+    if given.write:
+        simulated.replace_table(PAGE, f"{table}\n\n{made}")
+
+
+if __name__ == "__main__":
+    main()

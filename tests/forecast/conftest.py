@@ -1,0 +1,70 @@
+"""Two weeks of a web shop's demand, and the verdict at their end."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from adapter.forecast import judge, planner, variants
+from adapter.forecast.grid import DAY
+from adapter.forecast.judge import STEP
+from adapter.model.forecasts.plan import HOUR, PlannedFloors
+from adapter.model.forecasts.settings import ForecastSettings
+from tests.support.forecasts import (
+    BASE_DAYS,
+    MINUTES,
+    SETTINGS,
+    START,
+    Demand,
+    Judged,
+    Story,
+    case_of,
+    play,
+    working_days,
+)
+
+
+@pytest.fixture(scope="session")
+def judged() -> Judged:
+    demand = working_days(BASE_DAYS)
+    case = case_of(demand, SETTINGS)
+    known = judge.demand_of(case)
+    verdict, chosen = judge.judge(case, known)
+    assert chosen is not None, verdict
+    passed = {
+        each.name: variants.follow(known, each.name, chosen.limits._replace(coverage=each.wanted), SETTINGS)
+        for each in verdict.candidates
+        if not each.refused
+    }
+    return Judged(demand, verdict, passed)
+
+
+@pytest.fixture
+def tell(judged: Judged) -> Callable[..., Story]:
+    """Return a function that goes on with the days of a story from the verdict of the first two weeks.
+
+    `name` is the candidate that acts, and `known` what is known of the demand, if that is not all of it.
+    """
+
+    def told(
+        name: str, after: Demand, settings: ForecastSettings = SETTINGS, known: Demand | None = None
+    ) -> Story:
+        whole = np.append(judged.demand, after)
+        seen = np.append(judged.demand, after if known is None else known)
+        case, actual = case_of(seen, settings), case_of(whole, settings)
+        demand = judge.demand_of(case)
+        variant = judged.variants[name]
+        begin = START + BASE_DAYS * DAY
+        hours = range(begin // HOUR, begin // HOUR + len(after) // 60)
+        planned = PlannedFloors(STEP)
+        for plan in planner.plans_of(demand, name, variant.limits, settings, hours, variant.account):
+            planned.take(plan)
+        values = demand.values.tolist()
+        floors, withheld = [], []
+        for place in range(BASE_DAYS * MINUTES, len(values)):
+            floors.append(planned.step(START // STEP + place, values[place - 1]))
+            withheld.append(planned.withheld)
+        figures = [[play(actual, day, each) for day in range(len(after) // MINUTES)] for each in ([], floors)]
+        return Story(floors, withheld, *figures)
+
+    return told

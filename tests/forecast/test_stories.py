@@ -1,0 +1,155 @@
+"""What forecasts do when the days are not like those before: each story as docs/guides/forecasts.md tells it.
+
+A verdict is made from two weeks; the days of a story follow. Costs are those of the replayed decisions.
+"""
+
+from collections.abc import Callable
+from datetime import date
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from adapter.forecast import judge
+from adapter.forecast.candidates import CANDIDATES
+from adapter.forecast.grid import DAY
+from adapter.model.forecasts.floors import ABSENT, COVERAGE, UNKNOWN
+from adapter.model.forecasts.settings import ForecastSettings
+from tests.support.forecasts import (
+    BASE_DAYS,
+    MINUTES,
+    SETTINGS,
+    START,
+    Demand,
+    Judged,
+    Story,
+    case_of,
+    working_days,
+)
+
+Tell = Callable[..., Story]
+AFTER = START + BASE_DAYS * DAY
+
+
+@pytest.fixture(params=["weeks", "day", "trend"])
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def days(count: int, first: int = BASE_DAYS) -> Demand:
+    """Return days like those before."""
+    return working_days(first + count)[first * MINUTES :]
+
+
+def test_a_day_like_all_others(name: str, tell: Tell) -> None:
+    story = tell(name, days(2))
+    for without, acted in zip(story.without, story.acted, strict=True):
+        assert acted.gain_over(without) > 0.8
+    assert max(story.extra) <= SETTINGS.max_extra
+    assert sum(map(bool, story.withheld)) < 60
+
+
+@pytest.mark.parametrize("known", [1, 3, 6.9])
+def test_too_little_history_says_how_much_there_is(known: float) -> None:
+    case = case_of(working_days(7)[: int(known * MINUTES)], SETTINGS)
+    verdict, variant = judge.judge(case, judge.demand_of(case))
+    hours = int(known * 24) / 24  # whole hours count
+    assert verdict.missing == f"{hours:.1f} of 7 days of history".replace(".0 ", " ")
+    assert variant is None
+    assert not verdict.candidates
+
+
+def test_a_gap_of_a_day_in_the_history_is_said() -> None:
+    demand = working_days(BASE_DAYS)
+    demand[10 * MINUTES : 11 * MINUTES] = np.nan
+    case = case_of(demand, SETTINGS)
+    verdict, _ = judge.judge(case, judge.demand_of(case))
+    assert verdict.missing == "14 % of the last 7 days are gaps, and at most 10 % are accepted"
+
+
+def test_a_gap_of_a_day_while_a_forecast_acts(name: str, tell: Tell) -> None:
+    """There is no floor while the demand is not known, and none a day later that would come from the gap."""
+    demand = days(3)
+    known = demand.copy()
+    known[:MINUTES] = np.nan
+    story = tell(name, demand, known=known)
+    assert set(story.withheld[1 : MINUTES + 1]) == {UNKNOWN}
+    assert not any(story.floors[1 : MINUTES + 1])
+    if name == "day":
+        assert not any(story.floors[MINUTES + 1 : 2 * MINUTES - 2])  # the day before is the gap
+    assert any(story.floors[2 * MINUTES :])
+    assert max(story.extra) <= SETTINGS.max_extra
+
+
+def test_a_level_that_doubles(name: str, tell: Tell) -> None:
+    """Metrics raise above the floor. The coverage breaks, and the floor is withheld."""
+    story = tell(name, 2 * days(2))
+    if name != "trend":  # which follows the new level at once
+        assert COVERAGE in story.withheld[:MINUTES]
+    assert max(story.extra) <= SETTINGS.max_extra
+    for without, acted in zip(story.without, story.acted, strict=True):
+        assert acted.shortage <= without.shortage * (1 + 1e-9)
+
+
+def test_a_level_that_halves(name: str, tell: Tell) -> None:
+    """The floor of the former level is too high: it is withheld before it costs more than its budget."""
+    story = tell(name, days(2) / 2)
+    if name != "trend":
+        assert ABSENT in story.withheld[:MINUTES]
+    assert max(story.extra) <= SETTINGS.max_extra
+
+
+@pytest.mark.parametrize("candidate", ["day", "weeks"])
+def test_a_holiday_that_is_named_has_no_floor(candidate: str, tell: Tell) -> None:
+    quiet = np.append(np.full(MINUTES, 4.0), days(2, BASE_DAYS + 1))
+    settings = SETTINGS._replace(holidays=frozenset({date(2026, 3, 15)}))
+    story = tell(candidate, quiet, settings)
+    # The step of the lead before the day asks for its first one.
+    assert not any(story.floors[: MINUTES - 2])
+    if candidate == "day":
+        assert not any(story.floors[MINUTES : 2 * MINUTES - 2])  # its example is the holiday
+    assert any(story.floors[2 * MINUTES :])
+    assert max(story.extra[1:]) <= SETTINGS.max_extra
+
+
+def test_a_holiday_that_is_not_named_costs_no_more_than_the_budget(name: str, tell: Tell) -> None:
+    quiet = np.append(np.full(MINUTES, 4.0), days(1, BASE_DAYS + 1))
+    story = tell(name, quiet)
+    assert max(story.extra) <= SETTINGS.max_extra
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
+def test_a_clock_that_is_set_forward(zone: str) -> None:
+    """The morning comes an hour earlier in UTC. What is said in local time is right, in UTC it is late."""
+    count = 28
+    settings = ForecastSettings(zone=ZoneInfo(zone))
+    demand = working_days(count + 1)
+    grid = judge.demand_of(case_of(demand, settings))
+    for candidate in ("day", "week", "weeks"):
+        said = CANDIDATES[candidate](grid, 2, frozenset())
+        morning = slice(count * MINUTES + 5 * 60, count * MINUTES + 8 * 60)
+        error = float(np.nanmean(np.abs(said[morning] - grid.values[morning])))
+        assert error < 2 if zone == "Europe/Berlin" else error > 5
+
+
+def test_a_metric_that_was_renamed(name: str, tell: Tell) -> None:
+    """From one minute on it has no value: the floor ends at once, whatever the plan says."""
+    demand = days(1)
+    known = demand.copy()
+    known[9 * 60 :] = np.nan
+    story = tell(name, demand, known=known)
+    assert set(story.withheld[9 * 60 + 1 :]) == {UNKNOWN}
+    assert not any(story.floors[9 * 60 + 1 :])
+    assert max(story.extra) <= SETTINGS.max_extra
+
+
+def test_the_verdict_of_the_base(judged: Judged) -> None:
+    """The stories would say little if the candidates were not good on the days before."""
+    assert judged.verdict.none is not None
+    assert not judged.verdict.missing
+    for each in judged.verdict.candidates:
+        assert not each.refused
+        assert each.whole.gain_over(judged.verdict.none.whole) > 0.8
+        assert each.reached is not None
+        assert abs(each.reached - each.wanted) < 0.03

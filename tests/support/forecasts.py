@@ -1,0 +1,116 @@
+"""Demand of a web shop for tests of forecasts, and what is found of it."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from adapter.forecast import judge
+from adapter.forecast.grid import DAY
+from adapter.forecast.judge import STEP, Case, SplitFigures
+from adapter.forecast.variants import Variant
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.verdict import ReplayFigures, Verdict
+from adapter.model.timestamps import SECOND
+from adapter.simulate import simulation
+from adapter.simulate.load import Load, of_points
+from adapter.simulate.policies import read_policy
+from adapter.simulate.schedules import ForecastFloors
+from adapter.simulate.simulation import Scenario
+
+ZONE = ZoneInfo("Europe/Berlin")
+START = 1_772_319_600
+"""2026-03-01T00:00 in Berlin, a Sunday; the clock is set forward four weeks later."""
+
+MINUTES = DAY // STEP
+TARGET = 10
+"""What a pod serves."""
+
+Demand = NDArray[np.float64]
+
+
+def autoscaler(**spec: object) -> FastPathAutoscaler:
+    metric = {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": "rps"},
+            "target": {"type": "AverageValue", "averageValue": str(TARGET)},
+        },
+    }
+    document = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2,
+            "maxReplicas": 100,
+            "metrics": [metric],
+            **spec,
+        },
+    }
+    return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+
+
+def working_days(days: int, start: int = START, seed: int = 3) -> Demand:
+    """Return the demand of days in pods: mornings that rise within an hour, quiet nights, noise."""
+    random = np.random.default_rng(seed)
+    at = start + np.arange(days * MINUTES) * STEP
+    # the local time of the zone, which is an hour ahead of UTC until the clock is set
+    offset = np.where(at < 1_774_746_000, 3600, 7200)
+    hour = (at + offset) % DAY / 3600
+    open_for = 1 / (1 + np.exp(-(hour - 8) * 6)) - 1 / (1 + np.exp(-(hour - 19) * 4))
+    demand = np.maximum(4 + 26 * open_for + random.normal(0, 0.4, len(at)), 0)
+    return np.repeat(demand[::5], 5)  # a value each five minutes: decisions in between can be skipped
+
+
+def load_of(demand: Demand) -> Load:
+    points = [(float(place * STEP), value) for place, value in enumerate((TARGET * demand).tolist())]
+    return of_points(points, len(demand) * STEP)
+
+
+def case_of(demand: Demand, settings: ForecastSettings, start: int = START, start_up: int = 60) -> Case:
+    scenario = Scenario(autoscaler(), {"rps": load_of(demand)}, [start_up], phases=1, epoch=start * SECOND)
+    return Case(scenario, read_policy("fast"), settings)
+
+
+SETTINGS = ForecastSettings(zone=ZONE)
+BASE_DAYS = 14
+
+
+class Judged(NamedTuple):
+    """The first two weeks, and what was found of them: the verdict, and each candidate that passed."""
+
+    demand: Demand
+    verdict: Verdict
+    variants: Mapping[str, Variant]
+
+
+class Story(NamedTuple):
+    """The days after the first two weeks: the floors of each step, and the figures of each day."""
+
+    floors: list[int]
+    withheld: list[str]
+    without: Sequence[ReplayFigures]
+    acted: Sequence[ReplayFigures]
+
+    @property
+    def extra(self) -> list[float]:
+        """What the floors cost on each day, as a share."""
+        return [one.extra_over(two) for one, two in zip(self.acted, self.without, strict=True)]
+
+
+def play(case: Case, day: int, floors: Sequence[int]) -> ReplayFigures:
+    """Return the figures of a day with the floors of all days, none if there are no floors."""
+    begin = (BASE_DAYS + day) * DAY
+    load = case.scenario.loads["rps"].part(begin, begin + DAY)
+    start = case.start + begin
+    split = SplitFigures(0)
+    forecast = ForecastFloors(start, STEP, floors[day * MINUTES :]) if floors else None
+    scenario = judge.with_loads(case.scenario, {"rps": load}, start * SECOND)
+    simulation.simulate(dataclasses.replace(scenario, floors=forecast), case.policy, observer=split)
+    return split.whole
