@@ -22,7 +22,7 @@ from adapter.cli.doctor.sources import remember_series
 from adapter.cli.simulate import inputs
 from adapter.cli.simulate.inputs import GivenAutoscaler, Recorded
 from adapter.cli.simulate.live import LiveReader
-from adapter.cli.simulate.options import SimulateOptions
+from adapter.cli.simulate.load_options import LoadOptions
 from adapter.cli.simulate.recorded_options import seconds_of
 from adapter.compose import providers
 from adapter.compose.clock import SystemClock
@@ -66,7 +66,7 @@ class Source(NamedTuple):
     catalogue: Catalogue
 
 
-def read(options: SimulateOptions) -> Recorded:
+def read(options: LoadOptions) -> Recorded:
     """Return the autoscaler and the loads of its metrics from their history.
 
     InputError for what cannot be used, RunError and KubernetesError for servers that do not answer.
@@ -74,7 +74,7 @@ def read(options: SimulateOptions) -> Recorded:
     return asyncio.run(_read(options))
 
 
-async def _read(options: SimulateOptions) -> Recorded:
+async def _read(options: LoadOptions) -> Recorded:
     clock, monitoring = SystemClock(), Monitoring()
     problems = ProblemLog(monitoring, clock)
     now = clock.wall()
@@ -109,7 +109,7 @@ async def _read(options: SimulateOptions) -> Recorded:
     return Recorded(source.given, loads, Instant(grid.start * SECOND), notes)
 
 
-async def _source(options: SimulateOptions, live: LiveReader | None) -> Source:
+async def _source(options: LoadOptions, live: LiveReader | None) -> Source:
     given = RulesConfig()
     if options.config:
         parsed = rules_inputs.parse(options.config)
@@ -128,7 +128,7 @@ async def _source(options: SimulateOptions, live: LiveReader | None) -> Source:
     return Source(named, options.namespace, rules, await live.catalogue())
 
 
-def _metrics(options: SimulateOptions, source: Source) -> tuple[SimulatedMetric, ...]:
+def _metrics(options: LoadOptions, source: Source) -> tuple[SimulatedMetric, ...]:
     request = quantity.read(options.request) if options.request else None
     try:
         return metrics.simulated_metrics(source.given.autoscaler.spec.metrics or (), request)
@@ -137,7 +137,7 @@ def _metrics(options: SimulateOptions, source: Source) -> tuple[SimulatedMetric,
 
 
 async def _queries(
-    options: SimulateOptions, source: Source, reader: PrometheusReader
+    options: LoadOptions, source: Source, reader: PrometheusReader
 ) -> dict[str, HistoryQueries]:
     """Return the queries of each metric by its name. InputError for a metric that no rule makes."""
     ruleset, faults = compiler.compile_rules(source.rules, source.catalogue)
@@ -168,9 +168,7 @@ async def _queries(
 class HistoryReader:
     """Reads histories of one Prometheus. `settled` is the time up to which they do not change any more."""
 
-    def __init__(
-        self, options: SimulateOptions, client: PrometheusClient, grid: Grid, *, settled: float
-    ) -> None:
+    def __init__(self, options: LoadOptions, client: PrometheusClient, grid: Grid, *, settled: float) -> None:
         origin = client.origin
         self._options = options
         self._client = client
