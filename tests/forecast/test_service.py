@@ -122,7 +122,7 @@ async def test_a_verdict_is_the_one_of_a_replay_of_the_values(start: Start) -> N
     asked = job(verdict=None, limits=None, judges=True)
     answer = await (await start()).run(asked)
     assert answer.verdict is not None
-    assert answer.verdict.chosen
+    assert len(answer.verdict.candidates) > 1
     assert plain(answer) == plain(expected(asked))
 
 
