@@ -167,7 +167,7 @@ def test_counts_are_as_wrong_as_a_replay_has_found_them(floor: int, extra: float
     """Pods that only the floor makes are counted in full."""
     model = CountModel(LIMITS._replace(ratio=1.2))
     model.begin(floor)
-    assert model.end(10.0) == (12.0, pytest.approx(extra))
+    assert model.end(10.0) == pytest.approx((12.0, extra))
 
 
 def test_a_floor_that_adds_nothing_costs_nothing() -> None:
