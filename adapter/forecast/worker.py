@@ -82,7 +82,7 @@ def _plans(
     acting = verdict.acting
     if acting is None:
         return ()
-    limits = judge.limits_of(case, acting.wanted)
+    limits = judge.limits_under(case, verdict)
     this = demand.end // HOUR
     hours = range(this if job.with_this_hour else this + 1, this + 2)
     account = None if variant is None else variant.account
