@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 from adapter.config import checks
 from adapter.config.option_fields import CommandOptions, option
@@ -105,6 +106,56 @@ class GroupsOptions(ServiceOptions):
 
     def resolved(self) -> Self:
         return replace(super().resolved(), groups=tuple(dict.fromkeys(self.groups)))
+
+
+_server = partial(option, group="Server")
+_server_file = partial(_server, FlagType.TEXT, "", metavar="file")
+_lease = partial(option, group="Lease")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerOptions(KubeconfigOptions):
+    """The process that decides about an autoscaler: its address, or the Lease that names its Pod."""
+
+    server: str = _server(
+        FlagType.TEXT,
+        "",
+        "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
+        "its Pod.",
+        metavar="url",
+    )
+    token_file: str = _server_file("File with a bearer token for --server.")
+    ca_file: str = _server_file("Certificate authorities for the certificate of --server.")
+    tls_server_name: str = _server(
+        FlagType.TEXT,
+        "",
+        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the "
+        "host of --server.",
+        metavar="name",
+    )
+    lease_name: str = _lease(
+        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", metavar="name"
+    )
+    shard: str = _lease(
+        FlagType.TEXT,
+        "1/1",
+        "Shard of the scaler, the i-th of n; each shard has its own Lease.",
+        metavar="i/n",
+        check=checks.shard,
+    )
+    port: int = _lease(
+        FlagType.INT, "10254", "Local port of the Pod where it shows its journal.", check=checks.port_number
+    )
+
+    def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
+        yield from super().faults(given)
+        if self.server and not _is_server(self.server):
+            yield Fault("--server", self.server, "expected a URL such as http://127.0.0.1:10254")
+
+
+def _is_server(text: str) -> bool:
+    """Tell whether a text is a URL that a path can be added to."""
+    return checks.is_url(text) and not urlsplit(text).query and not urlsplit(text).fragment
 
 
 @asynccontextmanager

@@ -1,45 +1,21 @@
-"""`fastpath explain NAMESPACE/NAME`: the journal of one autoscaler, from the process that decides about it.
-
-With --server it reads from that address. Without it, it reads the Lease, and forwards the port of the Pod
-that holds it with `kubectl port-forward`.
-"""
+"""`fastpath explain NAMESPACE/NAME`: the journal of an autoscaler, from the process that decides about it."""
 
 import asyncio
-import contextlib
 import re
-import shutil
-import ssl
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import aiohttp
-import msgspec
-from aiohttp import http_exceptions
-
-from adapter import net
-from adapter.cli import cluster_options, command_line
-from adapter.cli.cluster_options import NAMESPACE, KubeconfigOptions
-from adapter.compose.clock import SystemClock
+from adapter.cli import command_line, scaler_access
+from adapter.cli.cluster_options import NAMESPACE, ScalerOptions
 from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, renamed, replaced
 from adapter.config.pflag import FlagType
-from adapter.errors import Fault, InputError, RunError
-from adapter.kubernetes import leader_election
-from adapter.kubernetes.lease import KubernetesLeases
-from adapter.model.autoscaling import shards
-from adapter.telemetry.metrics import Monitoring
-from adapter.telemetry.problems import ProblemLog
+from adapter.errors import Fault
 
-_SECONDS = 10.0
 _SHOWN = 10
 _NAME = re.compile(r"[^/]+/[^/]+")
-_READY = b"Forwarding from 127.0.0.1:"
-_NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
 _START_PARTS = (
     ("scheduled", "created to scheduled"),
@@ -58,47 +34,18 @@ _STARTING = (
     ("crashing", "whose containers were restarted"),
 )
 
-_server = partial(option, group="Server")
-_server_file = partial(_server, FlagType.TEXT, "", metavar="file")
-_lease = partial(option, group="Lease")
-
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainOptions(KubeconfigOptions):
+class ExplainOptions(ScalerOptions):
     """The autoscaler, and the process whose journal is read."""
 
     autoscalers: tuple[str, ...] = arguments()
-    server: str = _server(
+    namespace: str = option(
         FlagType.TEXT,
-        "",
-        "Address of the process that leads, such as http://127.0.0.1:10254; without it the Lease names "
-        "its Pod.",
-        metavar="url",
-    )
-    token_file: str = _server_file("File with a bearer token for --server.")
-    ca_file: str = _server_file("Certificate authorities for the certificate of --server.")
-    tls_server_name: str = _server(
-        FlagType.TEXT,
-        "",
-        "Name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the "
-        "host of --server.",
+        NAMESPACE,
+        "Namespace of Fastpath: of the Lease and of the Pod.",
         metavar="name",
-    )
-    namespace: str = _lease(
-        FlagType.TEXT, NAMESPACE, "Namespace of Fastpath: of the Lease and of the Pod.", metavar="name"
-    )
-    lease_name: str = _lease(
-        FlagType.TEXT, "fastpath-scaler", "Name of the Lease of the scaler.", metavar="name"
-    )
-    shard: str = _lease(
-        FlagType.TEXT,
-        "1/1",
-        "Shard of the scaler, the i-th of n; each shard has its own Lease.",
-        metavar="i/n",
-        check=checks.shard,
-    )
-    port: int = _lease(
-        FlagType.INT, "10254", "Local port of the Pod where it shows its journal.", check=checks.port_number
+        group="Lease",
     )
     last: int = option(
         FlagType.INT,
@@ -119,8 +66,6 @@ class ExplainOptions(KubeconfigOptions):
         given_name = " ".join(self.autoscalers)
         if len(self.autoscalers) != 1 or not _NAME.fullmatch(given_name):
             yield Fault("NAMESPACE/NAME", given_name, "expected namespace and name, such as shop/web")
-        if self.server and not _is_server(self.server):
-            yield Fault("--server", self.server, "expected a URL such as http://127.0.0.1:10254")
 
 
 COMMAND = Command(
@@ -149,124 +94,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _is_server(text: str) -> bool:
-    """Tell whether a text is a URL that a path can be added to."""
-    return checks.is_url(text) and not urlsplit(text).query and not urlsplit(text).fragment
-
-
 async def fetch(options: ExplainOptions) -> dict[str, Any]:
     """Return what the process that leads shows of the autoscaler. RunError if that cannot be read."""
-    path = "/debug/fastpath/autoscalers/{}/{}".format(*options.key)
-    if options.server:
-        return await _get(options, options.server.rstrip("/") + path)
-    pod = await _find_leader(options)
-    async with _forwarded(options, pod) as address:
-        return await _get(options, address + path)
-
-
-async def _get(options: ExplainOptions, url: str) -> dict[str, Any]:
-    headers = {}
-    if options.token_file:
-        headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
-    context = await asyncio.to_thread(_trust, options.ca_file)
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-            session.get(
-                url, ssl=context, server_hostname=options.tls_server_name or None, allow_redirects=False
-            ) as response,
-        ):
-            body = await response.read()
-    except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
-        advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
-        raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
-    try:
-        document = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise RunError(f"{url}: {response.status}: not a response of a Fastpath scaler") from error
-    if response.status != 200:
-        raise RunError(f"{url}: {document.get('message') or response.reason}")
-    return document
-
-
-def _read_token(file: str) -> str:
-    """Return the bearer token in a file. InputError if it has none that a header can carry."""
-    try:
-        token = Path(file).read_text("utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise _unusable("--token-file", file, "a readable file: it is not UTF-8 text") from error
-    except OSError as error:
-        raise _unusable("--token-file", file, f"a readable file: {error.strerror}") from error
-    if not token.isascii() or not token.isprintable() or not token or " " in token:
-        raise _unusable("--token-file", file, "a file with one bearer token")
-    return token
-
-
-def _trust(file: str) -> ssl.SSLContext:
-    """Return the context that trusts the authorities in a file, without one those of the system."""
-    try:
-        return ssl.create_default_context(cafile=file or None)
-    except ssl.SSLError as error:
-        raise _unusable("--ca-file", file, "a file with certificates in PEM form") from error
-    except OSError as error:
-        raise _unusable("--ca-file", file, f"a readable file: {error.strerror}") from error
-
-
-def _unusable(flag: str, value: str, expected: str) -> InputError:
-    return InputError([Fault(flag, value, f"expected {expected}")])
-
-
-async def _find_leader(options: ExplainOptions) -> str:
-    clock = SystemClock()
-    problems = ProblemLog(Monitoring(), clock)
-    name = shards.parse_shard(options.shard).lease_name(options.lease_name)
-    async with cluster_options.connect(options, clock, problems) as client:
-        lease = await KubernetesLeases(client, options.namespace, name).fetch(_SECONDS)
-    if lease is None or not lease.record.holder:
-        raise RunError(f"no leader: the Lease {options.namespace}/{name} has no holder")
-    return leader_election.pod_of(lease.record.holder)
-
-
-@contextlib.asynccontextmanager
-async def _forwarded(options: ExplainOptions, pod: str) -> AsyncIterator[str]:
-    """Forward a port of a Pod for as long as the block is open; gives the address here."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        raise RunError(
-            f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server"
-        )
-    failure = f"port {options.port} of Pod {pod} cannot be forwarded"
-    connection = {"kubeconfig": options.kubeconfig, "context": options.context, "as": options.impersonate}
-    flags = [f"--{name}={value}" for name, value in connection.items() if value]
-    process = await asyncio.create_subprocess_exec(
-        kubectl,
-        *flags,
-        "port-forward",
-        f"--namespace={options.namespace}",
-        f"pod/{pod}",
-        f":{options.port}",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        async with asyncio.timeout(_SECONDS):
-            line = await process.stdout.readline()
-            said = (line or await process.stderr.read()).decode(errors="replace").strip()
-        if not line.startswith(_READY):
-            raise RunError(f"{failure}: {said or 'kubectl has ended'}")
-        port = int(line[len(_READY) :].split()[0])
-        yield f"http://127.0.0.1:{port}"
-    except TimeoutError as error:
-        raise RunError(f"{failure}: no answer in time") from error
-    finally:
-        if process.returncode is None:
-            process.kill()  # it has nothing to tidy up, and may not heed a request
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS):  # a child of it may keep its pipes open
-                await process.wait()
+    return await scaler_access.fetch(options, options.namespace, *options.key)
 
 
 def render(document: dict[str, Any], last: int = 0) -> list[str]:
@@ -289,6 +119,7 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
     ]
     lines += _ready_times(document.get("readyTimes"))
     lines += _boost(document.get("boost"))
+    lines += _forecast(document.get("forecast"))
     if writers["pausedUntil"]:
         lines.append(f"  scaling suspended until {writers['pausedUntil']}: {writers['pausedBy']}")
     if decision := document["last"]:
@@ -321,6 +152,18 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
             shown = "not in the HPA's status yet"
         lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
     return lines
+
+
+def _forecast(shown: dict[str, Any] | None) -> list[str]:
+    """Return the floor of a forecast; nothing without one. The condition ForecastReady says the rest."""
+    if shown is None:
+        return []
+    card = shown["card"] or {"mode": "", "verdict": {"chosen": ""}}
+    chosen = card["verdict"]["chosen"]
+    if shown["floor"]:
+        return [f"  forecast: floor {shown['floor']}, by candidate {chosen}"]
+    why = shown["withheld"] or (f"mode {card['mode']}" if chosen else "no candidate acts")
+    return [f"  forecast: no floor ({why})"]
 
 
 def _ready_times(shown: dict[str, Any] | None) -> list[str]:

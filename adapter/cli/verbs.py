@@ -57,6 +57,11 @@ VERBS = {
         "simulate.command",
         command_line="adapter.cli.simulate.options",
     ),
+    "forecast": Verb(
+        "show whether a forecast of the demand would help an autoscaler, and what it says",
+        "forecast.command",
+        command_line="adapter.cli.forecast.options",
+    ),
     "doctor": Verb(
         "measure how long an autoscaler of a live cluster takes to react, hop by hop, and what helps most",
         "doctor.command",

@@ -8,12 +8,11 @@ import numpy as np
 from adapter.forecast import conformal, judge, variants
 from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.judge import Case
-from adapter.model.forecasts.card import POINT, CardPoint, ForecastCard
+from adapter.model.forecasts.card import AHEAD, POINT, CardPoint, ForecastCard
 from adapter.model.forecasts.verdict import Verdict
 
 PAST: Final = DAY
-AHEAD: Final = 12 * 3600
-"""The seconds that a card shows before and after the end of the demand."""
+"""The seconds that a card shows before the end of the demand; AHEAD are those after it."""
 
 
 def card_of(case: Case, demand: DemandGrid, verdict: Verdict) -> ForecastCard:

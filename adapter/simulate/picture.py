@@ -1,16 +1,15 @@
 """Draws what policies did with a load as one SVG picture, a panel for each policy.
 
 A panel has the demand in pods as an area, the ready pods and those asked for as lines, the shortage shaded,
-and below it the written counts and what kept the count. The picture has no script and names nothing outside
-of it; its colors follow the light or dark scheme of the reader.
+and below it the written counts and what kept the count.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.sax import saxutils
 
 from adapter.model import timestamps
+from adapter.simulate import svg
 from adapter.simulate.engine import Change
 from adapter.simulate.load import Span
 from adapter.simulate.recording import Column, Extent, Recording, Restraint
@@ -35,6 +34,7 @@ _RESTRAINTS = (
     Restraint.HELD,
     Restraint.FLOOR,
     Restraint.SCHEDULED,
+    Restraint.FORECAST,
     Restraint.LIMITED,
     Restraint.HIGHEST,
     Restraint.LOWEST,
@@ -42,22 +42,16 @@ _RESTRAINTS = (
 )
 """The restraints that the ribbon shows; where the count follows the metrics it is empty."""
 
-_STYLE = """
-svg { --ink: #1f2328; --soft: #59636e; --rule: #d8dee4; --paper: #ffffff; }
+_STYLE = """\
 svg { --demand: #8c959f; --ready: #0969da; --asked: #8250df; --short: #d1242f; --lowered: #8c959f; }
 svg { --held: #b6a1e8; --floor: #2da44e; --limited: #e3a008; --highest: #d1242f; --lowest: #a9b4bf; }
-svg { --absent: #57606a; --scheduled: #1b7c83; }
+svg { --absent: #57606a; --scheduled: #1b7c83; --forecast: #bf4b8a; }
 @media (prefers-color-scheme: dark) {
-  svg { --ink: #e6edf3; --soft: #9198a1; --rule: #2f353d; --paper: #0d1117; }
   svg { --demand: #8b949e; --ready: #4493f8; --asked: #bc8cff; --short: #f85149; --lowered: #6e7681; }
   svg { --held: #6e5bb0; --floor: #3fb950; --limited: #d29922; --highest: #f85149; --lowest: #4a525c; }
-  svg { --absent: #9198a1; --scheduled: #39c5cf; }
+  svg { --absent: #9198a1; --scheduled: #39c5cf; --forecast: #db61a2; }
 }
-text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--soft); }
-.title { font-size: 15px; font-weight: 600; fill: var(--ink); }
 .policy { font-size: 13px; font-weight: 600; fill: var(--ink); }
-.paper { fill: var(--paper); }
-.rule { stroke: var(--rule); stroke-width: 1; }
 .demand { fill: var(--demand); fill-opacity: 0.34; }
 .ready { fill: none; stroke: var(--ready); stroke-width: 1.8; stroke-linejoin: round; }
 .asked { fill: none; stroke: var(--asked); stroke-width: 1.1; stroke-linejoin: round; }
@@ -86,7 +80,8 @@ class Panel(NamedTuple):
     """One policy: its name, a sentence of figures, and the run to draw.
 
     `changes` are the written counts. `is_boosted` says that those of the second chain are raises beside an
-    HPA. `scheduled` are the bounds of schedules.
+    HPA. `scheduled` are the bounds of schedules, and `has_forecast` says that floors of forecasts are among
+    them.
     """
 
     policy: str
@@ -95,6 +90,7 @@ class Panel(NamedTuple):
     changes: Sequence[Change]
     is_boosted: bool = False
     scheduled: Sequence[ScheduledStretch] = ()
+    has_forecast: bool = False
 
 
 class _Scale(NamedTuple):
@@ -113,10 +109,10 @@ class _Scale(NamedTuple):
         return _LEFT + (_RIGHT - _LEFT) * second / self.seconds
 
     def edge(self, column: int) -> str:
-        return _number(_LEFT + (_RIGHT - _LEFT) * column / self.columns)
+        return svg.number(_LEFT + (_RIGHT - _LEFT) * column / self.columns)
 
     def y(self, pods: float) -> str:
-        return _number(self.bottom - _PLOT * pods / self.pods)
+        return svg.number(self.bottom - _PLOT * pods / self.pods)
 
 
 def draw(
@@ -128,16 +124,16 @@ def draw(
     """
     height = _HEAD + len(panels) * _PANEL + _FOOT
     shown = max((_highest(panel.recording) for panel in panels), default=1.0)
-    pods = _ceiling(shown)
+    pods = svg.ceiling(shown)
     size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-        f"<title>{_escaped(title)}</title>",
-        f"<style>{_STYLE}</style>",
+        f"<title>{svg.escaped(title)}</title>",
+        f"<style>{svg.STYLE}{_STYLE}</style>",
         _PATTERNS,
         f'<rect class="paper" width="{_WIDTH}" height="{height}"/>',
-        _text(16, 26, title, "title"),
-        *(_text(16, 46 + 17 * place, subtitle) for place, subtitle in enumerate(subtitles)),
+        svg.text(16, 26, title, "title"),
+        *(svg.text(16, 46 + 17 * place, subtitle) for place, subtitle in enumerate(subtitles)),
         *_legend(16, 88, is_boosted=any(panel.is_boosted for panel in panels)),
     ]
     for place, panel in enumerate(panels):
@@ -155,24 +151,24 @@ def _panel(panel: Panel, top: float, pods: float, saturated: Sequence[Span]) -> 
     recording = panel.recording
     columns = recording.columns
     scale = _Scale(top + _CAPTION, recording.seconds, len(columns), pods)
-    yield f'<g class="panel"><title>{_escaped(panel.policy)}</title>'
-    yield _text(16, top + 18, _short(panel.policy), "policy")
-    yield _text(_RIGHT, top + 18, panel.caption, anchor="end")
+    yield f'<g class="panel"><title>{svg.escaped(panel.policy)}</title>'
+    yield svg.text(16, top + 18, _short(panel.policy), "policy")
+    yield svg.text(_RIGHT, top + 18, panel.caption, anchor="end")
     for at in _ticks(recording.seconds)[1:]:
-        x = _number(scale.x(at))
-        yield f'<line class="rule" x1="{x}" x2="{x}" y1="{_number(scale.top)}" y2="{_number(scale.bottom)}"/>'
-    for count in _marks(pods):
+        x, upper, lower = map(svg.number, (scale.x(at), scale.top, scale.bottom))
+        yield f'<line class="rule" x1="{x}" x2="{x}" y1="{upper}" y2="{lower}"/>'
+    for count in svg.marks(pods):
         y = scale.y(count)
         yield f'<line class="rule" x1="{_LEFT}" x2="{_RIGHT}" y1="{y}" y2="{y}"/>'
-        yield _text(_LEFT - 8, float(y) + 4, f"{count:g}", anchor="end")
+        yield svg.text(_LEFT - 8, float(y) + 4, f"{count:g}", anchor="end")
     if gaps := _gaps(columns, scale):
         yield f'<path class="gap" d="{gaps}"/>'
     yield f'<path class="demand" d="{_area(columns, scale)}"/>'
     for span in saturated:
         left, width = scale.x(span.start), scale.x(min(span.end, scale.seconds)) - scale.x(span.start)
         yield (
-            f'<rect class="saturated" x="{_number(left)}" y="{_number(scale.top)}" '
-            f'width="{_number(max(1.0, width))}" height="{_PLOT}"/>'
+            f'<rect class="saturated" x="{svg.number(left)}" y="{svg.number(scale.top)}" '
+            f'width="{svg.number(max(1.0, width))}" height="{_PLOT}"/>'
         )
     yield f'<path class="shortage" d="{_shortage(columns, scale)}"/>'
     yield f'<path class="asked" d="{_line([each.replicas for each in columns], scale)}"/>'
@@ -188,7 +184,7 @@ def _gaps(columns: Sequence[Column], scale: _Scale) -> str:
     """Return boxes over the whole height where no demand is known."""
     known = [column.need is not None for column in columns]
     return "".join(
-        f"M{scale.edge(start)} {_number(scale.top)}H{scale.edge(end)}v{_PLOT}H{scale.edge(start)}Z"
+        f"M{scale.edge(start)} {svg.number(scale.top)}H{scale.edge(end)}v{_PLOT}H{scale.edge(start)}Z"
         for start, end in _ranges(known, wanted=False)
     )
 
@@ -247,7 +243,7 @@ def _shortage(columns: Sequence[Column], scale: _Scale) -> str:
 def _bounds(scheduled: Sequence[ScheduledStretch], scale: _Scale) -> str:
     """Return lines at the floors and at the ceilings that the axis has room for."""
     return "".join(
-        f"M{_number(scale.x(stretch.start))} {scale.y(bound)}H{_number(scale.x(stretch.end))}"
+        f"M{svg.number(scale.x(stretch.start))} {scale.y(bound)}H{svg.number(scale.x(stretch.end))}"
         for stretch in scheduled
         for bound in (stretch.floor, stretch.ceiling)
         if bound is not None and bound <= scale.pods
@@ -262,17 +258,17 @@ def _changes(panel: Panel, scale: _Scale) -> Iterator[str]:
     for change in panel.changes:
         raised = change.after > change.before
         kind = ("boosted" if panel.is_boosted and change.by else "raised") if raised else "lowered"
-        x = _number(scale.x(change.second) - 0.75)
+        x = svg.number(scale.x(change.second) - 0.75)
         if (kind, x) in drawn and not described:
             continue
         drawn.add((kind, x))
         y = top if raised else top + 4
-        mark = f'<rect class="{kind}" x="{x}" y="{_number(y)}" width="1.5" height="4"'
+        mark = f'<rect class="{kind}" x="{x}" y="{svg.number(y)}" width="1.5" height="4"'
         if described:
             by = " by boost" if kind == "boosted" else ""
             reason = f": {change.reason}" if change.reason else ""
             said = f"{_duration(change.second)}: from {change.before} to {change.after}{by}{reason}"
-            yield f"{mark}><title>{_escaped(said)}</title></rect>"
+            yield f"{mark}><title>{svg.escaped(said)}</title></rect>"
         else:
             yield f"{mark}/>"
 
@@ -280,12 +276,12 @@ def _changes(panel: Panel, scale: _Scale) -> Iterator[str]:
 def _ribbon(columns: Sequence[Column], scale: _Scale) -> Iterator[str]:
     top = scale.bottom + _CHANGES
     yield (
-        f'<rect class="empty" x="{_LEFT}" y="{_number(top)}" width="{_RIGHT - _LEFT}" height="{_RIBBON}"/>'
+        f'<rect class="empty" x="{_LEFT}" y="{svg.number(top)}" width="{_RIGHT - _LEFT}" height="{_RIBBON}"/>'
     )
     restraints = [column.restraint for column in columns]
     for restraint in _RESTRAINTS:
         boxes = "".join(
-            f"M{scale.edge(start)} {_number(top)}H{scale.edge(end)}v{_RIBBON}H{scale.edge(start)}Z"
+            f"M{scale.edge(start)} {svg.number(top)}H{scale.edge(end)}v{_RIBBON}H{scale.edge(start)}Z"
             for start, end in _ranges(restraints, restraint)
         )
         if boxes:
@@ -311,18 +307,18 @@ def _color(restraint: Restraint) -> str:
 
 def _legend(x: float, y: float, *, is_boosted: bool) -> Iterator[str]:
     yield f'<rect class="demand" x="{x}" y="{y - 9}" width="16" height="10"/>'
-    yield _text(x + 22, y, "demand, in pods")
+    yield svg.text(x + 22, y, "demand, in pods")
     yield f'<line class="ready" x1="{x + 136}" x2="{x + 152}" y1="{y - 4}" y2="{y - 4}"/>'
-    yield _text(x + 158, y, "ready pods")
+    yield svg.text(x + 158, y, "ready pods")
     yield f'<line class="asked" x1="{x + 244}" x2="{x + 260}" y1="{y - 4}" y2="{y - 4}"/>'
-    yield _text(x + 266, y, "pods asked for")
+    yield svg.text(x + 266, y, "pods asked for")
     yield f'<rect class="shortage" x="{x + 372}" y="{y - 9}" width="16" height="10"/>'
-    yield _text(x + 394, y, "shortage")
+    yield svg.text(x + 394, y, "shortage")
     kinds = ["raised", "lowered", *(["boosted"] if is_boosted else [])]
     for place, kind in enumerate(kinds):
         at = x + 472 + 72 * place
         yield f'<rect class="{kind}" x="{at}" y="{y - 9}" width="3" height="9"/>'
-        yield _text(at + 9, y, "raised by boost" if kind == "boosted" else kind)
+        yield svg.text(at + 9, y, "raised by boost" if kind == "boosted" else kind)
 
 
 def _ribbon_legend(panels: Sequence[Panel], saturated: Sequence[Span], y: float) -> Iterator[str]:
@@ -338,14 +334,16 @@ def _ribbon_legend(panels: Sequence[Panel], saturated: Sequence[Span], y: float)
     if saturated:
         entries.append(('class="saturated"', "saturated when recorded"))
     if any(panel.scheduled for panel in panels):
-        entries.append(('class="scheduled"', "floor or ceiling of a schedule"))
+        with_forecast = any(panel.has_forecast for panel in panels)
+        words = f"floor or ceiling of a schedule{' or forecast' if with_forecast else ''}"
+        entries.append(('class="scheduled"', words))
     x = 16.0
     for how, words in entries:
         width = 40 + 6.1 * len(words)
         if x + width > _WIDTH:
             x, y = 16.0, y + 18
-        yield f'<rect x="{_number(x)}" y="{_number(y - 9)}" width="16" height="{_RIBBON}" {how}/>'
-        yield _text(x + 22, y, words)
+        yield f'<rect x="{svg.number(x)}" y="{svg.number(y - 9)}" width="16" height="{_RIBBON}" {how}/>'
+        yield svg.text(x + 22, y, words)
         x += width
 
 
@@ -355,7 +353,7 @@ _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 
 def _times(seconds: int, y: float) -> Iterator[str]:
     for at in _ticks(seconds):
         x = _LEFT + (_RIGHT - _LEFT) * at / seconds
-        yield _text(x, y, _duration(at), anchor="end" if x > _RIGHT - 20 else "middle")
+        yield svg.text(x, y, _duration(at), anchor="end" if x > _RIGHT - 20 else "middle")
 
 
 def _ticks(seconds: int) -> range:
@@ -382,33 +380,5 @@ def _highest(recording: Recording) -> float:
     return max((track.high for track in tracks if track is not None), default=1.0)
 
 
-def _ceiling(pods: float) -> float:
-    """Return the top of the axis: the next round number."""
-    if pods <= 1:
-        return 1.0
-    unit = float(10 ** math.floor(math.log10(pods)))
-    return next(unit * factor for factor in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if unit * factor >= pods)
-
-
-def _marks(pods: float) -> Sequence[float]:
-    """Return the numbers of the axis: none is a fraction of a pod."""
-    count = next((count for count in (4, 3, 5, 2) if pods % count == 0), 1)
-    return [pods * place / count for place in range(count + 1)]
-
-
 def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
-
-
-def _number(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def _escaped(text: str) -> str:
-    return saxutils.escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text))
-
-
-def _text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "") -> str:
-    attributes = f' class="{kind}"' if kind else ""
-    attributes += f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text x="{_number(x)}" y="{_number(y)}"{attributes}>{_escaped(text)}</text>'

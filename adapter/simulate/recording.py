@@ -24,6 +24,7 @@ class Restraint(enum.Enum):
     LOWEST = "held by minReplicas"
     HIGHEST = "limited by maxReplicas"
     SCHEDULED = "held by a schedule"
+    FORECAST = "held by a forecast"
     ABSENT = "a metric has no value"
 
 
@@ -35,7 +36,7 @@ def restraint_of(made: Decision, own: ReplicaLimits) -> Restraint:
     facts = {step.name: step.facts for step in made.trace}
     found, bounds = _restraint_of(made, facts), facts.get("schedule")
     if bounds is not None and found is Restraint.LOWEST and bounds["min"] > own.lowest:
-        return Restraint.SCHEDULED
+        return Restraint.FORECAST if bounds.get("forecast") == bounds["min"] else Restraint.SCHEDULED
     if bounds is not None and found is Restraint.HIGHEST and bounds["max"] < own.highest:
         return Restraint.SCHEDULED
     return found

@@ -13,7 +13,7 @@ from adapter.autoscaler import debug
 from adapter.autoscaler.debug import encode, show
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
-from adapter.cli import explain, main
+from adapter.cli import explain, main, scaler_access
 from adapter.errors import InputError, RunError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.model.ready_times import Outcome, PodStart
@@ -412,7 +412,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
 ) -> None:
     monkeypatch.setenv("PATH", kubectl(tmp_path, script))
-    monkeypatch.setattr(explain, "_SECONDS", 0.5)
+    monkeypatch.setattr(scaler_access, "_SECONDS", 0.5)
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))

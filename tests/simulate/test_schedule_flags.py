@@ -110,7 +110,7 @@ def test_suggestions_have_the_schedule(simulated: Run) -> None:
             ("--schedule", "office.yaml"),
             "--start: expected when the load begins such as 2026-11-27T07:00:00Z: --schedule needs it",
         ),
-        (START, "--start: 2026-11-23T06:50:00Z: expected --schedule too"),
+        (START, "--start: 2026-11-23T06:50:00Z: expected --schedule or --forecast too"),
         (
             ("--schedule", "office.yaml", "--start", "08:00"),
             '--start: "08:00": expected an RFC 3339 time from 1971 to 2199 such as 2026-11-27T07:00:00Z',

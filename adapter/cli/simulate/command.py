@@ -5,8 +5,10 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from adapter.cli import command_line
+from adapter.cli.forecast import settings as forecasts
 from adapter.cli.simulate import budget, inputs, replay, report, running, suggestions
 from adapter.cli.simulate.inputs import Variant
 from adapter.cli.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
@@ -33,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if options.replay:
         return replay.run(options.replay, options.output)
+    if options.forecast:
+        forecasts.check_extra()
     given = inputs.read_inputs(options)
     if options.suggest:
         print(suggestions.render(given, options.output), end="")
@@ -45,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     figures = [each.figures for each in played]
     verdicts = budget.judge(limits, figures[0], figures[-1]) if limits else ()
     name, setting = scenario.autoscaler.metadata.name, _setting(options, scenario)
-    made = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts)
+    rolled = {each.figures.policy: each.rolled.verdicts for each in played if each.rolled is not None}
+    made = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts, rolled)
     if options.output == SVG:
         print(_draw(made, scenario, given.variants, played), end="")
     else:
@@ -64,9 +69,20 @@ def _draw(
     for variant, each in zip(variants, played, strict=True):
         assert each.recording is not None
         caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
-        schedule = simulation.schedule_of(scenario, variant.policy)
+        floors = None if each.rolled is None else each.rolled.floors
+        schedule = simulation.schedule_of(replace(scenario, floors=floors), variant.policy)
         bounds = schedule.stretches(scenario.epoch, report.seconds_of(scenario.loads))
-        panels.append(Panel(each.figures.policy, caption, each.recording, each.changes, is_boosted, bounds))
+        panels.append(
+            Panel(
+                each.figures.policy,
+                caption,
+                each.recording,
+                each.changes,
+                is_boosted,
+                bounds,
+                has_forecast=each.rolled is not None,
+            )
+        )
     subtitles = (report.describe_loads(made.loads), made.setting)
     saturated = [span for load in made.loads.values() for span in load.saturated]
     return picture.draw(f"What {made.name} would have done", subtitles, panels, saturated)

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.cli import command_line
+from adapter.cli.forecast import settings as forecasts
 from adapter.cli.simulate import schedules
+from adapter.cli.simulate.load_options import LoadOptions
 from adapter.cli.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
 from adapter.config.yaml import documents, reader
 from adapter.errors import Fault, InputError
@@ -17,6 +19,9 @@ from adapter.model.autoscaling import boost, hpa
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, KIND, FastPathAutoscaler
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec
+from adapter.model.forecasts import spec as forecast_spec
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.schedules.documents import ScheduleTarget
 from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND, Instant
@@ -24,7 +29,7 @@ from adapter.simulate import load as loads
 from adapter.simulate import metrics, simulation, suggest
 from adapter.simulate.engine import EPOCH
 from adapter.simulate.load import Load
-from adapter.simulate.policies import FIXED, FLAG, Policy, read_policy
+from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, Policy, read_policy
 from adapter.simulate.simulation import Scenario
 
 _NAMESPACE = "default"
@@ -58,10 +63,15 @@ class Recorded(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A policy, and the behavior that it overrides that of the autoscaler with."""
+    """A policy, the behavior that it overrides that of the autoscaler with, and the forecast that it has."""
 
     policy: Policy
     behavior: HorizontalPodAutoscalerBehavior | None = None
+    forecast: ForecastSettings | None = None
+
+    @property
+    def name(self) -> str:
+        return self.policy.text if self.forecast is None else f"{self.policy.text} with forecast"
 
 
 class Inputs(NamedTuple):
@@ -75,7 +85,7 @@ class Inputs(NamedTuple):
 def read_inputs(options: SimulateOptions) -> Inputs:
     """Return what the command line asks for. InputError with what is wrong in it and in the files."""
     recorded = read_recorded(options)
-    scheduled = read_schedules(options, recorded)
+    listed, epoch = read_schedules(options, recorded)
     scenario = Scenario(
         recorded.given.autoscaler,
         recorded.loads,
@@ -85,14 +95,36 @@ def read_inputs(options: SimulateOptions) -> Inputs:
         options.backlog == CARRY,
         options.phases,
         options.seed,
-        *scheduled,
+        listed,
+        forecasts.start_of(recorded.start) * SECOND if options.forecast else epoch,
     )
     variants = [_variant(text, scenario) for text in options.policy or DEFAULT_POLICIES]
     modes = suggest.MODES if options.suggest else [variant.policy.name for variant in variants]
-    return Inputs(scenario, variants, [*recorded.notes, *schedules.notes(scenario, modes)])
+    notes = [*recorded.notes, *schedules.notes(scenario, modes)]
+    if options.forecast:
+        variants = _with_forecasts(variants, recorded, notes)
+    return Inputs(scenario, variants, notes)
 
 
-def read_recorded(options: SimulateOptions) -> Recorded:
+def _with_forecasts(variants: Sequence[Variant], recorded: Recorded, notes: list[str]) -> list[Variant]:
+    """Return the variants, each that can have floors also with a forecast; `notes` grow."""
+    spec = forecasts.asked_of(recorded.given.autoscaler) or ForecastSpec()
+    asked = forecast_spec.settings_of(spec)
+    settings = forecasts.dated(asked, recorded.start)
+    if settings != asked:
+        notes.append(forecasts.UNDATED)
+    found: list[Variant] = []
+    for variant in variants:
+        found.append(variant)
+        if variant.policy.name in {FAST, BOOST}:
+            found.append(variant._replace(forecast=settings))
+    if len(found) == len(variants):
+        expected = f"expected a policy that can have a floor: {FAST} or {BOOST}"
+        raise InputError([Fault("--forecast", "", expected)])
+    return found
+
+
+def read_recorded(options: LoadOptions) -> Recorded:
     """Return the autoscaler and its loads from the sources that the options name."""
     if options.prometheus_url:
         from adapter.cli.simulate import recorded  # noqa: PLC0415 - importing it takes most of a second
@@ -108,7 +140,7 @@ def read_recorded(options: SimulateOptions) -> Recorded:
     return Recorded(given, read_loads(options.load, [metric.name for metric in found]), start)
 
 
-def read_schedules(options: SimulateOptions, recorded: Recorded) -> tuple[Sequence[Schedule], int]:
+def read_schedules(options: LoadOptions, recorded: Recorded) -> tuple[Sequence[Schedule], int]:
     """Return the schedules of the autoscaler and second 0 in nanoseconds. InputError."""
     if not options.schedule or recorded.start is None:
         return (), EPOCH

@@ -1,4 +1,4 @@
-"""The options of `fastpath simulate` that name a recorded load: Prometheus, a live cluster, a journal."""
+"""Options that name a recorded load: Prometheus, and an autoscaler of a live cluster."""
 
 import re
 from collections.abc import Iterator
@@ -133,22 +133,13 @@ class RecordedOptions(PrometheusOptions, KubeconfigOptions):
     name: str = _live(
         FlagType.TEXT,
         "",
-        "Simulate this HorizontalPodAutoscaler or FastPathAutoscaler of a cluster, in place of --autoscaler. "
+        "Read this HorizontalPodAutoscaler or FastPathAutoscaler of a cluster, in place of --autoscaler. "
         "Nothing has to be installed in the cluster, and nothing is changed.",
     )
     namespace: str = _live(
         FlagType.TEXT,
         "",
         "Namespace of the autoscaler; without it that of the file, else default.",
-    )
-    replay: str = option(
-        FlagType.TEXT,
-        "",
-        "Make the decisions of a live scaler again and compare the counts. The file is what `fastpath "
-        "explain -o json` printed of a scaler with --journal-records.",
-        group="Replay",
-        metavar="file",
-        check=checks.is_given,
     )
 
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:

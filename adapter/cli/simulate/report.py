@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from adapter.cli import command_line
+from adapter.cli.forecast import daily
+from adapter.cli.forecast.daily import RolledVerdict
 from adapter.cli.simulate.budget import Verdict
 from adapter.cli.simulate.results import PolicyFigures
 from adapter.model import timestamps
@@ -24,6 +26,8 @@ class SimulationReport(NamedTuple):
     outcomes: Sequence[PolicyFigures]
     notes: Sequence[str] = ()
     verdicts: Sequence[Verdict] = ()
+    forecasts: Mapping[str, Sequence[RolledVerdict]] = {}
+    """What was found of forecasts each day, by the name of the policy with them."""
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------
@@ -32,7 +36,13 @@ class SimulationReport(NamedTuple):
 def to_json(report: SimulationReport) -> str:
     """Return the figures as JSON."""
     policies = [outcome.document() for outcome in report.outcomes]
-    return command_line.to_json({"load": load_document(report.loads), "policies": policies})
+    document: dict[str, object] = {"load": load_document(report.loads), "policies": policies}
+    if report.forecasts:
+        document["forecasts"] = [
+            {"policy": policy, "verdicts": [each.document() for each in verdicts]}
+            for policy, verdicts in report.forecasts.items()
+        ]
+    return command_line.to_json(document)
 
 
 def load_document(loads: Mapping[str, Load]) -> dict[str, object]:
@@ -118,6 +128,7 @@ def _rows(report: SimulationReport) -> list[list[str]]:
 
 def _notes(report: SimulationReport) -> list[str]:
     notes = [*report.notes, *load_notes(report.loads)]
+    notes += [f"{policy}: {daily.describe(verdicts)}" for policy, verdicts in report.forecasts.items()]
     outcomes = report.outcomes
     at_max = [(each.policy, each.mean("secondsAtMax")) for each in outcomes]
     if any(seconds for _, seconds in at_max):

@@ -5,8 +5,9 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -17,16 +18,20 @@ from adapter.simulate.engine import Change
 from adapter.simulate.recording import Recording
 from adapter.simulate.simulation import Scenario, simulate
 
+if TYPE_CHECKING:
+    from adapter.cli.forecast.rolled import Rolled
+
 _WORTH = 250_000
 """From so many simulated seconds on, of all policies and phases, processes are started."""
 
 
 class Played(NamedTuple):
-    """What a policy came to, and its first phase if that was recorded."""
+    """What a policy came to, its first phase if that was recorded, and what its forecast did."""
 
     figures: PolicyFigures
     changes: Sequence[Change]
     recording: Recording | None
+    rolled: "Rolled | None" = None
 
 
 def run_all(scenario: Scenario, variants: Sequence[Variant], columns: int = 0) -> list[Played]:
@@ -58,7 +63,13 @@ def _shown(done: Iterator[Played], count: int) -> Iterable[Played]:
 
 
 def _run(scenario: Scenario, columns: int, seconds: int, variant: Variant) -> Played:
-    policy, behavior = variant
+    policy, behavior, settings = variant
+    rolled = None
+    if settings is not None:
+        from adapter.cli.forecast import rolled as rolling  # noqa: PLC0415 - needs numpy, which is an extra
+
+        rolled = rolling.roll(scenario, variant, settings)
+        scenario = replace(scenario, floors=rolled.floors)
     recording = Recording(seconds, columns) if columns else None
     result = simulate(scenario, policy, behavior, observer=recording)
-    return Played(PolicyFigures(policy.text, result.runs), result.changes, recording)
+    return Played(PolicyFigures(variant.name, result.runs), result.changes, recording, rolled)

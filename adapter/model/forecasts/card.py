@@ -7,6 +7,9 @@ from adapter.model.forecasts.verdict import Verdict
 POINT = 600
 """The seconds of a point of the picture: its figures are the greatest of that time."""
 
+AHEAD = 12 * 3600
+"""The seconds that a card shows after the end of the demand."""
+
 
 class CardPoint(msgspec.Struct, frozen=True, array_like=True):
     """Demand, forecast and upper bound in pods from `at` on, in seconds since 1970; None for unknown."""
@@ -30,3 +33,8 @@ class ForecastCard(msgspec.Struct, frozen=True, rename="camel"):
     verdict: Verdict
     shown: str = ""
     points: tuple[CardPoint, ...] = ()
+
+    @property
+    def now(self) -> int:
+        """Where the demand ends and what is ahead begins, in seconds since 1970."""
+        return self.points[-1].at + POINT - AHEAD if self.points else self.verdict.at

@@ -25,7 +25,7 @@ While the demand is not known there is no floor: nothing would tell that it is w
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -42,7 +42,7 @@ SPENT, CHEAP = 0.9, 0.7
 BROKEN, RESTORED = 0.2, 0.1
 """How far the coverage may be below the wanted one before a floor is withheld, and when it comes back."""
 
-RECENT, MOST_LOW, FEW_LOW = 20, 10, 2
+RECENT, MOST_LOW, FEW_LOW = 20, 15, 2
 """Of how many steps how many may be lower than expected; with FEW_LOW of them a floor comes back."""
 
 LEAST_JUDGED = 60
@@ -314,18 +314,3 @@ def _pods(demand: float) -> int:
 
 _ROUNDING = 1e-9
 """Demand and bounds are sums and quotients of decimal numbers: 3.0000000000000004 pods are 3."""
-
-
-def floors(
-    demands: Sequence[float], bounds: Sequence[float], first: int, follower: FloorFollower
-) -> list[int]:
-    """Return the floors of consecutive steps, the first of which is step `first` since 1970.
-
-    `demands` are those of the steps themselves, and `bounds` those that are known when each begins.
-    """
-    found = []
-    before = math.nan
-    for index, (demand, bound) in enumerate(zip(demands, bounds, strict=True), first):
-        found.append(follower.step(index, before, bound))
-        before = demand
-    return found

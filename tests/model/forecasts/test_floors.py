@@ -12,7 +12,9 @@ from adapter.model.forecasts.floors import (
     ABSENT,
     BUDGET,
     COVERAGE,
-    SPENT,
+    FEW_LOW,
+    MOST_LOW,
+    RECENT,
     UNKNOWN,
     Account,
     CountModel,
@@ -20,7 +22,6 @@ from adapter.model.forecasts.floors import (
     FloorFollower,
     Hour,
     Limits,
-    floors,
 )
 
 NAN = math.nan
@@ -111,63 +112,40 @@ def test_a_day_has_the_pods_without_a_floor_and_those_that_it_added() -> None:
 
 
 def test_a_floor_beyond_the_budget_is_withheld_until_there_is_room() -> None:
-    """Each step with the floor adds 2 pods to 10; withheld beyond 9 % of 10, and given again at 7 %."""
-    followed = follower(least=10, max_extra=0.1)
-    found = [(followed.step(index, 10.0, 12.0), followed.withheld) for index in range(8)]
-    held, withheld = (12, ""), (0, BUDGET)
-    assert found == [withheld, withheld, held, withheld, withheld, held, held, withheld]
+    """Each step with the floor adds 2 pods to 10. Of 10 % nine tenths may be spent; 7 % is cheap again."""
+    followed = follower(least=10, max_extra=0.1, most=12)
+    followed.step(23 * HOUR - 1, 10.0, NAN)
+    before, seen = 12, set()
+    for index in range(23 * HOUR, 24 * HOUR):
+        floor, day = followed.step(index, 10.0, 12.0), followed.day
+        assert followed.withheld == ("" if floor else BUDGET)
+        share = (day.extra + 2) / day.pods
+        assert share < 0.09 + 1e-9 if floor else share > 0.07 - 1e-9
+        if floor != before:
+            assert share < 0.07 + 1e-9 if floor else share > 0.09 - 1e-9
+        before = floor
+        seen.add(floor)
+    assert seen == {0, 12}
 
 
-@pytest.mark.parametrize(("zone", "held"), [("UTC", 62), ("Etc/GMT+1", 60 + 62)])
-def test_a_day_that_needs_less_has_a_smaller_budget_from_its_beginning(zone: str, held: int) -> None:
-    """The last 24 hours would allow 1,296 pod steps. This day seems to need 1 pod, and gets 9 % of that.
-
-    One hour west of UTC the same hour is the last of the day before.
-    """
-    hours = [Hour(number, pods=600, least=10) for number in range(24)]
-    followed = follower(Account(hours), max_extra=0.1, zone=zone)
-    found = follow(followed, [1.0] * 200, [3.0] * 200, first=24 * HOUR)
-    assert found[: held + 1] == [3] * held + [0]
-
-
-def test_a_floor_is_withheld_while_the_expected_demand_does_not_come() -> None:
-    """10 of the last 20 steps had less than the lower bound, until they are 2."""
-    followed = follower()
-    demands = [1.0] * 11 + [5.0] * 18
-    found = [followed.step(index, demand, 6.0, 2.0) for index, demand in enumerate(demands)]
-    assert found == [6] * 10 + [0] * 18 + [6]
-    again = [followed.step(index, 1.0, 6.0, 2.0) for index in range(29, 40)]
-    assert (again[8:10], followed.withheld) == ([6, 0], ABSENT)
+def test_a_quiet_day_has_a_small_budget_from_its_beginning() -> None:
+    """What is left of the day counts with its least. A floor counts for as long as its pods stay."""
+    before = Account([Hour(number, pods=100 * HOUR, least=100) for number in range(24)])
+    for first, floor in ((24 * HOUR, 0), (24 * HOUR - 30, 30)):  # the day begins with hour 24
+        followed = follower(before, max_extra=0.1, hold=20, most=200)
+        assert followed.step(first, 1.0, NAN) == 0
+        assert followed.step(first + 1, 1.0, 30.0) == floor, followed.withheld
+    # of 1 pod for 24 hours 9 % are 130 pod steps; 29 more pods for 20 steps are too much, 6 are not
+    followed = follower(before, max_extra=0.1, hold=20, most=200)
+    assert follow(followed, [1.0] * 3, [NAN, 7.0, 30.0], first=24 * HOUR) == [0, 7, 0]
 
 
-@pytest.mark.parametrize(
-    ("floors", "demands", "pods"),
-    [
-        ([0, 0, 0], [4.0, 4.3, 4.5], [(4, 0), (4, 0), (5, 0)]),
-        ([0, 0, 0], [10.0, 9.0, 8.9], [(10, 0), (10, 0), (9, 0)]),
-        ([11, 0, 0], [10.0, 10.0, 9.0], [(10, 1), (10, 1), (10, 0)]),
-        ([12, 0, 0], [10.0, 10.0, 10.0], [(10, 2), (10, 0), (10, 0)]),
-        ([50, 0, 0], [1.0, 99.0, 1.0], [(2, 18), (20, 0), (2, 0)]),
-    ],
-    ids=["a raise beyond the tolerance", "a fall", "a floor that the tolerance keeps", "a floor", "bounds"],
-)
-def test_the_counts_that_are_expected(
-    floors: list[int], demands: list[float], pods: list[tuple[float, float]]
-) -> None:
-    model = CountModel(LIMITS._replace(least=2, most=20))
-    found = []
-    for floor, demand in zip(floors, demands, strict=True):
-        model.begin(min(floor, 20))
-        found.append(model.end(demand))
-    assert found == pods
-
-
-@pytest.mark.parametrize(("floor", "extra"), [(0, 0), (11, 1.2), (15, 3)])
-def test_counts_are_as_wrong_as_a_replay_has_found_them(floor: int, extra: float) -> None:
-    """Pods that only the floor makes are counted in full."""
-    model = CountModel(LIMITS._replace(ratio=1.2))
-    model.begin(floor)
-    assert model.end(10.0) == pytest.approx((12.0, extra))
+@pytest.mark.parametrize(("zone", "floor"), [("UTC", 0), ("America/New_York", 30)])
+def test_the_day_is_that_of_the_zone(zone: str, floor: int) -> None:
+    """At midnight in UTC a day in New York has most of its pods behind it."""
+    before = Account([Hour(number, pods=100 * HOUR, least=100) for number in range(24)])
+    followed = follower(before, max_extra=0.1, hold=20, most=200, zone=zone)
+    assert follow(followed, [1.0, 1.0], [NAN, 30.0], first=24 * HOUR) == [0, floor]
 
 
 def test_a_floor_that_adds_nothing_costs_nothing() -> None:
@@ -190,7 +168,10 @@ def test_a_floor_that_adds_nothing_costs_nothing() -> None:
 def test_what_never_happens(
     steps: list[tuple[float, float]], least: int, most: int, lead: int, hold: int, max_extra: float
 ) -> None:
-    """A floor above the maximum or of an unknown demand, or one after a day that has cost too much."""
+    """A floor above the maximum or of an unknown demand; a day that costs more than its budget.
+
+    A floor is in the account when its step has ended, and stays for the hold.
+    """
     followed = follower(least=least, most=most, lead=lead, hold=hold, coverage=0.5, max_extra=max_extra)
     highest: list[float] = []
     for index, (demand, bound) in enumerate(steps):
@@ -201,8 +182,8 @@ def test_what_never_happens(
         if math.isnan(demand):
             assert (floor, followed.withheld) == (0, UNKNOWN)
         assert floor == asked or followed.withheld
-        if floor:
-            assert followed.day.extra <= SPENT * max_extra * followed.day.pods
+        day = followed.day
+        assert day.extra <= max_extra * day.pods + hold * (most - least) + 1e-6
 
 
 # -- coverage ------------------------------------------------------------------------------------------------
@@ -221,6 +202,61 @@ def test_a_broken_coverage_withholds_until_it_is_restored() -> None:
     # and not withheld again before it is below 0.7
     assert follow(followed, [4.0] * 43, [3.0] * 43, first=301) == [3] * 42 + [0]
     assert covered(followed) == pytest.approx(240 / 343)
+
+
+# -- absence -------------------------------------------------------------------------------------------------
+
+
+def test_a_demand_that_does_not_come_withholds_the_floor_until_it_is_there() -> None:
+    followed = follower()
+    assert followed.step(0, 2.0, 9.0, 5.0) == 9  # before it no demand was expected
+    for index in range(1, MOST_LOW):
+        assert followed.step(index, 2.0, 9.0, 5.0) == 9
+    assert followed.step(MOST_LOW, 2.0, 9.0, 5.0) == 0
+    assert followed.withheld == ABSENT
+    index = MOST_LOW + 1
+    while followed.step(index, 6.0, 9.0, 5.0) == 0:
+        assert followed.withheld == ABSENT
+        index += 1
+    # all but FEW_LOW of those that were low have left the last RECENT
+    assert index == RECENT + MOST_LOW - FEW_LOW
+
+
+def test_without_a_lower_bound_nothing_is_absent() -> None:
+    assert follow(follower(), [0.0] * 50, [9.0] * 50) == [9] * 50
+
+
+def test_a_lower_bound_is_for_the_step_that_it_was_asked_for() -> None:
+    followed = follower(lead=3)
+    for index in range(3 + MOST_LOW):
+        assert followed.step(index, 2.0, 9.0, 5.0) == 9
+    assert followed.withheld == ""
+
+
+# -- the model -----------------------------------------------------------------------------------------------
+
+
+def test_a_count_stays_within_tolerance_and_falls_after_the_hold() -> None:
+    model = CountModel(LIMITS._replace(hold=2))
+    found = []
+    for demand in (10.0, 10.9, 11.1, 10.9, 10.0, 9.0, 9.0, 1.0, 1.0, 50.0):
+        model.begin(0)
+        model.end(demand)
+        found.append((model.without, model.replicas))
+    assert [without for without, _ in found] == [10, 10, 12, 12, 12, 10, 10, 10, 1, 40]
+    assert all(without == replicas for without, replicas in found)
+
+
+def test_a_floor_adds_pods_to_those_that_a_replay_has_found() -> None:
+    model = CountModel(LIMITS._replace(ratio=0.9, hold=1))
+    model.begin(8)
+    assert model.end(10.0) == (9.0, 0.0)  # metrics made the count
+    model.begin(10)
+    assert model.end(10.0) == (9.0, 1.0)
+    model.begin(11)
+    assert model.end(10.0) == (9.0, 2.0)
+    model.begin(0)
+    assert model.end(10.0) == (9.0, 0.9)  # within tolerance the pod that a floor has added stays
 
 
 # -- the account ---------------------------------------------------------------------------------------------
@@ -273,10 +309,3 @@ def test_other_limits_keep_the_account_and_another_lead_forgets_the_bounds_ahead
     assert followed.step(4, 2.0, 3.0) == 3
     assert followed.step(5, 2.0, 1.0) == 3
     assert followed.step(6, 2.0, 1.0) == 1
-
-
-def test_the_floors_of_a_replay() -> None:
-    demands, bounds = [1.0, 2.0, NAN, 1.0, 1.0], [4.0, 3.0, 5.0, 6.0, 2.0]
-    found = floors(demands, bounds, 100, follower())
-    # the demand of the step before the first is not known, nor is that before the fourth
-    assert found == [0, 3, 5, 0, 2]

@@ -1,0 +1,103 @@
+"""Verdicts from the figures of replays."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.model.forecasts import verdict as verdicts
+from adapter.model.forecasts.card import CardPoint, ForecastCard
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+
+SETTINGS = ForecastSettings()
+WITHOUT = CandidateFigures(NONE, ReplayFigures(1000.0, 10_000.0), ReplayFigures(400.0, 4_000.0))
+
+
+def candidate(
+    name: str,
+    gain: float,
+    extra: float,
+    recent_gain: float | None = None,
+    recent_extra: float | None = None,
+    withheld: float = 0.0,
+) -> CandidateFigures:
+    recent_gain = gain if recent_gain is None else recent_gain
+    recent_extra = extra if recent_extra is None else recent_extra
+    return CandidateFigures(
+        name,
+        ReplayFigures(1000 * (1 - gain), 10_000 * (1 + extra)),
+        ReplayFigures(400 * (1 - recent_gain), 4_000 * (1 + recent_extra)),
+        withheld=withheld,
+    )
+
+
+def decide(*candidates: CandidateFigures, incumbent: str = "") -> Verdict:
+    return verdicts.decide(99, 60, WITHOUT, candidates, SETTINGS, incumbent)
+
+
+def test_shares_of_nothing_are_nothing() -> None:
+    nothing = ReplayFigures(0.0, 0.0)
+    assert ReplayFigures(5.0, 5.0).gain_over(nothing) == 0
+    assert ReplayFigures(5.0, 5.0).extra_over(nothing) == 0
+
+
+@pytest.mark.parametrize(
+    ("figures", "refused"),
+    [
+        (candidate("day", 0.5, 0.1), ""),
+        (candidate("day", 0.19, 0.1), "it removes 19 % of the shortage, and minGain is 20 %"),
+        (candidate("day", -0.06, 0.3), "it removes -6 % of the shortage, and minGain is 20 %"),
+        (candidate("day", 0.5, 0.16), "it takes 16 % more pods, and maxExtra is 15 %"),
+        (
+            candidate("day", 0.5, 0.1, recent_gain=0.1),
+            "it removes 10 % of the shortage in the last 3 days, and minGain is 20 %",
+        ),
+        (
+            candidate("day", 0.5, 0.1, recent_extra=0.2),
+            "it takes 20 % more pods in the last 3 days, and maxExtra is 15 %",
+        ),
+        (
+            candidate("day", 0.5, 0.1, withheld=0.31),
+            "its floor is withheld 31 % of the time, and at most 20 % are accepted",
+        ),
+    ],
+)
+def test_a_candidate_that_is_refused_says_why(figures: CandidateFigures, refused: str) -> None:
+    made = decide(figures)
+    assert made.candidates[0].refused == refused
+    assert made.chosen == ("" if refused else "day")
+    assert (made.acting is None) == bool(refused)
+
+
+def test_of_those_with_nearly_the_greatest_gain_the_cheapest_acts() -> None:
+    made = decide(candidate("day", 0.9, 0.12), candidate("week", 0.87, 0.05), candidate("trend", 0.8, 0.01))
+    assert made.chosen == "week"
+    assert made.acting == made.find("week")
+    assert made.find("month") is None
+
+
+def test_the_one_that_acts_stays_unless_another_is_better_by_the_margin() -> None:
+    day, week = candidate("day", 0.9, 0.12), candidate("week", 0.87, 0.05)
+    assert decide(day, week, incumbent="day").chosen == "day"
+    assert decide(day, candidate("week", 0.96, 0.14), incumbent="day").chosen == "week"
+    assert decide(candidate("day", 0.9, 0.2), week, incumbent="day").chosen == "week"
+
+
+@given(
+    gains=st.lists(st.tuples(st.floats(-1, 1), st.floats(-0.1, 0.5)), max_size=5),
+    incumbent=st.sampled_from(["", "0", "1"]),
+)
+def test_nothing_acts_that_the_settings_forbid(gains: list[tuple[float, float]], incumbent: str) -> None:
+    listed = [candidate(str(place), *each) for place, each in enumerate(gains)]
+    made = decide(*listed, incumbent=incumbent)
+    assert bool(made.chosen) == any(not each.refused for each in made.candidates)
+    if made.acting is not None:
+        assert made.acting.whole.gain_over(WITHOUT.whole) >= SETTINGS.min_gain
+        assert made.acting.whole.extra_over(WITHOUT.whole) <= SETTINGS.max_extra
+
+
+def test_a_card_is_the_same_after_its_way_from_another_process() -> None:
+    points = (CardPoint(600, 1.5, None, 2.0), CardPoint(1200))
+    card = ForecastCard("Floor", 0.15, 0.2, decide(candidate("day", 0.5, 0.1)), "day", points)
+    assert msgspec.json.decode(msgspec.json.encode(card), type=ForecastCard) == card
