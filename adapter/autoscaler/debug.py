@@ -89,6 +89,8 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
     }
     if state.boost is not None:
         shown["boost"] = _boost(memory.boost, state.boost, now)
+    if (forecast := state.forecast_document()) is not None:
+        shown["forecast"] = forecast
     if last is not None:
         inputs = () if last.snapshot is None else last.snapshot.inputs
         shown["last"] = {

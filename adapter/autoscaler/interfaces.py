@@ -1,7 +1,7 @@
 """The `Key` of an autoscaler, and the protocols that the tests of the autoscaler replace."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.kubernetes.cache.pods import PodSubscription
@@ -10,6 +10,7 @@ from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
+from adapter.model.forecasts.readiness import Readiness
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.schedules.bounds import ScheduledBounds
@@ -92,12 +93,26 @@ class Forecasts(Protocol):
         """
         ...
 
+    def readiness_of(self, key: Key) -> Readiness | None:
+        """Return the condition of a forecast, None without one."""
+        ...
+
+    def document_of(self, key: Key) -> dict[str, Any] | None:
+        """Return what `debug` shows of a forecast, None without one."""
+        ...
+
 
 class NoForecasts:
     """What a scaler without forecasts has."""
 
     def floor_of(self, key: Key, now: int) -> int:  # noqa: ARG002 - the protocol's
         return 0
+
+    def readiness_of(self, key: Key) -> Readiness | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def document_of(self, key: Key) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
+        return None
 
 
 class Actuator(Protocol):

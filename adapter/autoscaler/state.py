@@ -11,7 +11,7 @@ a field manager, it is ours.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,6 +41,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
+from adapter.model.forecasts.readiness import UNJUDGED, Readiness
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
 from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
@@ -308,7 +309,17 @@ class AutoscalerState:
         if rivals is None:
             return None
         spec = self.object.spec
-        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.bounds)
+        return Constraints(spec.mode, rivals, spec.fallback, self.boost, self.bounds, self._readiness())
+
+    def _readiness(self) -> Readiness | None:
+        """Return the condition of the forecast, None without one."""
+        if self.object.spec.forecast is None:
+            return None
+        return self._context.forecasts.readiness_of(self.key) or UNJUDGED
+
+    def forecast_document(self) -> dict[str, Any] | None:
+        """Return what `debug` shows of the forecast, None without one."""
+        return self._context.forecasts.document_of(self.key)
 
     def scheduled_floor(self, now: int) -> ScheduledFloor:
         """Return the floors of windows and forecast that a boosted HorizontalPodAutoscaler is to read.

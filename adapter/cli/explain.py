@@ -119,6 +119,7 @@ def render(document: dict[str, Any], last: int = 0) -> list[str]:
     ]
     lines += _ready_times(document.get("readyTimes"))
     lines += _boost(document.get("boost"))
+    lines += _forecast(document.get("forecast"))
     if writers["pausedUntil"]:
         lines.append(f"  scaling suspended until {writers['pausedUntil']}: {writers['pausedBy']}")
     if decision := document["last"]:
@@ -151,6 +152,18 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
             shown = "not in the HPA's status yet"
         lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
     return lines
+
+
+def _forecast(shown: dict[str, Any] | None) -> list[str]:
+    """Return the floor of a forecast; nothing without one. The condition ForecastReady says the rest."""
+    if shown is None:
+        return []
+    card = shown["card"] or {"mode": "", "verdict": {"chosen": ""}}
+    chosen = card["verdict"]["chosen"]
+    if shown["floor"]:
+        return [f"  forecast: floor {shown['floor']}, by candidate {chosen}"]
+    why = shown["withheld"] or (f"mode {card['mode']}" if chosen else "no candidate acts")
+    return [f"  forecast: no floor ({why})"]
 
 
 def _ready_times(shown: dict[str, Any] | None) -> list[str]:

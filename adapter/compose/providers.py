@@ -27,7 +27,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.clock import Clock
 from adapter.prometheus.answers import Freshness, refresh_ahead
 from adapter.prometheus.client import PrometheusClient
-from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.connection import PrometheusConnection, PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.metrics import RulesMetricsProvider
@@ -46,6 +46,7 @@ class Runtime:
     """What all parts of a process share: connections, caches, clock, metrics and problems."""
 
     client: kubernetes.KubernetesClient
+    prometheus: PrometheusConnection
     watching: ReflectorContext
     cache: QueryCache
     resources: CatalogueSource
@@ -126,6 +127,7 @@ async def open_runtime(
     endpoints = ScrapedEndpoints(scraped, lambda: relister.registry, clock, monitoring, source_problems)
     return Runtime(
         client,
+        prometheus.origin,
         context,
         cache,
         resources,

@@ -18,6 +18,7 @@ from adapter.autoscaler.autoscaler_sources import (
     BoostedHPAs,
 )
 from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.interfaces import Actuator, Key, NoSchedules
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metrics.endpoint_scrapes import EndpointSubscriptions
@@ -34,6 +35,8 @@ from adapter.boost.view import FloorView
 from adapter.compose.providers import Runtime
 from adapter.config.options import Options
 from adapter.errors import InputError
+from adapter.forecast.rule_histories import RuleHistories
+from adapter.forecast.service import ForecastService
 from adapter.kubernetes import credentials, leader_election
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
@@ -118,6 +121,11 @@ class Scaler:
             )
         else:
             self._source = AutoscalerFileSource(self._registry, problems, self._files, read, namespaces)
+        queries = RuleHistories(
+            lambda: runtime.relister.registry, runtime.resources.current, lambda: runtime.relister.ruleset
+        )
+        worker = ForecastService(runtime.prometheus, problems)
+        self._forecasts = ForecastBook(worker, queries.queries_of, runtime.monitoring)
         self._elector = self._open_election() if options.leader_elect else None
 
     def _open_election(self) -> Elector:
@@ -195,7 +203,10 @@ class Scaler:
             self._registry.controller = controller
             try:
                 await self._source.put_all()
-                work = {"decisions": controller.run()}
+                work = {
+                    "decisions": controller.run(),
+                    "forecasts": self._forecasts.follow(controller),
+                }
                 if self._files is None:
                     work |= {"statuses": statuses.run(), "events": events.run()}
                 if floors is not None:
@@ -250,6 +261,7 @@ class Scaler:
             sources,
             self._settings,
             self._schedules or NoSchedules(),
+            self._forecasts,
         )
         return Controller(
             context,

@@ -90,9 +90,9 @@ def margins_of(grid: DemandGrid, forecast: Values, lead: int, coverage: float) -
             level = min(max(level, coverage / 2), (1 + coverage) / 2)
         done = known
         oldest = max(0, known - WINDOW // grid.step)
-        recent = errors[oldest:known]
-        margins.append(_margin(recent, level))
-        lows.append(_margin(recent, LOW))
+        margin, low = _quantiles(errors[oldest:known], level, LOW)
+        margins.append(margin)
+        lows.append(low)
     return Margins(first, tuple(margins), tuple(lows))
 
 
@@ -117,8 +117,10 @@ def _moved(errors: Values, margins: list[float], first_ask: int, per_hour: int, 
     return RATE * (missed - (1 - coverage) * int(compared.sum()))
 
 
-def _margin(errors: Values, level: float) -> float:
+def _quantiles(errors: Values, *levels: float) -> list[float]:
+    """Return quantiles of the known errors, of two the higher; NaN where too few are known."""
     known = errors[~np.isnan(errors)]
     if len(known) < LEAST_ERRORS:
-        return math.nan
-    return float(np.quantile(known, level, method="higher"))
+        return [math.nan] * len(levels)
+    places = [math.ceil(level * (len(known) - 1)) for level in levels]
+    return [float(each) for each in np.partition(known, places)[places]]

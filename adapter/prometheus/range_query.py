@@ -20,6 +20,7 @@ from adapter.model import go_text
 from adapter.prometheus import endpoint, http_session, response
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.http_session import NO_RETRY, EndpointSession
+from adapter.prometheus.range_server import RangeServer
 
 ENDPOINT = "/api/v1/query_range"
 
@@ -27,6 +28,8 @@ MOST_POINTS = 11_000
 """The most points of a series that Prometheus answers with."""
 
 _CHUNK = 256 * 1024
+
+_TOO_MUCH = ("too many samples", "exceeded maximum resolution")
 
 
 class _Series(msgspec.Struct):
@@ -59,9 +62,9 @@ class _RangeResponse:
 
 
 class _RangeSession(EndpointSession):
-    def __init__(self, origin: PrometheusConnection, headers: Mapping[str, str]) -> None:
-        super().__init__(origin.endpoint, origin.tls, headers, origin.proxy)
-        self._limit = origin.settings.max_answer_bytes
+    def __init__(self, server: RangeServer) -> None:
+        super().__init__(server.endpoint, server.tls, server.headers, server.proxy)
+        self._limit = server.max_bytes
 
     def request(  # type: ignore[override] # answers what custom_query_range uses of a response
         self, *, params: Mapping[str, object], timeout: float, **_: object
@@ -101,42 +104,59 @@ class RangeReader:
         A time without a sample has no value, and neither has one with NaN or an infinity. Raises
         PrometheusError.
         """
-        headers = await self._origin.request_headers()
+        server = await RangeServer.of(self._origin, self._timeout)
         try:
-            return await asyncio.to_thread(self._read, headers, promql, start, end, step)
+            return await asyncio.to_thread(read_range, server, promql, start, end, step)
         except PrometheusError as error:
-            if error.message.startswith("HTTP status 401"):
+            if is_unauthorized(error):
                 self._origin.authorization.refuse()
-            error.url = self._origin.endpoint.shown(ENDPOINT)
             raise
 
-    def _read(
-        self, headers: Mapping[str, str], promql: str, start: int, end: int, step: int
-    ) -> dict[int, float]:
-        session = _RangeSession(self._origin, headers)
-        connect: Any = PrometheusConnect  # its types ask for more than it uses
-        base = self._origin.endpoint.base
-        client = connect(base, session=session, retry=NO_RETRY, timeout=self._timeout)
-        first, last = (datetime.fromtimestamp(at, UTC) for at in (start, end))
-        more = {"timeout": endpoint.format_time(self._timeout)}
-        try:
-            found: list[_Series] = client.custom_query_range(promql, first, last, str(step), more)
-        except requests.RequestException as error:
-            raise http_session.map_error(error) from error
-        except PrometheusApiClientException as error:
-            raise PrometheusError("status", response.shorten(str(error))) from error
-        except OSError as error:  # TLS files that cannot be read
-            raise PrometheusError("unreachable", response.shorten(error.strerror or str(error))) from error
-        finally:
-            session.close()
-        if len(found) > 1:
-            raise PrometheusError("type", f"the query has {len(found)} series, and one was expected")
-        return {
-            round(at): value
-            for series in found
-            for at, text in series.values
-            if math.isfinite(value := _number(text))
-        }
+
+def read_range(server: RangeServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
+    """Return the values of a query as `RangeReader.read` does. Blocks."""
+    try:
+        return _read(server, promql, start, end, step)
+    except PrometheusError as error:
+        error.url = server.endpoint.shown(ENDPOINT)
+        raise
+
+
+def is_unauthorized(error: PrometheusError) -> bool:
+    """Tell whether the server refused the credentials."""
+    return error.message.startswith("HTTP status 401")
+
+
+def is_too_much(error: PrometheusError) -> bool:
+    """Tell whether a query over a shorter range may succeed."""
+    return error.kind in {"timeout", "size"} or any(text in error.message for text in _TOO_MUCH)
+
+
+def _read(server: RangeServer, promql: str, start: int, end: int, step: int) -> dict[int, float]:
+    session = _RangeSession(server)
+    connect: Any = PrometheusConnect  # its types ask for more than it uses
+    base = server.endpoint.base
+    client = connect(base, session=session, retry=NO_RETRY, timeout=server.timeout)
+    first, last = (datetime.fromtimestamp(at, UTC) for at in (start, end))
+    more = {"timeout": endpoint.format_time(server.timeout)}
+    try:
+        found: list[_Series] = client.custom_query_range(promql, first, last, str(step), more)
+    except requests.RequestException as error:
+        raise http_session.map_error(error) from error
+    except PrometheusApiClientException as error:
+        raise PrometheusError("status", response.shorten(str(error))) from error
+    except OSError as error:  # TLS files that cannot be read
+        raise PrometheusError("unreachable", response.shorten(error.strerror or str(error))) from error
+    finally:
+        session.close()
+    if len(found) > 1:
+        raise PrometheusError("type", f"the query has {len(found)} series, and one was expected")
+    return {
+        round(at): value
+        for series in found
+        for at, text in series.values
+        if math.isfinite(value := _number(text))
+    }
 
 
 def _number(text: str) -> float:

@@ -6,21 +6,15 @@ whatever the worker does. The worker gets one request on standard input and prin
 """
 
 import asyncio
-import os
-import signal
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import msgspec
 
-import adapter
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.prometheus import endpoint, response
+from adapter.prometheus import endpoint, worker_process
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 
 if TYPE_CHECKING:  # the worker imports this module, and starts faster without these
@@ -144,7 +138,7 @@ class SeriesLister:
     async def _run(self, request: bytes, collected: "_Collected") -> PrometheusError:
         """Run a worker to its end or to the timeout; return the error of the selectors without a result."""
         try:
-            process = _start()
+            process = worker_process.start(MODULE)
         except OSError as error:
             return self._report(f"the discovery worker cannot be started: {error.strerror}", "")
         assert process.stderr is not None
@@ -152,7 +146,7 @@ class SeriesLister:
             asyncio.to_thread(_converse, process, request, collected), name="discovery-worker"
         )
         errors = asyncio.create_task(
-            asyncio.to_thread(_read_last, process.stderr), name="discovery-worker-stderr"
+            asyncio.to_thread(worker_process.read_last, process.stderr), name="discovery-worker-stderr"
         )
         in_time = True
         try:
@@ -169,7 +163,9 @@ class SeriesLister:
         if process.returncode == 0 and not output:
             self._problems.resolve("discovery-worker")
             return PrometheusError("worker", "the discovery worker gave no answer")
-        return self._report(f"the discovery worker ended with {_status(process.returncode)}", output)
+        return self._report(
+            f"the discovery worker ended with {worker_process.ending(process.returncode)}", output
+        )
 
     def _report(self, text: str, output: str) -> PrometheusError:
         self._problems.report("discovery-worker", "the discovery worker failed", text, output=output)
@@ -204,20 +200,6 @@ class _Collected:
             self.results[selector] = tuple(part)
 
 
-def _start() -> "subprocess.Popen[bytes]":
-    """Start a worker in a millisecond.
-
-    Uvloop would copy the page tables of this process first, 80 ms at 800 MB.
-    """
-    return subprocess.Popen(  # noqa: S603 - this program itself
-        [sys.executable, "-P", "-m", MODULE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=_environment(),
-    )
-
-
 def _converse(process: "subprocess.Popen[bytes]", request: bytes, collected: "_Collected") -> None:
     """Send the request and collect the lines until the worker ends. Runs in a thread that mostly waits."""
     assert process.stdin is not None
@@ -231,30 +213,3 @@ def _converse(process: "subprocess.Popen[bytes]", request: bytes, collected: "_C
         for line in process.stdout:
             collected.add(line)
         process.wait()
-
-
-def _read_last(stream: IO[bytes]) -> str:
-    """Read a stream to its end; return the last line, where a traceback has the exception."""
-    last = b""
-    with stream:
-        for line in stream:
-            last = line.strip() or last
-    return response.shorten(last.decode(errors="replace"))
-
-
-def _status(returncode: int | None) -> str:
-    if returncode is not None and returncode < 0:
-        name = signal.Signals(-returncode).name
-        return f"{name}, as when memory runs out" if name == "SIGKILL" else name
-    return f"exit status {returncode}"
-
-
-def _environment() -> dict[str, str]:
-    """Return our environment, with the path of this package if it is not installed."""
-    root = str(Path(adapter.__file__).parent.parent)
-    if root in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        return dict(os.environ)
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", "")))),
-    }

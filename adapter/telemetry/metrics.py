@@ -534,6 +534,44 @@ class Monitoring:
         "Pods from which fastpath_autoscaler_ready_time_seconds is computed, at most 50.",
         _AUTOSCALER,
     )
+    forecast_floor = _gauge(
+        "fastpath_forecast_floor_replicas",
+        "The floor that a forecast gives an autoscaler, 0 for none. Always 0 in mode Advise.",
+        _AUTOSCALER,
+    )
+    forecast_ready = _gauge(
+        "fastpath_forecast_ready",
+        "1 if there is a verdict on the forecasts of an autoscaler and its history can be read, else 0. The "
+        "condition ForecastReady says why.",
+        _AUTOSCALER,
+    )
+    forecast_acting = _gauge(
+        "fastpath_forecast_acting",
+        "1 if the last verdict lets a forecast act, else 0. In mode Advise it gives no floor all the same.",
+        _AUTOSCALER,
+    )
+    forecast_verdict_time = _gauge(
+        "fastpath_forecast_verdict_timestamp_seconds",
+        "End of the history that the last verdict looked at. The time since is the age of the verdict. "
+        "Absent before the first verdict.",
+        _AUTOSCALER,
+    )
+    forecast_coverage = _gauge(
+        "fastpath_forecast_coverage_ratio",
+        "Share of the minutes of the last day in which the demand stayed within its forecast bound. Absent "
+        "while too few are known.",
+        _AUTOSCALER,
+    )
+    forecast_extra = _gauge(
+        "fastpath_forecast_extra_ratio",
+        "Pods of the last day that the floor of a forecast adds, as a share of those without it. maxExtra "
+        "bounds it.",
+        _AUTOSCALER,
+    )
+    forecast_values = _gauge(
+        "fastpath_forecast_history_values",
+        "Values of histories that the process of forecasts keeps in memory, 8 bytes each.",
+    )
     scaler_decisions = _counter(
         "fastpath_scaler_decisions_total", "Decisions by direction.", direction=("up", "down", "none")
     )

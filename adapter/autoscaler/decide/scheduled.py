@@ -18,7 +18,8 @@ from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.autoscaling.status import FORECAST_ACTIVE, SCHEDULE_ACTIVE, Conditions
+from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SCHEDULE_ACTIVE, Conditions
+from adapter.model.forecasts.readiness import PENDING, Readiness
 from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
 
@@ -79,6 +80,29 @@ def told(made: Decision, spec: PreparedSpec, bounds: ScheduledBounds | None, now
         elif statuses.holds(before, kind):
             found.set(kind, holds=False, reason=_INACTIVE[kind].reason, message=_INACTIVE[kind].message)
     status: HorizontalPodAutoscalerStatus = msgspec.structs.replace(made.status, conditions=found.listed())
+    return _with_status(made, status)
+
+
+def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Decision:
+    """Return a decision with the condition of a forecast, without it if `readiness` is None.
+
+    Before the first verdict of a leader the condition stays as the former leader left it.
+    """
+    before = made.status.conditions or ()
+    is_known = any(each.type == FORECAST_READY for each in before)
+    if readiness is None and not is_known:
+        return made
+    if readiness is not None and readiness.reason == PENDING and is_known:
+        return made
+    found = Conditions(before, now)
+    if readiness is None:
+        found.remove(FORECAST_READY)
+    else:
+        found.set(FORECAST_READY, holds=readiness.holds, reason=readiness.reason, message=readiness.message)
+    return _with_status(made, msgspec.structs.replace(made.status, conditions=found.listed()))
+
+
+def _with_status(made: Decision, status: HorizontalPodAutoscalerStatus) -> Decision:
     is_changed = made.status_changed or status != made.status
     return msgspec.structs.replace(made, status=status, status_changed=is_changed)
 

@@ -3,15 +3,11 @@
 The query is the one that the server sends, made by the same code.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import promql_parser as promql
 
 from adapter.cli.check import preview
 from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.servers import PrometheusReader
-from adapter.cli.check.wanted import Wanted, build_query, locate
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster, once
 from adapter.cli.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 from adapter.config import rules_file
@@ -21,18 +17,15 @@ from adapter.errors import (
     PrometheusError,
     TemplateError,
     UnscrapableError,
-    UnsupportedSelectorError,
 )
-from adapter.model import api_selectors
-from adapter.model.autoscaling.hpa import MetricIdentifier, MetricSpec
+from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
-from adapter.model.resources import Catalogue
+from adapter.provider import rule_queries
 from adapter.rules import compile as compiler
 from adapter.rules import lookback, matchers, registry
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
@@ -72,9 +65,9 @@ class SourceReader:
         if isinstance(known, Unread):
             return known
         pods = () if isinstance(target, Unread) else target.ready[:_PODS]
-        made = query_of(known, await self._cluster.catalogue(), namespace, metric, pods)
-        if isinstance(made, Unread):
-            return made
+        made = rule_queries.query_of(known, await self._cluster.catalogue(), namespace, metric, pods)
+        if isinstance(made, str):
+            return Unread(made)
         rule, query = made.rule, made.promql
         of_pods, scrape = metric.type == "Pods", rule.config.scrape
         found = None
@@ -181,14 +174,6 @@ def selectors_of(query: str) -> list[str]:
     return list(found)
 
 
-class RuleQuery(NamedTuple):
-    """The query that a rule sends for a metric; `label` has the names of its objects, "" without objects."""
-
-    rule: Rule
-    promql: str
-    label: str = ""
-
-
 def remember_series(ruleset: Ruleset, lists: SeriesLists) -> registry.SeriesMemory:
     """Return the series of the rules; where Prometheus does not say, those that the rules name."""
     memory: dict[str, tuple[registry.KnownSeries, ...]] = {}
@@ -199,74 +184,6 @@ def remember_series(ruleset: Ruleset, lists: SeriesLists) -> registry.SeriesMemo
             found = tuple(SeriesInfo(name, made.labels, 0) for name in made.series)
         memory = registry.remember(memory, selector, found)
     return memory
-
-
-def query_of(
-    known: Registry,
-    catalogue: Catalogue,
-    namespace: str,
-    metric: MetricSpec,
-    pods: Sequence[str] | Matcher,
-) -> RuleQuery | Unread:
-    """Return the rule that makes a metric of type Pods, Object or External, and the query it sends for it.
-
-    `pods` are names, none for all pods of the namespace, or the operator and value of a matcher of names.
-    """
-    try:
-        if metric.external is not None:
-            return _external_query(known, namespace, metric.external.metric)
-        return _object_query(known, catalogue, namespace, metric, pods)
-    except (NamingError, TemplateError, UnsupportedSelectorError, ValueError) as error:
-        return Unread(f"the query of the metric cannot be made: {error}")
-
-
-def _object_query(
-    known: Registry,
-    catalogue: Catalogue,
-    namespace: str,
-    metric: MetricSpec,
-    pods: Sequence[str] | Matcher,
-) -> RuleQuery | Unread:
-    if metric.object is not None:
-        identifier, described = metric.object.metric, metric.object.described_object
-        group = described.api_version.rpartition("/")[0]
-        kind = f"{described.kind}.{group}" if group else described.kind
-        resource = catalogue.lookup(described.kind, group)
-        if resource is not None and resource.group_resource == NAMESPACES:
-            wanted = Wanted(kind, None, namespace)
-        else:
-            wanted = Wanted(kind, namespace, described.name)
-    else:
-        assert metric.pods is not None
-        identifier, wanted = metric.pods.metric, Wanted("pods", namespace, "")
-    entry = locate(known, catalogue, identifier.name, wanted)
-    if isinstance(entry, str):
-        return Unread(f"no rule that was read makes {identifier.name} for {wanted.kind}")
-    query = build_query(entry, wanted, _matchers(identifier))
-    if isinstance(query, str):
-        return Unread(query)
-    label = query.object_label
-    if metric.pods is None:
-        return RuleQuery(entry.rule, query.render(wanted.namespace, [wanted.name]), label)
-    if pods and not isinstance(pods, Matcher):
-        return RuleQuery(entry.rule, query.render(namespace, pods), label)
-    within = [Matcher(query.namespace_label, "=", namespace)] if query.namespace_label else []
-    named = pods._replace(label=label) if isinstance(pods, Matcher) else matchers.present(label)
-    return RuleQuery(entry.rule, query.render_with([*within, named]), label)
-
-
-def _external_query(known: Registry, namespace: str, identifier: MetricIdentifier) -> RuleQuery | Unread:
-    entry = known.external.get(identifier.name.lower())
-    if entry is None:
-        return Unread(f"no rule that was read makes the external metric {identifier.name.lower()}")
-    parts = list(_matchers(identifier))
-    if entry.rule.config.resources.namespaced:
-        parts.append(Matcher(entry.rule.converter.label_for(NAMESPACES), "=", namespace))
-    return RuleQuery(entry.rule, entry.rule.render(entry.series, parts, []))
-
-
-def _matchers(identifier: MetricIdentifier) -> tuple[Matcher, ...]:
-    return matchers.from_selector(api_selectors.compile_selector(identifier.selector))
 
 
 def _is_scrapable(rule: Rule) -> bool:

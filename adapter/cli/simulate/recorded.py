@@ -19,11 +19,10 @@ from adapter.cli import cluster_options
 from adapter.cli.check import inputs as rules_inputs
 from adapter.cli.check.servers import PrometheusReader
 from adapter.cli.doctor.sources import remember_series
-from adapter.cli.simulate import inputs, metric_queries
+from adapter.cli.simulate import inputs
 from adapter.cli.simulate.inputs import GivenAutoscaler, Recorded
 from adapter.cli.simulate.live import LiveReader
 from adapter.cli.simulate.load_options import LoadOptions
-from adapter.cli.simulate.metric_queries import HistoryQueries
 from adapter.cli.simulate.recorded_options import seconds_of
 from adapter.compose import providers
 from adapter.compose.clock import SystemClock
@@ -32,6 +31,7 @@ from adapter.errors import Fault, InputError, PrometheusError, RunError
 from adapter.model import quantity, timestamps
 from adapter.model.resources import Catalogue
 from adapter.model.timestamps import SECOND, Instant
+from adapter.prometheus import range_query
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusConnection
 from adapter.prometheus.range_query import RangeReader
@@ -41,9 +41,10 @@ from adapter.rules import registry
 from adapter.simulate import metrics
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric
-from adapter.simulate.recorded import history
+from adapter.simulate.recorded import history, metric_queries
 from adapter.simulate.recorded.cache import ChunkCache
 from adapter.simulate.recorded.history import Grid, Values
+from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
@@ -51,7 +52,7 @@ _SETTLED = 600
 """After how many seconds the history does not change any more."""
 
 _SMALLEST_CHUNK = 100
-_TOO_MUCH = ("too many samples", "exceeded maximum resolution")
+_ADVICE = ": give the rules file that does with --config"
 _RULED = frozenset({"Pods", "Object", "External"})
 """The types of metrics that rules make."""
 
@@ -154,7 +155,9 @@ async def _queries(
     wrong: list[Fault] = []
     for name, spec, path in metric_queries.names_of(source.given.autoscaler.spec.metrics or ()):
         try:
-            made[name] = metric_queries.queries_of(spec, known, source.catalogue, ruleset, places, path)
+            made[name] = metric_queries.queries_of(
+                spec, known, source.catalogue, ruleset, places, path, _ADVICE
+            )
         except InputError as error:
             wrong += (replace(fault, source=source.given.place) for fault in error.faults)
     if wrong:
@@ -218,7 +221,7 @@ class HistoryReader:
         try:
             return await self._ranges.read(query, start, end - step, step)
         except PrometheusError as error:
-            if not _is_too_much(error) or chunk.points < 2 * _SMALLEST_CHUNK:
+            if not range_query.is_too_much(error) or chunk.points < 2 * _SMALLEST_CHUNK:
                 raise
         middle = start + chunk.points // 2 * step
         first = await self._ask(query, Grid(start, middle, step))
@@ -248,10 +251,6 @@ class HistoryReader:
         begins = timestamps.write_instant(first * SECOND)
         expected = f"expected at most {_written(grid.end - first)}: Prometheus has {name} since {begins}"
         raise InputError([Fault("--last", self._options.last, expected)])
-
-
-def _is_too_much(error: PrometheusError) -> bool:
-    return error.kind in {"timeout", "size"} or any(text in error.message for text in _TOO_MUCH)
 
 
 def _pass(_: int) -> None:

@@ -29,6 +29,8 @@ SCHEDULE_ACTIVE = "ScheduleActive"
 """Our own: whether a window of a schedule sets bounds."""
 FORECAST_ACTIVE = "ForecastActive"
 """Our own: whether a forecast gives a floor."""
+FORECAST_READY = "ForecastReady"
+"""Our own: whether there is a verdict on the forecasts."""
 
 MESSAGES = {
     "SucceededGetScale": "the HPA controller was able to get the target's current scale",

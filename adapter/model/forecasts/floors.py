@@ -42,7 +42,7 @@ SPENT, CHEAP = 0.9, 0.7
 BROKEN, RESTORED = 0.2, 0.1
 """How far the coverage may be below the wanted one before a floor is withheld, and when it comes back."""
 
-RECENT, MOST_LOW, FEW_LOW = 20, 10, 2
+RECENT, MOST_LOW, FEW_LOW = 20, 15, 2
 """Of how many steps how many may be lower than expected; with FEW_LOW of them a floor comes back."""
 
 LEAST_JUDGED = 60

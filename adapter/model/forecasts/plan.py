@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from adapter.model.forecasts.floors import Account, FloorFollower, Limits
+from adapter.model.forecasts.floors import Account, Day, FloorFollower, Limits
 
 HOUR = 3600
 
@@ -91,6 +91,11 @@ class PlannedFloors:
     def withheld(self) -> str:
         """Why there is no floor although there is a plan, "" if nothing withholds it."""
         return "" if self._follower is None or self.plan is None else self._follower.withheld
+
+    @property
+    def day(self) -> Day | None:
+        """The sums of the last day, None before the first plan."""
+        return None if self._follower is None else self._follower.day
 
     def take(self, plan: Plan) -> None:
         """Take the plan of an hour."""

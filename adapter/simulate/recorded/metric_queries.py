@@ -13,15 +13,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.cli.doctor import sources
-from adapter.cli.doctor.model import Unread
-from adapter.cli.doctor.sources import RuleQuery
 from adapter.config.rules_file import OnNaN
 from adapter.errors import Fault, InputError, NamingError, TemplateError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
 from adapter.model.go_text import quote
 from adapter.model.resources import Catalogue
+from adapter.provider import rule_queries
+from adapter.provider.rule_queries import RuleQuery
 from adapter.rules import matchers
 from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher
@@ -87,16 +86,22 @@ def pod_names(target: CrossVersionObjectReference) -> str:
 
 
 def queries_of(
-    metric: MetricSpec, known: Registry, catalogue: Catalogue, ruleset: Ruleset, places: Places, path: str
+    metric: MetricSpec,
+    known: Registry,
+    catalogue: Catalogue,
+    ruleset: Ruleset,
+    places: Places,
+    path: str,
+    advice: str = "",
 ) -> HistoryQueries:
-    """Return the queries for a metric; `path` is its place in the autoscaler. InputError."""
+    """Return the queries for a metric; `path` is its place in the autoscaler. InputError, with `advice`."""
     if metric.resource is not None:
         return _usage(metric.resource.name, ruleset, places, path)
-    found = sources.query_of(known, catalogue, places.namespace, metric, Matcher("", "=~", places.pods))
-    if isinstance(found, Unread):
+    found = rule_queries.query_of(known, catalogue, places.namespace, metric, Matcher("", "=~", places.pods))
+    if isinstance(found, str):
         source = metric.pods or metric.object or metric.external
         name = source.metric.name if source is not None else metric.type
-        raise InputError([Fault(path, name, f"{found.why}: give the rules file that does with --config")])
+        raise InputError([Fault(path, name, f"{found}{advice}")])
     rule = found.rule.config.path
     if metric.pods is not None:
         # of several samples of one pod the autoscaler takes one

@@ -1,0 +1,357 @@
+"""The forecasts of a term: a job for each autoscaler once an hour, and a floor each minute.
+
+A job is done by a process of its own (`ForecastWorker`), one after the other. It makes the plan of the next
+hour, and once a day a new verdict. The hours and minutes at which that happens come from the name of the
+autoscaler, so that jobs are spread over the hour and verdicts over the day.
+
+Each minute the demand that decisions have seen steps through the plan, and what comes out is the floor. That
+takes microseconds, and other tasks may run in between.
+
+Nothing outlives the term: the next leader makes verdicts and plans again. A failed job is repeated after
+`RETRY`. Until then the plans that were made count, and the last one ends with its hour.
+"""
+
+import asyncio
+import logging
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from adapter.autoscaler.forecasts.demand import demand_of, request_of
+from adapter.autoscaler.forecasts.series import ForecastSeries
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.state import AutoscalerState
+from adapter.errors import InputError, NotSyncedError
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.forecasts import floors, readiness, spec
+from adapter.model.forecasts import job as jobs
+from adapter.model.forecasts.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.model.forecasts.plan import HOUR, PlannedFloors
+from adapter.model.forecasts.readiness import UNJUDGED, Readiness
+from adapter.model.forecasts.settings import FLOOR, ForecastSettings
+from adapter.model.forecasts.verdict import Verdict
+from adapter.model.quantity import from_milli
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+
+_log = logging.getLogger(__name__)
+
+SETTLED = 60
+"""Seconds after which Prometheus has all samples of an hour."""
+
+SPREAD = 2400
+"""Over so many seconds of an hour the jobs are spread."""
+
+RETRY = 300
+"""Seconds to the next try of a job that failed."""
+
+_PERIOD = 1.0
+"""How often, in seconds, new autoscalers, jobs that are due and the next minute are looked for."""
+
+_IN_A_ROW = 50
+"""After so many autoscalers other tasks may run."""
+
+_STEPS_KNOWN = 2
+"""For so many steps a floor holds without being computed again."""
+
+_SYNCS = 2
+"""A decision that is older than so many periods says nothing about the demand."""
+
+
+class ForecastWorker(Protocol):
+    """Does the jobs."""
+
+    async def run(self, job: ForecastJob) -> ForecastAnswer:
+        """Return the answer to a job; one that fails is an answer too."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
+"""Returns the query of each metric of an autoscaler. InputError for one without, NotSyncedError."""
+
+
+class _Basis(NamedTuple):
+    """What verdict and plans were made for: a change of it begins anew."""
+
+    uid: str
+    spec: object
+    settings: ForecastSettings
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """The forecast of one autoscaler. `due` is when its next job is, in seconds of the decision clock."""
+
+    autoscaler: FastPathAutoscaler
+    settings: ForecastSettings
+    basis: _Basis
+    spread: int
+    due: int
+    series: ForecastSeries
+    floors: PlannedFloors
+    stepped: int = 0
+    verdict: Verdict | None = None
+    card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
+    failure: ForecastAnswer | None = None
+    """The answer of the last job if it failed."""
+    shown: Readiness = UNJUDGED
+
+    @property
+    def floor(self) -> int:
+        """The floor that acts."""
+        return self.floors.floor if self.settings.mode == FLOOR else 0
+
+    def readiness(self) -> Readiness:
+        if self.failure is not None:
+            return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
+        return readiness.readiness_of(self.settings.mode, self.verdict, self.floors.withheld)
+
+    def is_judged_at(self, now: int) -> bool:
+        """Tell whether the job at `now` makes a new verdict."""
+        if self.verdict is None or self.verdict.missing:
+            return True
+        hour, last = now // HOUR, self.verdict.at // HOUR
+        return hour > last and (hour % 24 == self.spread % 24 or hour - last > 24)
+
+
+class ForecastBook:
+    """The forecasts of the autoscalers that ask for one, while `follow` runs."""
+
+    def __init__(self, worker: ForecastWorker, queries: Queries, monitoring: Monitoring) -> None:
+        self._worker = worker
+        self._queries = queries
+        self._monitoring = monitoring
+        self._entries: dict[Key, _Entry] = {}
+        self._index: int | None = None
+
+    # -- what others ask -------------------------------------------------------------------------------------
+
+    def floor_of(self, key: Key, now: int) -> int:
+        """Return the floor of an autoscaler at `now`, 0 for none."""
+        entry = self._entries.get(key)
+        if entry is None or now // SECOND // STEP - entry.stepped > _STEPS_KNOWN:
+            return 0
+        return entry.floor
+
+    def readiness_of(self, key: Key) -> Readiness | None:
+        """Return the condition of an autoscaler, None without a forecast."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.shown
+
+    def document_of(self, key: Key) -> dict[str, Any] | None:
+        """Return what `debug` shows of a forecast, None without one."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        said = entry.shown
+        return {
+            "card": entry.card,
+            "floor": entry.floor,
+            "withheld": entry.floors.withheld,
+            "condition": {"status": str(said.holds), "reason": said.reason, "message": said.message},
+        }
+
+    # -- the tasks of a term ---------------------------------------------------------------------------------
+
+    async def follow(self, controller: Controller) -> None:
+        """Make forecasts until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._look_always(controller), name="forecasts: floors")
+                group.create_task(self._work_always(controller), name="forecasts: jobs")
+        finally:
+            for entry in self._entries.values():
+                entry.series.remove()
+            self._entries.clear()
+            self._index = None
+            await self._worker.close()
+
+    async def _look_always(self, controller: Controller) -> None:
+        while True:
+            await self.look(controller)
+            rest = STEP - controller.now() / SECOND % STEP
+            await asyncio.sleep(min(_PERIOD, rest))
+
+    async def _work_always(self, controller: Controller) -> None:
+        while True:
+            if not await self.work(controller):
+                await asyncio.sleep(_PERIOD)
+
+    async def look(self, controller: Controller) -> None:
+        """Note which autoscalers ask for a forecast; if a minute has begun, compute their floors."""
+        index = controller.now() // SECOND // STEP
+        if self._index is not None and index != self._index:
+            await self._step(controller, index)
+        self._index = index
+        await self._note(controller)
+
+    async def work(self, controller: Controller) -> bool:
+        """Do the job that has been due for the longest time; return whether there was one.
+
+        Plans come before verdicts: a plan has to be ready when its hour begins.
+        """
+        now = controller.now() // SECOND
+        due = [
+            (each.is_judged_at(now), each.due, key) for key, each in self._entries.items() if each.due <= now
+        ]
+        if not due:
+            return False
+        key = min(due)[2]
+        entry, state = self._entries[key], controller.find(key)
+        if state is None:
+            return True  # it is dropped with the next look
+        try:
+            answer = await self._answer(state, entry, now)
+        except Exception:  # noqa: BLE001 - one autoscaler's defect leaves the others alone
+            self._monitoring.scaler_defects.inc()
+            _log.exception("unexpected error while making a forecast", extra=facts(autoscaler=str(key)))
+            answer = ForecastAnswer(reason=jobs.WORKER_FAILED, problem="an unexpected error: see the log")
+        if self._entries.get(key) is entry:  # else what it was for has changed
+            self._take(entry, answer, now)
+            self._show(controller, key, entry)
+        await asyncio.sleep(0)
+        return True
+
+    # -- which autoscalers -----------------------------------------------------------------------------------
+
+    async def _note(self, controller: Controller) -> None:
+        now = controller.now() // SECOND
+        for count, key in enumerate(list(controller.names()), 1):
+            state, entry = controller.find(key), self._entries.get(key)
+            if state is not None and (entry is None or entry.autoscaler is not state.object):
+                self._put(key, state, entry, now)
+            if count % (10 * _IN_A_ROW) == 0:
+                await asyncio.sleep(0)
+        for key in [each for each in self._entries if controller.find(each) is None]:
+            self._drop(key)
+
+    def _put(self, key: Key, state: AutoscalerState, entry: _Entry | None, now: int) -> None:
+        autoscaler = state.object
+        settings = None if state.violations else _settings_of(autoscaler)
+        if settings is None:
+            self._drop(key)
+            return
+        plain = msgspec.structs.replace(autoscaler.spec, mode="", forecast=None)
+        basis = _Basis(autoscaler.metadata.uid, plain, settings._replace(mode=""))
+        if entry is not None and entry.basis == basis:
+            entry.autoscaler, entry.settings = autoscaler, settings
+            return
+        self._drop(key)
+        due = max(now, now // HOUR * HOUR + SETTLED)
+        spread, series = zlib.crc32(str(key).encode()), ForecastSeries(self._monitoring, key)
+        self._entries[key] = _Entry(autoscaler, settings, basis, spread, due, series, PlannedFloors(STEP))
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            entry.series.remove()
+
+    # -- floors ----------------------------------------------------------------------------------------------
+
+    async def _step(self, controller: Controller, index: int) -> None:
+        """Compute the floors of the step that begins."""
+        for count, (key, entry) in enumerate(list(self._entries.items()), 1):
+            state = controller.find(key)
+            if state is not None:
+                before = entry.floor
+                entry.floors.step(index, _last_demand(state, index * STEP * SECOND))
+                entry.stepped = index
+                if entry.floor != before:
+                    controller.touch(key)
+                self._show(controller, key, entry)
+            if count % _IN_A_ROW == 0:
+                await asyncio.sleep(0)
+
+    # -- jobs ------------------------------------------------------------------------------------------------
+
+    async def _answer(self, state: AutoscalerState, entry: _Entry, now: int) -> ForecastAnswer:
+        autoscaler = state.object
+        last = state.last
+        pods = () if last is None or last.snapshot is None else last.snapshot.observation.pods
+        try:
+            queries = tuple(self._queries(autoscaler))
+            milli = request_of(autoscaler.spec.metrics or (), pods)
+        except InputError as error:
+            said = "; ".join(f"{each.path}: {each.expected}" for each in error.faults)
+            return ForecastAnswer(reason=jobs.NO_QUERY, problem=said)
+        except NotSyncedError as error:
+            return ForecastAnswer(reason=jobs.NO_QUERY, problem=str(error))
+        except ValueError as error:
+            return ForecastAnswer(reason=jobs.UNSUPPORTED, problem=str(error))
+        job = ForecastJob(
+            str(state.key),
+            msgspec.structs.replace(autoscaler, status=None),
+            "boost" if state.key.is_native else "fast",
+            entry.settings,
+            tuple(max(1, math.ceil(each.ready / 1000)) for each in state.ledger.starts()),
+            queries,
+            now,
+            None if milli is None else from_milli(milli),
+            entry.verdict,
+            entry.is_judged_at(now),
+            entry.floors.plan is None,
+        )
+        return await self._worker.run(job)
+
+    def _take(self, entry: _Entry, answer: ForecastAnswer, now: int) -> None:
+        self._monitoring.forecast_values.set(answer.values)
+        if answer.verdict is None:
+            entry.failure, entry.due = answer, now + RETRY
+            return
+        entry.failure, entry.verdict, entry.card = None, answer.verdict, answer.card.copy()
+        for plan in answer.plans:
+            entry.floors.take(plan)
+        entry.due = (now // HOUR + 1) * HOUR + SETTLED + entry.spread % SPREAD
+
+    # -- what is shown ---------------------------------------------------------------------------------------
+
+    def _show(self, controller: Controller, key: Key, entry: _Entry) -> None:
+        before, said = entry.shown, entry.readiness()
+        entry.series.show(entry.floor, entry.verdict, entry.floors.day, ready=said.holds)
+        if said == before:
+            return
+        entry.shown = said
+        for kind, reason in _events(before, said, entry.floors.withheld):
+            controller.tell(entry.autoscaler, kind, reason, said.message)
+        controller.touch(key)
+
+
+def _settings_of(autoscaler: FastPathAutoscaler) -> ForecastSettings | None:
+    asked = autoscaler.spec.forecast
+    try:
+        return None if asked is None else spec.settings_of(asked)
+    except ValueError:  # a time zone that this machine does not know, which is a violation of the spec
+        return None
+
+
+def _last_demand(state: AutoscalerState, now: int) -> float:
+    """Return the demand that the last decision before `now` saw, NaN if it saw none or is old."""
+    last = state.last
+    if last is None or last.snapshot is None or now - last.at > _SYNCS * state.period * SECOND:
+        return math.nan
+    return demand_of(state.object.spec.metrics or (), last.snapshot.observation)
+
+
+def _events(before: Readiness, said: Readiness, withheld: str) -> Iterator[tuple[str, str]]:
+    """Yield type and reason of what is to be told of a promotion or a demotion."""
+    if said.reason == before.reason:
+        return
+    acted = {readiness.ACTING, readiness.ADVISING, readiness.WITHHELD}
+    if said.reason == readiness.ACTING:
+        yield "Normal", "ForecastActs"
+    elif said.reason == readiness.ADVISING:
+        yield "Normal", "ForecastAdvises"
+    elif said.reason == readiness.WITHHELD and withheld != floors.UNKNOWN:
+        yield "Warning", "ForecastWithheld"
+    elif said.reason == readiness.REFUSED and before.reason in acted:
+        yield "Warning", "ForecastRefused"
+    elif not said.holds and before.holds:
+        yield "Warning", "ForecastFailed"

@@ -1,0 +1,165 @@
+"""Runs the process that makes forecasts. It starts with the first job, and again after it has failed.
+
+A process of its own, because a verdict takes seconds of computing, and because the scaler then works without
+numpy. There is one job at a time, so it uses one core at most, at a low priority.
+"""
+
+import asyncio
+import importlib.util
+import subprocess
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from adapter.errors import InputError, PrometheusError
+from adapter.forecast.messages import WorkerJob, WorkerReply, decode_reply, encode_job
+from adapter.model.forecasts import job as jobs
+from adapter.model.forecasts.job import MOST_VALUES, ForecastAnswer, ForecastJob
+from adapter.prometheus import worker_process
+from adapter.prometheus.connection import PrometheusConnection
+from adapter.prometheus.range_server import RangeServer
+from adapter.telemetry.problems import ProblemLog
+
+MODULE = "adapter.forecast.worker"
+
+PROBLEM = "forecast-worker"
+
+JOB_TIMEOUT = 300.0
+"""The longest time of a job, in seconds; the process is started again after it."""
+
+QUERY_TIMEOUT = 30.0
+"""The longest time of one query for history, in seconds."""
+
+_GRACE = 2.0
+"""For how long, in seconds, a process that has closed its output may take to end."""
+
+_MISSING = "numpy is not installed: install the extra forecast (pip install 'fastpath[forecast]')"
+
+
+class ForecastService:
+    """The process of forecasts, which reads from `origin`. `close` ends it."""
+
+    def __init__(
+        self,
+        origin: PrometheusConnection,
+        problems: ProblemLog,
+        *,
+        job_timeout: float = JOB_TIMEOUT,
+        most_values: int = MOST_VALUES,
+        module: str = MODULE,
+        is_installed: Callable[[], bool] = lambda: importlib.util.find_spec("numpy") is not None,
+    ) -> None:
+        self._origin = origin
+        self._problems = problems
+        self._timeout = job_timeout
+        self._most_values = most_values
+        self._module = module
+        self._is_installed = is_installed
+        self._process: _Process | None = None
+
+    async def run(self, job: ForecastJob) -> ForecastAnswer:
+        """Return the answer to a job. One that fails is an answer too."""
+        if not self._is_installed():
+            return ForecastAnswer(reason=jobs.NOT_INSTALLED, problem=_MISSING)
+        try:
+            server = await RangeServer.of(self._origin, QUERY_TIMEOUT)
+        except (InputError, PrometheusError) as error:
+            return ForecastAnswer(reason=jobs.UNREADABLE, problem=f"the history cannot be read: {error}")
+        try:
+            process = self._started()
+        except OSError as error:
+            return self._failed(f"the forecast worker cannot be started: {error.strerror}")
+        line = encode_job(WorkerJob(job, server, self._most_values))
+        exchange = asyncio.create_task(asyncio.to_thread(process.ask, line), name="forecast-worker")
+        reply: WorkerReply | None = None
+        in_time = True
+        try:
+            async with asyncio.timeout(self._timeout):
+                reply = await asyncio.shield(exchange)
+        except TimeoutError:
+            in_time = False
+        finally:
+            if reply is None:
+                self._process = None
+                if not exchange.done():
+                    process.kill()
+                    await asyncio.wait([exchange])
+                await asyncio.to_thread(process.end, _GRACE)
+        if reply is not None:
+            self._problems.resolve(PROBLEM)
+            if reply.refused:
+                self._origin.authorization.refuse()
+            return reply.answer
+        if not in_time:
+            return self._failed(f"the forecast worker did not end its job in {self._timeout:g} s")
+        return self._failed(f"the forecast worker ended with {process.ending}", process.output)
+
+    async def close(self) -> None:
+        """End the process; a job in progress must have been cancelled."""
+        process, self._process = self._process, None
+        if process is not None:
+            await asyncio.to_thread(process.end, 0.0)
+
+    def _started(self) -> "_Process":
+        if self._process is None:
+            self._process = _Process(self._module)
+        return self._process
+
+    def _failed(self, said: str, output: str = "") -> ForecastAnswer:
+        self._problems.report(PROBLEM, "the forecast worker failed", said, output=output)
+        return ForecastAnswer(reason=jobs.WORKER_FAILED, problem=said)
+
+
+class _Process:
+    """A running process. `ask` and `end` block, so they run in threads."""
+
+    def __init__(self, module: str) -> None:
+        """Raise OSError if it cannot be started."""
+        self._running: subprocess.Popen[bytes] = worker_process.start(module)
+        self.output = ""
+        """The last line of its standard error, once it has ended."""
+        self._errors = threading.Thread(target=self._read_errors, daemon=True)
+        self._errors.start()
+
+    @property
+    def ending(self) -> str:
+        return worker_process.ending(self._running.returncode)
+
+    def ask(self, line: bytes) -> WorkerReply | None:
+        """Send a line and return the reply, None if the process ends before."""
+        sink, source = self._running.stdin, self._running.stdout
+        assert sink is not None
+        assert source is not None
+        try:
+            sink.write(line)
+            sink.flush()
+        except BrokenPipeError:
+            return None
+        found = source.readline()
+        try:
+            return decode_reply(found)
+        except msgspec.DecodeError:
+            return None  # cut off when the process ended
+
+    def kill(self) -> None:
+        self._running.kill()
+
+    def end(self, grace: float) -> None:
+        """End the process, after `grace` seconds by force, and close what belongs to it."""
+        try:
+            self._running.wait(grace)
+        except subprocess.TimeoutExpired:
+            self._running.kill()
+            self._running.wait()
+        self._errors.join()
+        for stream in (self._running.stdin, self._running.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue  # what was not sent is of no use any more
+
+    def _read_errors(self) -> None:
+        assert self._running.stderr is not None
+        self.output = worker_process.read_last(self._running.stderr)

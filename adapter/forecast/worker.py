@@ -1,0 +1,158 @@
+"""The process that makes forecasts: jobs on standard input, answers on standard output, a line of JSON each.
+
+It has the histories in memory, and nothing else: what a job needs of the past is in the job. It ends when
+its standard input ends, which is when the scaler ends.
+"""
+
+import os
+import queue
+import sys
+import threading
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from adapter.errors import InputError, PrometheusError
+from adapter.forecast import cards, judge, planner
+from adapter.forecast.grid import DemandGrid, Values
+from adapter.forecast.histories import Histories, NoRoomError, Read
+from adapter.forecast.judge import Case
+from adapter.forecast.messages import WorkerJob, WorkerReply, decode_job
+from adapter.forecast.variants import Variant
+from adapter.model.forecasts import job as jobs
+from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
+from adapter.model.forecasts.plan import HOUR, Plan
+from adapter.model.forecasts.verdict import Verdict
+from adapter.model.timestamps import SECOND
+from adapter.prometheus import range_query
+from adapter.simulate import metrics, policies
+from adapter.simulate.load import of_points
+from adapter.simulate.simulation import Scenario
+
+_NICE = 10  # decisions have priority
+
+
+def answer(job: ForecastJob, histories: Histories, read: Read) -> ForecastAnswer:
+    """Do a job: read what is new of the history, judge if that is asked for, and plan the next hour.
+
+    Raises PrometheusError.
+    """
+    try:
+        made = _answer(job, histories, read)
+    except NoRoomError as error:
+        made = ForecastAnswer(reason=jobs.NO_ROOM, problem=str(error))
+    except InputError as error:
+        said = "; ".join(f"{each.path}: {each.expected}" for each in error.faults)
+        made = ForecastAnswer(reason=jobs.UNSUPPORTED, problem=said)
+    return replace(made, values=histories.values)
+
+
+def _answer(job: ForecastJob, histories: Histories, read: Read) -> ForecastAnswer:
+    at = job.now // HOUR * HOUR
+    verdict = job.verdict
+    if job.judges or (verdict is not None and _has_moved(job, verdict)):
+        verdict = None
+    begin = (at if verdict is None else verdict.at) - job.settings.history // HOUR * HOUR
+    found = metrics.simulated_metrics(job.autoscaler.spec.metrics or (), job.request)
+    rows = histories.update(job.name, job.queries, begin, at, job.now, read)
+    for metric in found:
+        if np.isnan(rows[metric.name][-HOUR // STEP :]).all():
+            said = f"the query of {metric.name} has no value in the hour before {_clock(at)}"
+            return ForecastAnswer(reason=jobs.NO_VALUES, problem=said)
+    # of several metrics, one unknown makes the demand unknown
+    demand = np.max(np.stack([rows[each.name] / each.capacity for each in found]), axis=0)
+    grid = DemandGrid(begin, STEP, demand, job.settings.zone)
+    variant = None
+    if verdict is None:
+        case = _case(job, begin, rows)
+        before = job.verdict
+        verdict, variant = judge.judge(case, grid, "" if before is None else before.chosen)
+    else:
+        case = _case(job, begin, {})
+    made = _plans(job, case, grid, verdict, variant)
+    card = msgspec.json.encode(cards.card_of(case, grid, verdict))
+    return ForecastAnswer(verdict, made, msgspec.Raw(card))
+
+
+def _plans(
+    job: ForecastJob, case: Case, demand: DemandGrid, verdict: Verdict, variant: Variant | None
+) -> tuple[Plan, ...]:
+    acting = verdict.acting
+    if acting is None:
+        return ()
+    limits = judge.limits_under(case, verdict)
+    this = demand.end // HOUR
+    hours = range(this if job.with_this_hour else this + 1, this + 2)
+    account = None if variant is None else variant.account
+    return tuple(planner.plans_of(demand, acting.name, limits, job.settings, hours, account))
+
+
+def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
+    loads = {}
+    for metric, row in rows.items():
+        points = zip(range(0, len(row) * STEP, STEP), row.tolist(), strict=True)
+        loads[metric] = of_points(points, len(row) * STEP)
+    epoch = begin * SECOND
+    scenario = Scenario(job.autoscaler, loads, job.start_ups, job.request, phases=1, epoch=epoch)
+    return Case(scenario, policies.read_policy(job.policy), job.settings)
+
+
+def _has_moved(job: ForecastJob, verdict: Verdict) -> bool:
+    """Tell whether floors now look another number of steps ahead, because pods start faster or slower."""
+    if verdict.acting is None:
+        return False
+    if not (job.start_ups or job.settings.horizon):
+        return True
+    now = _case(job, 0, {})
+    then = now._replace(settings=job.settings._replace(horizon=verdict.lead))
+    return judge.limits_of(now).lead != judge.limits_of(then).lead
+
+
+def _clock(at: int) -> str:
+    """Return a time of day in UTC."""
+    return f"{at // HOUR % 24:02}:00 UTC"
+
+
+def run(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer the jobs on `source` one after the other until it ends."""
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_feed, args=(source, lines), daemon=True).start()
+    histories: Histories | None = None
+    while True:
+        asked = decode_job(lines.get())
+        if histories is None:
+            histories = Histories(asked.most_values)
+        sink.write(msgspec.json.encode(_reply(asked, histories)) + b"\n")
+        sink.flush()
+
+
+def _feed(source: BinaryIO, lines: "queue.SimpleQueue[bytes]") -> None:
+    for line in source:
+        lines.put(line)
+    os._exit(0)  # nobody waits for the job that is being done
+
+
+def _reply(asked: WorkerJob, histories: Histories) -> WorkerReply:
+    def read(promql: str, start: int, end: int, step: int) -> dict[int, float]:
+        return range_query.read_range(asked.server, promql, start, end, step)
+
+    try:
+        return WorkerReply(answer(asked.job, histories, read))
+    except PrometheusError as error:
+        said = f"the history cannot be read: {error.message}"
+        return WorkerReply(
+            ForecastAnswer(reason=jobs.UNREADABLE, problem=said, values=histories.values),
+            refused=range_query.is_unauthorized(error),
+        )
+
+
+def main() -> None:
+    """Run as a process."""
+    os.nice(_NICE)
+    run(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What a scaler asks of the process that makes forecasts, and what that answers; both travel as JSON."""
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
+from adapter.model.forecasts.plan import Plan
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.forecasts.verdict import Verdict
+from adapter.model.quantity import Quantity
+
+STEP = 60
+"""Seconds of a step. What Prometheus has for an instant is the demand of the step that ends then."""
+
+MOST_VALUES = 25_000_000
+"""How many values of histories the process keeps: 200 MB, 14 days of 1,240 metrics."""
+
+
+class HistoryQuery(msgspec.Struct, frozen=True):
+    """The PromQL query for what all pods had together of a metric."""
+
+    metric: str
+    promql: str
+
+
+class ForecastJob(msgspec.Struct, frozen=True):
+    """A job for one autoscaler, `name`.
+
+    `policy` is how it runs, as `fastpath simulate` names it. `start_ups` are the seconds that its last pods
+    took to be Ready, and `request` is that of a pod, for targets of type Utilization. `now` is in seconds
+    since 1970. `verdict` is the last one, None for none, and `judges` asks for a new one. With
+    `with_this_hour` there is a plan of the hour of `now` too, and not of the next one alone.
+    """
+
+    name: str
+    autoscaler: FastPathAutoscaler
+    policy: str
+    settings: ForecastSettings
+    start_ups: tuple[int, ...]
+    queries: tuple[HistoryQuery, ...]
+    now: int
+    request: Quantity | None = None
+    verdict: Verdict | None = None
+    judges: bool = True
+    with_this_hour: bool = False
+
+
+NO_CARD = msgspec.Raw(b"null")
+
+
+class ForecastAnswer(msgspec.Struct, frozen=True):
+    """The answer to a job: a verdict, the plans if a candidate may act, and the `ForecastCard` as JSON.
+
+    `reason` and `problem` say why there is none of these, as a word and as a sentence; "" otherwise.
+    `values` is how many values of histories the process has in memory.
+    """
+
+    verdict: Verdict | None = None
+    plans: tuple[Plan, ...] = ()
+    card: msgspec.Raw = NO_CARD
+    reason: str = ""
+    problem: str = ""
+    values: int = 0
+
+
+NOT_INSTALLED, UNREADABLE, NO_VALUES, NO_ROOM, NO_QUERY, UNSUPPORTED, WORKER_FAILED = (
+    "NotInstalled",
+    "HistoryUnreadable",
+    "NoValues",
+    "NoRoom",
+    "NoQuery",
+    "Unsupported",
+    "WorkerFailed",
+)
+"""The reasons of an answer without a verdict."""
+
+
+def to_plain(value: Any) -> Any:
+    """Return what JSON has in place of a value: the ``enc_hook`` of jobs."""
+    return str(value) if isinstance(value, ZoneInfo) else encode_scalar(value)
+
+
+def from_plain(wanted: type, written: Any) -> Any:
+    """Return a value from its JSON: the ``dec_hook`` of jobs."""
+    return ZoneInfo(written) if wanted is ZoneInfo else decode_scalar(wanted, written)

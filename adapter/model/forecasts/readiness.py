@@ -1,0 +1,58 @@
+"""The condition ForecastReady: whether there is a verdict on the forecasts of an autoscaler, and what of it.
+
+A message changes with the verdict, and not with each floor: it is part of a status.
+"""
+
+from typing import NamedTuple
+
+from adapter.model.forecasts import floors
+from adapter.model.forecasts.settings import FLOOR
+from adapter.model.forecasts.verdict import JUDGED_DAYS, CandidateFigures, Verdict
+
+ACTING, ADVISING, REFUSED, WITHHELD = "Acting", "Advising", "Refused", "Withheld"
+"""The reasons while there is a verdict."""
+
+PENDING, INCOMPLETE = "Pending", "Incomplete"
+"""The reasons before a verdict; those of jobs that fail are in `job`."""
+
+_WITHHELD = {
+    floors.BUDGET: "the floor would exceed maxExtra over the last day",
+    floors.COVERAGE: "the demand of the last day exceeded its bounds too often",
+    floors.UNKNOWN: "the demand is not known",
+}
+
+
+class Readiness(NamedTuple):
+    """The condition: its status, its reason, and one sentence."""
+
+    holds: bool
+    reason: str
+    message: str
+
+
+UNJUDGED = Readiness(holds=False, reason=PENDING, message="the first verdict is being made")
+
+
+def readiness_of(mode: str, verdict: Verdict | None, withheld: str) -> Readiness:
+    """Return the condition of a verdict; `withheld` says what withholds the floor, "" for nothing."""
+    if verdict is None:
+        return UNJUDGED
+    if verdict.missing:
+        return Readiness(holds=False, reason=INCOMPLETE, message=f"no verdict yet: {verdict.missing}")
+    acting = verdict.acting
+    if acting is None:
+        refused = "; ".join(f"{each.name}: {each.refused}" for each in verdict.candidates)
+        return Readiness(holds=True, reason=REFUSED, message=f"no candidate may act: {refused}")
+    told = f"candidate {acting.name}: {_figures(acting, verdict.none)}"
+    if mode != FLOOR:
+        return Readiness(holds=True, reason=ADVISING, message=f"no floor in mode {mode}; {told}")
+    if withheld:
+        return Readiness(holds=True, reason=WITHHELD, message=f"{_WITHHELD[withheld]}; {told}")
+    return Readiness(holds=True, reason=ACTING, message=told)
+
+
+def _figures(acting: CandidateFigures, none: CandidateFigures | None) -> str:
+    if none is None:
+        return acting.name
+    gain, extra = acting.whole.gain_over(none.whole), acting.whole.extra_over(none.whole)
+    return f"{-100 * gain:+.0f} % shortage, {100 * extra:+.0f} % pods in a replay of {JUDGED_DAYS} days"
