@@ -28,6 +28,7 @@ UNUSED_IN_A_POD = {"kubernetes_asyncio", "prometheus_api_client", "requests", "r
         "demo",
         "completion",
         "doctor.options",
+        "forecast.options",
         "schedule.command",
     ],
 )

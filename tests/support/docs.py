@@ -9,6 +9,7 @@ from adapter.cli import boost, certs, completion, demo, evaluate, explain, prefl
 from adapter.cli.check import options as checkoptions
 from adapter.cli.convert import command as convert
 from adapter.cli.doctor import options as doctor
+from adapter.cli.forecast import options as forecast
 from adapter.cli.schedule import command as schedule
 from adapter.cli.simulate import options as simulate
 from adapter.config import options
@@ -32,6 +33,7 @@ _GUIDES = {
     "explain": "../guides/fast-scaler.md",
     "evaluate": "../guides/evaluate.md",
     "simulate": "../guides/simulate.md",
+    "forecast": "../guides/forecasts.md",
     "schedule": "../guides/schedules.md",
     "boost": "../guides/boost.md",
     "convert": "../guides/fast-scaler.md",
@@ -45,6 +47,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     explain.COMMAND,
     evaluate.COMMAND,
     simulate.COMMAND,
+    forecast.COMMAND,
     schedule.COMMAND,
     boost.COMMAND,
     convert.COMMAND,

@@ -30,7 +30,7 @@ def verdict_of(card: ForecastCard) -> str:
         return f"{acting.name} {does}: {_compared(acting.whole, none.whole)}"
     if not none.whole.shortage:
         return "no forecast acts: without one no pod is missing"
-    return f"no forecast acts: the best is {best.name}, with {best.refused}"
+    return f"no forecast acts; the best is {best.name}: {best.refused}"
 
 
 def _compared(figures: ReplayFigures, none: ReplayFigures) -> str:
@@ -95,6 +95,7 @@ def _reason(card: ForecastCard, withheld: str) -> str:
     reasons = {
         floors.BUDGET: f"those of the last day would cost more than maxExtra, {percent(card.max_extra)}",
         floors.COVERAGE: "in the last day the demand was above its upper bound too often",
+        floors.ABSENT: "the demand is lower than on the days that the forecast is made from",
         floors.UNKNOWN: "the demand is not known",
     }
     return f"{reasons[withheld]} ({withheld})" if withheld in reasons else withheld
