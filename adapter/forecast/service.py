@@ -25,7 +25,7 @@ MODULE = "adapter.forecast.worker"
 
 PROBLEM = "forecast-worker"
 
-JOB_TIMEOUT = 300.0
+JOB_TIMEOUT = 600.0
 """The longest time of a job, in seconds; the process is started again after it."""
 
 QUERY_TIMEOUT = 30.0
