@@ -15,6 +15,7 @@ from adapter.cli import command_line
 from adapter.cli.forecast import case, chart, picture, settings, wording
 from adapter.cli.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from adapter.errors import RunError
+from adapter.model.autoscaling.status import FORECAST_READY
 from adapter.model.forecasts.card import ForecastCard
 
 
@@ -82,6 +83,14 @@ def _fetch(options: ForecastOptions) -> ShownCard:
     except msgspec.ValidationError as error:
         raise RunError(f"{place}: the scaler shows a forecast that cannot be read: {error}") from error
     if read.card is None:
-        raise RunError(f"{place} has no verdict on its forecast yet: the first one takes up to an hour")
+        raise RunError(f"{place} has no verdict on its forecast: {_readiness(whole)}")
     document = {"name": place, **whole["forecast"]}
     return ShownCard(place, read.card, document, [wording.holds(read.card, read.floor, read.withheld)])
+
+
+def _readiness(whole: dict[str, Any]) -> str:
+    """Return what the condition ForecastReady says."""
+    conditions = whole.get("status", {}).get("conditions", ())
+    return next(
+        (each["message"] for each in conditions if each["type"] == FORECAST_READY), "none was made yet"
+    )
