@@ -15,7 +15,6 @@ from adapter.cli import command_line
 from adapter.cli.forecast import case, chart, picture, settings, wording
 from adapter.cli.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from adapter.errors import RunError
-from adapter.model.autoscaling.status import FORECAST_READY
 from adapter.model.forecasts.card import ForecastCard
 
 
@@ -29,12 +28,19 @@ class ShownCard(NamedTuple):
     is_dated: bool = True
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    """The condition ForecastReady."""
+
+    message: str = "none was made yet"
+
+
 class _LiveForecast(msgspec.Struct):
     """What a running scaler shows of the forecast of an autoscaler."""
 
     card: ForecastCard | None = None
     floor: int = 0
     withheld: str = ""
+    condition: _Condition = _Condition()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -83,14 +89,6 @@ def _fetch(options: ForecastOptions) -> ShownCard:
     except msgspec.ValidationError as error:
         raise RunError(f"{place}: the scaler shows a forecast that cannot be read: {error}") from error
     if read.card is None:
-        raise RunError(f"{place} has no verdict on its forecast: {_readiness(whole)}")
+        raise RunError(f"{place} has no verdict on its forecast: {read.condition.message}")
     document = {"name": place, **whole["forecast"]}
     return ShownCard(place, read.card, document, [wording.holds(read.card, read.floor, read.withheld)])
-
-
-def _readiness(whole: dict[str, Any]) -> str:
-    """Return what the condition ForecastReady says."""
-    conditions = whole.get("status", {}).get("conditions", ())
-    return next(
-        (each["message"] for each in conditions if each["type"] == FORECAST_READY), "none was made yet"
-    )

@@ -262,10 +262,10 @@ async def test_a_scaler_without_a_card(
 async def test_the_condition_says_why_there_is_no_verdict(
     scaler: Scaler, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    scaler.document["forecast"] = {"card": None, "floor": 0, "withheld": ""}
     message = "the history cannot be read: connection refused"
-    ready = {"type": "ForecastReady", "status": "False", "reason": "HistoryUnreadable", "message": message}
-    scaler.document["status"] = {"conditions": [{"type": "AbleToScale", "message": "other"}, ready]}
+    condition = {"status": "False", "reason": "HistoryUnreadable", "message": message}
+    shown = {"card": None, "floor": 0, "withheld": "", "condition": condition}
+    scaler.document["forecast"] = shown
     assert await _ask(scaler) == 1
     assert capfd.readouterr().err.endswith(f"shop/web has no verdict on its forecast: {message}\n")
 
