@@ -57,7 +57,7 @@ class Histories:
     def update(
         self, name: str, queries: Sequence[HistoryQuery], begin: int, end: int, now: int, read: Read
     ) -> dict[str, Values]:
-        """Return the demand of each step from `begin` to `end` by metric, NaN where there is none.
+        """Return the demand of each step from `begin` to `end` by metric, NaN where it is not known.
 
         Times are multiples of a step in seconds since 1970. Raises PrometheusError, NoRoomError.
         """

@@ -80,13 +80,6 @@ def limits_of(case: Case) -> Limits:
     )
 
 
-def limits_under(case: Case, verdict: Verdict) -> Limits:
-    """Return what the floors of the candidate that acts are bound to."""
-    acting = verdict.acting
-    coverage = 0.0 if acting is None else acting.wanted
-    return limits_of(case)._replace(coverage=coverage, ratio=verdict.ratio)
-
-
 def hold_of(spec: PreparedSpec) -> int:
     """Return the steps in which a scale-down waits, at least 1."""
     window = spec.settings.downscale_stabilization if spec.down is None else spec.down.window
@@ -134,7 +127,7 @@ def judge(case: Case, demand: DemandGrid, incumbent: str = "") -> tuple[Verdict,
             )
         )
     made = verdicts.decide(demand.end, case.lead, none, listed, case.settings, incumbent)
-    return replace(made, ratio=limits.ratio), found.get(made.chosen)
+    return made, found.get(made.chosen)
 
 
 def _ratio(none: ReplayFigures, demand: DemandGrid, limits: Limits, span: Span) -> float:

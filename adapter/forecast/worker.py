@@ -20,10 +20,9 @@ from adapter.forecast.grid import DemandGrid, Values
 from adapter.forecast.histories import Histories, NoRoomError, Read
 from adapter.forecast.judge import Case
 from adapter.forecast.messages import WorkerJob, WorkerReply, decode_job
-from adapter.forecast.variants import Variant
 from adapter.model.forecasts import job as jobs
 from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
-from adapter.model.forecasts.plan import HOUR, Plan
+from adapter.model.forecasts.plan import HOUR
 from adapter.model.forecasts.verdict import Verdict
 from adapter.model.timestamps import SECOND
 from adapter.prometheus import range_query
@@ -64,29 +63,22 @@ def _answer(job: ForecastJob, histories: Histories, read: Read) -> ForecastAnswe
     # of several metrics, one unknown makes the demand unknown
     demand = np.max(np.stack([rows[each.name] / each.capacity for each in found]), axis=0)
     grid = DemandGrid(begin, STEP, demand, job.settings.zone)
-    variant = None
+    limits, account = job.limits, None
     if verdict is None:
         case = _case(job, begin, rows)
         before = job.verdict
         verdict, variant = judge.judge(case, grid, "" if before is None else before.chosen)
+        if variant is not None:
+            limits, account = variant.limits, variant.account
     else:
         case = _case(job, begin, {})
-    made = _plans(job, case, grid, verdict, variant)
-    card = msgspec.json.encode(cards.card_of(case, grid, verdict))
-    return ForecastAnswer(verdict, made, msgspec.Raw(card))
-
-
-def _plans(
-    job: ForecastJob, case: Case, demand: DemandGrid, verdict: Verdict, variant: Variant | None
-) -> tuple[Plan, ...]:
-    acting = verdict.acting
-    if acting is None:
-        return ()
-    limits = judge.limits_under(case, verdict)
-    this = demand.end // HOUR
+    card = msgspec.Raw(msgspec.json.encode(cards.card_of(case, grid, verdict)))
+    if not verdict.chosen or limits is None:
+        return ForecastAnswer(verdict, card=card)
+    this = at // HOUR
     hours = range(this if job.with_this_hour else this + 1, this + 2)
-    account = None if variant is None else variant.account
-    return tuple(planner.plans_of(demand, acting.name, limits, job.settings, hours, account))
+    made = planner.plans_of(grid, verdict.chosen, limits, job.settings, hours, account)
+    return ForecastAnswer(verdict, limits, tuple(made), card)
 
 
 def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
@@ -101,13 +93,9 @@ def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
 
 def _has_moved(job: ForecastJob, verdict: Verdict) -> bool:
     """Tell whether floors now look another number of steps ahead, because pods start faster or slower."""
-    if verdict.acting is None:
-        return False
-    if not (job.start_ups or job.settings.horizon):
-        return True
-    now = _case(job, 0, {})
-    then = now._replace(settings=job.settings._replace(horizon=verdict.lead))
-    return judge.limits_of(now).lead != judge.limits_of(then).lead
+    if job.limits is None or not (job.start_ups or job.settings.horizon):
+        return bool(verdict.chosen)
+    return judge.limits_of(_case(job, 0, {})).lead != job.limits.lead
 
 
 def _clock(at: int) -> str:
@@ -131,7 +119,7 @@ def run(source: BinaryIO, sink: BinaryIO) -> None:
 def _feed(source: BinaryIO, lines: "queue.SimpleQueue[bytes]") -> None:
     for line in source:
         lines.put(line)
-    os._exit(0)  # nobody waits for the job that is being done
+    os._exit(0)  # the job in progress has no use any more
 
 
 def _reply(asked: WorkerJob, histories: Histories) -> WorkerReply:

@@ -67,6 +67,7 @@ class Bench:
         watching = ReflectorContext(nothing, clock, self.monitoring, problems, lambda: 0.0)
         runtime = Runtime(
             client=nothing,
+            prometheus=nothing,
             watching=watching,
             cache=nothing,
             resources=kinds,

@@ -99,6 +99,7 @@ def scaler() -> Any:
     scraped: Any = Scraped()
     runtime = Runtime(
         client=nothing,
+        prometheus=nothing,
         watching=watching,
         cache=nothing,
         resources=kinds,

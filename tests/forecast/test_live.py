@@ -1,11 +1,13 @@
 """A live scaler publishes the floors that a replay of the same demand computes."""
 
 import zlib
+from typing import Any
 
 import pytest
 
 from adapter.forecast import planner
 from adapter.forecast.judge import Case
+from adapter.model.forecasts.job import STEP
 from adapter.model.forecasts.plan import HOUR
 from adapter.model.forecasts.settings import ADVISE, DAY, FLOOR, ForecastSettings
 from adapter.model.timestamps import SECOND
@@ -13,14 +15,14 @@ from adapter.simulate.load import of_points
 from adapter.simulate.policies import read_policy
 from adapter.simulate.simulation import Scenario
 from tests.support.controller import fpa
-from tests.support.live_forecasts import METRIC, STEP, ForecastBench, days_of_jumps, queue_metric
+from tests.support.live_forecasts import METRIC, ForecastBench, days_of_jumps, queue_metric
 
 HISTORY = 9 * DAY
 
 START = 19_700 * DAY + (zlib.crc32(b"default/web") % 24) * HOUR
 """At this hour of the day the verdict on the autoscaler default/web is made."""
 
-SPEC = {"minReplicas": 2, "maxReplicas": 60, "forecast": {"mode": FLOOR, "history": "9d"}}
+SPEC: dict[str, Any] = {"minReplicas": 2, "maxReplicas": 60, "forecast": {"mode": FLOOR, "history": "9d"}}
 
 
 def replayed(values: list[float]) -> list[planner.DayOfFloors]:

@@ -18,7 +18,6 @@ from adapter.forecast.histories import Histories
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.ready_times import PodStart
-from adapter.model.timestamps import SECOND
 from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
 from adapter.prometheus.range_server import RangeServer
 from tests.support.controller import LIVE, Bench
@@ -99,7 +98,7 @@ class ForecastBench(Bench):
         # sources by hand
         context = AutoscalerContext(
             self.server,  # type: ignore[arg-type]
-            self.pods,
+            self.pods,  # type: ignore[arg-type]
             self.rivals,  # type: ignore[arg-type]
             self.sources,  # type: ignore[arg-type]
             LIVE,
@@ -167,7 +166,3 @@ def queue_metric(target: str = "1") -> dict[str, Any]:
     metric = external_metric(METRIC, averageValue=target)
     metric["external"]["target"]["type"] = "AverageValue"
     return metric
-
-
-def nanoseconds(seconds: int) -> int:
-    return seconds * SECOND

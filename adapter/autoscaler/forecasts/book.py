@@ -30,6 +30,7 @@ from adapter.errors import InputError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts import floors, readiness, spec
 from adapter.model.forecasts import job as jobs
+from adapter.model.forecasts.floors import Limits
 from adapter.model.forecasts.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.forecasts.plan import HOUR, PlannedFloors
 from adapter.model.forecasts.readiness import UNJUDGED, Readiness
@@ -79,7 +80,7 @@ Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
 
 
 class _Basis(NamedTuple):
-    """What verdict and plans were made for: a change of it begins anew."""
+    """What verdict and plans were made for: after a change both are made again."""
 
     uid: str
     spec: object
@@ -99,6 +100,7 @@ class _Entry:
     floors: PlannedFloors
     stepped: int = 0
     verdict: Verdict | None = None
+    limits: Limits | None = None
     card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
@@ -296,6 +298,7 @@ class ForecastBook:
             now,
             None if milli is None else from_milli(milli),
             entry.verdict,
+            entry.limits,
             entry.is_judged_at(now),
             entry.floors.plan is None,
         )
@@ -306,7 +309,8 @@ class ForecastBook:
         if answer.verdict is None:
             entry.failure, entry.due = answer, now + RETRY
             return
-        entry.failure, entry.verdict, entry.card = None, answer.verdict, answer.card.copy()
+        entry.failure, entry.verdict, entry.limits = None, answer.verdict, answer.limits
+        entry.card = answer.card.copy()  # else it would keep the whole line of the worker
         for plan in answer.plans:
             entry.floors.take(plan)
         entry.due = (now // HOUR + 1) * HOUR + SETTLED + entry.spread % SPREAD
@@ -341,7 +345,7 @@ def _last_demand(state: AutoscalerState, now: int) -> float:
 
 
 def _events(before: Readiness, said: Readiness, withheld: str) -> Iterator[tuple[str, str]]:
-    """Yield type and reason of what is to be told of a promotion or a demotion."""
+    """Yield type and reason of the event of a promotion or a demotion."""
     if said.reason == before.reason:
         return
     acted = {readiness.ACTING, readiness.ADVISING, readiness.WITHHELD}

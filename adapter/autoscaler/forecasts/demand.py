@@ -91,7 +91,7 @@ def _requests(resource: str, pods: Sequence[PodFacts]) -> Iterator[int]:
 def request_of(metrics: Sequence[MetricSpec], pods: Sequence[PodFacts]) -> int | None:
     """Return the mean request of a pod in thousandths, None if no metric has a target of type Utilization.
 
-    Raises ValueError with a sentence if there is none, or not one for all metrics.
+    Raises ValueError with a sentence if no request is known, or if the metrics need several.
     """
     wanted = {
         metric.resource.name

@@ -7,6 +7,7 @@ import msgspec
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar, encode_scalar
+from adapter.model.forecasts.floors import Limits
 from adapter.model.forecasts.plan import Plan
 from adapter.model.forecasts.settings import ForecastSettings
 from adapter.model.forecasts.verdict import Verdict
@@ -31,7 +32,7 @@ class ForecastJob(msgspec.Struct, frozen=True):
 
     `policy` is how it runs, as `fastpath simulate` names it. `start_ups` are the seconds that its last pods
     took to be Ready, and `request` is that of a pod, for targets of type Utilization. `now` is in seconds
-    since 1970. `verdict` is the last one, None for none, and `judges` asks for a new one. With
+    since 1970. `verdict` and `limits` are those of the last answer, and `judges` asks for a new verdict. With
     `with_this_hour` there is a plan of the hour of `now` too, and not of the next one alone.
     """
 
@@ -44,6 +45,7 @@ class ForecastJob(msgspec.Struct, frozen=True):
     now: int
     request: Quantity | None = None
     verdict: Verdict | None = None
+    limits: Limits | None = None
     judges: bool = True
     with_this_hour: bool = False
 
@@ -52,13 +54,15 @@ NO_CARD = msgspec.Raw(b"null")
 
 
 class ForecastAnswer(msgspec.Struct, frozen=True):
-    """The answer to a job: a verdict, the plans if a candidate may act, and the `ForecastCard` as JSON.
+    """The answer to a job: a verdict, and the `ForecastCard` as JSON.
 
-    `reason` and `problem` say why there is none of these, as a word and as a sentence; "" otherwise.
+    If a candidate may act, there are plans, and `limits` are those of its floors until the next verdict.
+    `reason` and `problem` say why there is no verdict, as a word and as a sentence; "" otherwise.
     `values` is how many values of histories the process has in memory.
     """
 
     verdict: Verdict | None = None
+    limits: Limits | None = None
     plans: tuple[Plan, ...] = ()
     card: msgspec.Raw = NO_CARD
     reason: str = ""

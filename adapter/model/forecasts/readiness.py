@@ -18,6 +18,7 @@ PENDING, INCOMPLETE = "Pending", "Incomplete"
 _WITHHELD = {
     floors.BUDGET: "the floor would exceed maxExtra over the last day",
     floors.COVERAGE: "the demand of the last day exceeded its bounds too often",
+    floors.ABSENT: "less demand comes than was expected",
     floors.UNKNOWN: "the demand is not known",
 }
 

@@ -60,8 +60,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
     """Which candidate may act, "" for none.
 
     `missing` says what a verdict needs and has not, "" if it has all. `at` is the end of the judged days in
-    seconds since 1970, `lead` is in seconds. `none` are the figures without a forecast, and `ratio` is that
-    of `floors.Limits`.
+    seconds since 1970, `lead` is in seconds. `none` are the figures without a forecast.
     """
 
     at: int
@@ -70,7 +69,6 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
     missing: str = ""
     none: CandidateFigures | None = None
     candidates: tuple[CandidateFigures, ...] = ()
-    ratio: float = 1.0
 
     def find(self, name: str) -> CandidateFigures | None:
         return next((each for each in self.candidates if each.name == name), None)

@@ -55,7 +55,6 @@ def test_each_hour_has_its_plan_and_the_bounds_of_the_last_one_still_count() -> 
     planned = PlannedFloors(STEP)
     planned.take(plan(0))
     planned.take(plan(1, said=16.0))
-    assert planned.plan is None
     assert [planned.step(index, 3.0) for index in range(57, 60)] == [9, 9, 9]
     assert planned.plan == plan(0)
     assert [planned.step(index, 3.0) for index in range(60, 62)] == [25, 25]
