@@ -27,7 +27,9 @@ def test_the_guides_have_what_they_are_about() -> None:
     [
         pytest.param(
             block,
-            marks=[pytest.mark.thorough, pytest.mark.timeout(600)] if block.takes_long else [pytest.mark.timeout(120)],
+            marks=[pytest.mark.thorough, pytest.mark.timeout(600)]
+            if block.takes_long
+            else [pytest.mark.timeout(120)],
             id=f"{block.page.file.stem}-{block.command.split()[-1]}",
         )
         for block in BLOCKS
