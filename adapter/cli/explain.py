@@ -13,6 +13,7 @@ from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
+from adapter.model.forecasts.settings import FLOOR
 
 _SHOWN = 10
 _NAME = re.compile(r"[^/]+/[^/]+")
@@ -158,12 +159,14 @@ def _forecast(shown: dict[str, Any] | None) -> list[str]:
     """Return the floor of a forecast; nothing without one. The condition ForecastReady says the rest."""
     if shown is None:
         return []
-    card = shown["card"] or {"mode": "", "verdict": {"chosen": ""}}
-    chosen = card["verdict"]["chosen"]
+    card = shown["card"]
+    chosen = card["verdict"]["chosen"] if card else ""
     if shown["floor"]:
         return [f"  forecast: floor {shown['floor']}, by candidate {chosen}"]
-    why = shown["withheld"] or (f"mode {card['mode']}" if chosen else "no candidate acts")
-    return [f"  forecast: no floor ({why})"]
+    if not chosen:
+        return ["  forecast: no floor (no candidate acts)"]
+    why = shown["withheld"] if shown["mode"] == FLOOR else f"mode {shown['mode']}"
+    return [f"  forecast: no floor ({why or 'no plan'})"]
 
 
 def _ready_times(shown: dict[str, Any] | None) -> list[str]:

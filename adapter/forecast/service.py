@@ -34,7 +34,7 @@ QUERY_TIMEOUT = 30.0
 _GRACE = 2.0
 """For how long, in seconds, a process that has closed its output may take to end."""
 
-_MISSING = "numpy is not installed: install the extra forecast (pip install 'fastpath[forecast]')"
+_MISSING = "numpy is not installed: install the extra forecast (pip install 'fastpath-adapter[forecast]')"
 
 
 class ForecastService:

@@ -155,6 +155,7 @@ class ForecastBook:
             return None
         said = entry.shown
         return {
+            "mode": entry.settings.mode,
             "card": entry.card,
             "floor": entry.floor,
             "withheld": entry.floors.withheld,

@@ -1,0 +1,298 @@
+"""The forecasts of a term: when jobs are done, what becomes of their answers, and what is shown."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler import debug
+from adapter.autoscaler.forecasts import book as books
+from adapter.cli.explain import render
+from adapter.model.forecasts.card import ForecastCard
+from adapter.model.forecasts.floors import Account, Hour, Limits
+from adapter.model.forecasts.job import ForecastAnswer, ForecastJob
+from adapter.model.forecasts.plan import HOUR, Plan
+from adapter.model.forecasts.settings import DAY
+from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
+from tests.support.controller import fpa
+from tests.support.live_forecasts import METRIC, STEP, ForecastBench, queue_metric
+
+START = 19_700 * DAY
+LIMITS = Limits(2, 60, 1, 5, 0.9, 1.0)
+NONE = CandidateFigures("none", ReplayFigures(100.0, 1000.0), ReplayFigures(50.0, 400.0))
+GOOD = CandidateFigures("day", ReplayFigures(30.0, 1050.0), ReplayFigures(10.0, 420.0), 0.9, 0.91)
+BAD = msgspec.structs.replace(GOOD, name="week", refused="it costs too much")
+FLOOR = 14
+CHEAP = Account([Hour(START // HOUR - each, pods=600.0, least=10.0) for each in range(24, 0, -1)])
+"""A day of ten pods without a floor."""
+
+
+def verdict_of(at: int, *candidates: CandidateFigures, chosen: str = "", missing: str = "") -> Verdict:
+    return Verdict(at, 60, chosen, missing, None if missing else NONE, candidates)
+
+
+class Bench(ForecastBench):
+    """A bench whose jobs are answered with a verdict that the test sets, and plans of a level demand."""
+
+    def __init__(self, **forecast: Any) -> None:
+        super().__init__(START, [10.0] * 4 * 1440, START + 30 * STEP)
+        self.forecast = {"mode": "Floor", **forecast}
+        self.verdict = verdict_of(START, GOOD, BAD, chosen="day")
+        self.limits = LIMITS
+        self.asked: list[ForecastJob] = []
+        self.failure: ForecastAnswer | None = None
+        self.worker.run = self.run  # type: ignore[method-assign]
+
+    async def run(self, job: ForecastJob) -> ForecastAnswer:
+        self.asked.append(job)
+        if self.failure is not None:
+            return self.failure
+        verdict = self.verdict
+        if not job.judges:
+            assert job.verdict is not None
+            verdict = job.verdict
+        else:
+            verdict = msgspec.structs.replace(verdict, at=job.now // HOUR * HOUR)
+        card = msgspec.Raw(msgspec.json.encode(ForecastCard("Floor", 0.15, 0.2, verdict)))
+        if not verdict.chosen:
+            return ForecastAnswer(verdict, card=card, values=9)
+        hour = job.now // HOUR
+        hours = (hour, hour + 1) if job.with_this_hour else (hour + 1,)
+        plans = tuple(
+            Plan(each, STEP, "day", self.limits, (float(FLOOR),) * 60, 0.0, account=CHEAP) for each in hours
+        )
+        return ForecastAnswer(verdict, self.limits, plans, card, values=9)
+
+    async def run_for(self, minutes: int) -> list[int]:
+        return [await self.minute() for _ in range(minutes)]
+
+    async def open(self) -> None:
+        self.begin(fpa([queue_metric()], minReplicas=2, maxReplicas=60, forecast=self.forecast), 10)
+        await self.book.look(self.controller)
+
+    def put_spec(self, **spec: Any) -> None:
+        given = {"minReplicas": 2, "maxReplicas": 60, "forecast": self.forecast, **spec}
+        self.controller.put(fpa([queue_metric()], **given))
+
+    def condition(self) -> tuple[str, str, str] | None:
+        for each in self.state.memory.status.conditions or ():
+            if each.type == "ForecastReady":
+                return each.status, each.reason or "", each.message or ""
+        return None
+
+    def events(self) -> list[str]:
+        return [each.reason for each in self.server.events if each.reason.startswith("Forecast")]
+
+    def metric(self, name: str) -> float | None:
+        labels = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
+        return self.monitoring.registry.get_sample_value(f"fastpath_forecast_{name}", labels)
+
+    def explained(self) -> list[str]:
+        shown = debug.show(self.controller, "default", "web", "")
+        lines = render(msgspec.json.decode(debug.encode(shown.document)))
+        return [line.strip() for line in lines if line.strip().startswith("forecast:")]
+
+
+async def test_a_verdict_gives_a_floor_that_is_shown_everywhere() -> None:
+    bench = Bench()
+    await bench.open()
+    assert await bench.run_for(1) == [0]
+    assert (await bench.run_for(5))[-1] == FLOOR
+    assert bench.server.scales["web"].replicas == FLOOR
+    told = "candidate day: -70 % shortage, +5 % pods in a replay of 7 days"
+    assert bench.condition() == ("True", "Acting", told)
+    assert bench.events() == ["ForecastActs"]
+    assert bench.metric("floor_replicas") == FLOOR
+    assert (bench.metric("ready"), bench.metric("acting")) == (1, 1)
+    assert bench.metric("verdict_timestamp_seconds") == START
+    assert bench.metric("extra_ratio") is not None
+    assert bench.metric("coverage_ratio") is None  # too few bounds were compared yet
+    assert bench.monitoring.registry.get_sample_value("fastpath_forecast_history_values") == 9
+    shown = debug.show(bench.controller, "default", "web", "").document["forecast"]
+    assert (shown["floor"], shown["withheld"]) == (FLOOR, "")
+    assert msgspec.json.decode(shown["card"], type=ForecastCard).verdict.chosen == "day"
+    assert bench.explained() == [f"forecast: floor {FLOOR}, by candidate day"]
+    bench.controller.put(fpa([queue_metric()], minReplicas=2, maxReplicas=60))
+    await bench.run_for(2)
+    assert (bench.condition(), bench.metric("floor_replicas"), bench.explained()) == (None, None, [])
+    assert bench.state.forecast == 0
+
+
+async def test_plans_are_asked_for_once_an_hour_and_a_verdict_once_a_day() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(26 * 60)
+    minutes = [(each.now - START) // STEP for each in bench.asked]
+    first, *hourly = minutes
+    assert first == 31
+    assert [each // 60 for each in hourly] == list(range(1, 1 + len(hourly)))
+    assert len({each % 60 for each in hourly}) == 1
+    hours = [each.now // HOUR % 24 for each in bench.asked if each.judges]
+    assert len(hours) == 2
+    (spread,) = [each.spread for each in bench.book._entries.values()]
+    assert hours[1] == spread % 24
+    assert [each.with_this_hour for each in bench.asked] == [True] + [False] * len(hourly)
+    assert bench.asked[-1].start_ups == (60,) * 10
+
+
+async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(80)
+    count, planned = len(bench.asked), bench.asked[-1].now // HOUR + 1
+    said = "the history cannot be read: Connection refused"
+    bench.failure = ForecastAnswer(reason="HistoryUnreadable", problem=said)
+    found = await bench.run_for(240)
+    jobs = [each.now for each in bench.asked[count:]]
+    assert {later - sooner for sooner, later in itertools.pairwise(jobs)} == {books.RETRY}
+    end = ((planned + 1) * HOUR - START) // STEP - 30 - 80
+    assert set(found[: end - 1]) == {FLOOR}
+    assert set(found[end + 2 :]) == {0}
+    assert bench.condition() == ("False", "HistoryUnreadable", said)
+    assert bench.events() == ["ForecastActs", "ForecastFailed"]
+    assert bench.metric("ready") == 0
+    assert bench.metric("acting") == 1
+    bench.failure = None
+    await bench.run_for(10)
+    assert bench.state.forecast == FLOOR
+    assert bench.events()[-1] == "ForecastActs"
+
+
+async def test_a_metric_without_a_query_is_named() -> None:
+    bench = Bench()
+    bench.queries = {}
+    await bench.open()
+    await bench.run_for(2)
+    assert bench.asked == []
+    said = f"spec.metrics[0]: no rule that was read makes the external metric {METRIC}"
+    assert bench.condition() == ("False", "NoQuery", said)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "reason", "message"),
+    [
+        (
+            verdict_of(START, BAD),
+            "True",
+            "Refused",
+            "no candidate may act: week: it costs too much",
+        ),
+        (
+            verdict_of(START, missing="3 of 7 days of history"),
+            "False",
+            "Incomplete",
+            "no verdict yet: 3 of 7 days of history",
+        ),
+    ],
+)
+async def test_without_a_candidate_there_is_no_floor(
+    verdict: Verdict, status: str, reason: str, message: str
+) -> None:
+    bench = Bench()
+    bench.verdict = verdict
+    await bench.open()
+    assert set(await bench.run_for(10)) == {0}
+    assert bench.condition() == (status, reason, message)
+    assert bench.events() == []
+    assert bench.explained() == ["forecast: no floor (no candidate acts)"]
+
+
+async def test_what_is_missing_is_looked_for_each_hour() -> None:
+    bench = Bench()
+    bench.verdict = verdict_of(START, missing="no start of a pod was seen yet")
+    await bench.open()
+    await bench.run_for(130)
+    assert [each.judges for each in bench.asked] == [True] * len(bench.asked)
+    assert len(bench.asked) == 3
+
+
+async def test_a_demotion_is_told() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(60)
+    bench.verdict = verdict_of(START, BAD)
+    await bench.run_for(25 * 60)
+    assert bench.condition() is not None
+    assert bench.condition()[1] == "Refused"  # type: ignore[index]
+    assert bench.events() == ["ForecastActs", "ForecastRefused"]
+    assert bench.state.forecast == 0
+
+
+async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(10)
+    bench.history.values = []
+    assert (await bench.run_for(2))[-1] == 0
+    assert bench.condition() is not None
+    assert bench.condition()[:2] == ("True", "Withheld")  # type: ignore[index]
+    assert bench.explained() == ["forecast: no floor (DemandUnknown)"]
+    assert bench.events() == ["ForecastActs"]  # it may come and go
+
+
+async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
+    bench = Bench()
+    bench.limits = LIMITS._replace(max_extra=0.01)
+    await bench.open()
+    await bench.run_for(60)
+    assert bench.state.forecast == 0
+    assert bench.condition() is not None
+    assert bench.condition()[:2] == ("True", "Withheld")  # type: ignore[index]
+    assert bench.events() == ["ForecastActs", "ForecastWithheld"]
+
+
+async def test_a_change_of_the_spec_begins_again_and_one_of_the_mode_does_not() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(10)
+    assert len(bench.asked) == 1
+    bench.put_spec(syncPeriod="10s")
+    await bench.run_for(3)
+    assert [each.judges for each in bench.asked] == [True, True]
+    bench.forecast = {"mode": "Advise"}
+    bench.put_spec(syncPeriod="10s")
+    await bench.run_for(3)
+    assert len(bench.asked) == 2
+    assert bench.state.forecast == 0
+    assert bench.explained() == ["forecast: no floor (mode Advise)"]
+
+
+async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
+    bench = Bench()
+    await bench.open()
+    ran = bench.run
+
+    async def run(job: ForecastJob) -> ForecastAnswer:
+        answer = await ran(job)
+        if len(bench.asked) == 1:
+            bench.put_spec(maxReplicas=30)
+            await bench.book.look(bench.controller)
+        return answer
+
+    bench.worker.run = run  # type: ignore[method-assign]
+    await bench.run_for(2)
+    assert [each.autoscaler.spec.max_replicas for each in bench.asked] == [60, 30]
+    assert [each.judges for each in bench.asked] == [True, True]
+
+
+async def test_a_defect_is_logged_and_leaves_the_floors_alone(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    await bench.open()
+
+    async def run(job: ForecastJob) -> ForecastAnswer:
+        raise ZeroDivisionError
+
+    bench.worker.run = run  # type: ignore[method-assign]
+    await bench.run_for(2)
+    assert "unexpected error while making a forecast" in caplog.text
+    assert bench.condition() == ("False", "WorkerFailed", "an unexpected error: see the log")
+
+
+async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(5)
+    now = bench.controller.now()
+    assert bench.book.floor_of(bench.key, now + 119 * 10**9) == FLOOR
+    assert bench.book.floor_of(bench.key, now + 180 * 10**9) == 0
