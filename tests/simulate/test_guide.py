@@ -1,4 +1,4 @@
-"""The guide shows what the commands print."""
+"""The guides of simulations and forecasts show what the commands print."""
 
 import pytest
 
@@ -9,13 +9,16 @@ BLOCKS = list(simulated_guide.blocks())
 UPDATE = "run python -m tests.support.simulated_guide"
 
 
-def test_the_guide_has_a_table_a_picture_suggestions_a_schedule_and_a_budget() -> None:
+def test_the_guides_have_what_they_are_about() -> None:
     assert [block.command.split()[-1] for block in BLOCKS] == [
         "40s",
         "simulate.svg",
         "--suggest",
         "2026-11-23T09:00:00Z",
         "'shortage<=50%,pods<=102%'",
+        "2026-11-09T00:00:00+01:00",
+        "forecast.svg",
+        "--forecast",
     ]
 
 
@@ -24,8 +27,10 @@ def test_the_guide_has_a_table_a_picture_suggestions_a_schedule_and_a_budget() -
     [
         pytest.param(
             block,
-            marks=[pytest.mark.thorough, pytest.mark.timeout(600)] if block.takes_long else [],
-            id=block.command.split()[-1],
+            marks=[pytest.mark.thorough, pytest.mark.timeout(600)]
+            if block.takes_long
+            else [pytest.mark.timeout(120)],
+            id=f"{block.page.file.stem}-{block.command.split()[-1]}",
         )
         for block in BLOCKS
     ],

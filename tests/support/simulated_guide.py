@@ -1,7 +1,7 @@
-"""What docs/guides/simulate.md shows. ``python -m tests.support.simulated_guide`` writes it, and the picture.
+"""What the guides of simulations and forecasts show. ``python -m tests.support.simulated_guide`` writes it.
 
-A block of the page that begins with ``$ fastpath simulate`` runs in docs/examples/simulate; what it prints
-follows.
+A block of a page that begins with ``$ fastpath`` runs in the folder of the page's examples; what it prints
+follows. A command that is redirected draws a picture.
 """
 
 import contextlib
@@ -15,16 +15,30 @@ from typing import NamedTuple
 from adapter.cli import main
 
 _DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGE = _DOCS / "guides" / "simulate.md"
-FOLDER = _DOCS / "examples" / "simulate"
 IMAGES = _DOCS / "images"
 
-_BLOCK = re.compile(r"^```console\n\$ (fastpath simulate [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^```console\n\$ (fastpath (?:simulate|forecast) [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+class Page(NamedTuple):
+    """A page, and the folder that its commands run in."""
+
+    file: Path
+    folder: Path
+
+
+PAGES = tuple(
+    Page(_DOCS / "guides" / f"{guide}.md", _DOCS / "examples" / folder)
+    for guide, folder in (("simulate", "simulate"), ("forecasts", "forecast"))
+)
 
 
 class Block(NamedTuple):
-    """A command of the page, and what the page says that it prints."""
+    """A command of a page, and what the page says that it prints."""
 
+    page: Page
     command: str
     output: str
 
@@ -36,34 +50,41 @@ class Block(NamedTuple):
 
     @property
     def takes_long(self) -> bool:
-        return "--suggest" in self.command
+        is_card = self.command.startswith("fastpath forecast") and self.picture is not None
+        return "--suggest" in self.command or "--forecast" in self.command or is_card
 
     def run(self) -> str:
         """Return what the command prints."""
         arguments = shlex.split(self.command.partition(" > ")[0])[1:]
-        printed = io.StringIO()
+        printed = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="")
         with (
-            contextlib.chdir(FOLDER),
+            contextlib.chdir(self.page.folder),
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(printed),
         ):
             main.main(arguments)
-        return printed.getvalue()
+        printed.seek(0)
+        return printed.read()
 
 
 def blocks() -> Iterator[Block]:
-    for match in _BLOCK.finditer(PAGE.read_text()):
-        yield Block(match[1], match[2])
+    for page in PAGES:
+        for match in _BLOCK.finditer(page.file.read_text()):
+            yield Block(page, match[1], match[2])
 
 
-def _written(match: re.Match[str]) -> str:
-    block = Block(match[1], match[2])
-    printed = block.run()
-    if block.picture is not None:
-        block.picture.write_text(printed)
-        printed = ""
-    return f"```console\n$ {block.command}\n{printed}```"
+def _write(page: Page) -> None:
+    def written(match: re.Match[str]) -> str:
+        block = Block(page, match[1], match[2])
+        printed = block.run()
+        if block.picture is not None:
+            block.picture.write_text(printed)
+            printed = ""
+        return f"```console\n$ {block.command}\n{printed}```"
+
+    page.file.write_text(_BLOCK.sub(written, page.file.read_text()))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(_BLOCK.sub(_written, PAGE.read_text()))
+    for each in PAGES:
+        _write(each)

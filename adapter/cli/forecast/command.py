@@ -28,12 +28,19 @@ class ShownCard(NamedTuple):
     is_dated: bool = True
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    """The condition ForecastReady."""
+
+    message: str = "none was made yet"
+
+
 class _LiveForecast(msgspec.Struct):
     """What a running scaler shows of the forecast of an autoscaler."""
 
     card: ForecastCard | None = None
     floor: int = 0
     withheld: str = ""
+    condition: _Condition = _Condition()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,6 +89,6 @@ def _fetch(options: ForecastOptions) -> ShownCard:
     except msgspec.ValidationError as error:
         raise RunError(f"{place}: the scaler shows a forecast that cannot be read: {error}") from error
     if read.card is None:
-        raise RunError(f"{place} has no verdict on its forecast yet: the first one takes up to an hour")
+        raise RunError(f"{place} has no verdict on its forecast: {read.condition.message}")
     document = {"name": place, **whole["forecast"]}
     return ShownCard(place, read.card, document, [wording.holds(read.card, read.floor, read.withheld)])

@@ -244,7 +244,8 @@ async def test_the_card_of_a_running_scaler(
     ("forecast", "said"),
     [
         (None, "shop/web has no forecast: set spec.forecast of a FastPathAutoscaler, or the annotation"),
-        ({"floor": 0, "withheld": ""}, "shop/web has no verdict on its forecast yet"),
+        ({"floor": 0, "withheld": ""}, "shop/web has no verdict on its forecast: none was made yet"),
+        ({"card": None, "floor": 0}, "shop/web has no verdict on its forecast: none was made yet"),
         ({"card": {"mode": 1}}, "shop/web: the scaler shows a forecast that cannot be read: "),
     ],
 )
@@ -256,6 +257,17 @@ async def test_a_scaler_without_a_card(
     printed = capfd.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(f"fastpath forecast: {said}")
+
+
+async def test_the_condition_says_why_there_is_no_verdict(
+    scaler: Scaler, capfd: pytest.CaptureFixture[str]
+) -> None:
+    message = "the history cannot be read: connection refused"
+    condition = {"status": "False", "reason": "HistoryUnreadable", "message": message}
+    shown = {"card": None, "floor": 0, "withheld": "", "condition": condition}
+    scaler.document["forecast"] = shown
+    assert await _ask(scaler) == 1
+    assert capfd.readouterr().err.endswith(f"shop/web has no verdict on its forecast: {message}\n")
 
 
 async def test_a_name_that_is_none(scaler: Scaler, capfd: pytest.CaptureFixture[str]) -> None:
