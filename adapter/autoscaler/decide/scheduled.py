@@ -17,7 +17,7 @@ from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SCHEDULE_ACTIVE, Conditions
 from adapter.model.forecasts.readiness import PENDING, Readiness
 from adapter.model.schedules import bounds as schedule_bounds
@@ -89,10 +89,11 @@ def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Dec
     Before the first verdict of a leader the condition stays as the former leader left it.
     """
     before = made.status.conditions or ()
-    is_known = any(each.type == FORECAST_READY for each in before)
-    if readiness is None and not is_known:
-        return made
-    if readiness is not None and readiness.reason == PENDING and is_known:
+    known = next((each for each in before if each.type == FORECAST_READY), None)
+    if readiness is None:
+        if known is None:
+            return made
+    elif known is not None and _is_shown(readiness, known):
         return made
     found = Conditions(before, now)
     if readiness is None:
@@ -100,6 +101,12 @@ def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Dec
     else:
         found.set(FORECAST_READY, holds=readiness.holds, reason=readiness.reason, message=readiness.message)
     return _with_status(made, msgspec.structs.replace(made.status, conditions=found.listed()))
+
+
+def _is_shown(readiness: Readiness, known: Condition) -> bool:
+    """Tell whether a condition stays as it is."""
+    said = (str(readiness.holds), readiness.reason, readiness.message)
+    return readiness.reason == PENDING or said == (known.status, known.reason, known.message)
 
 
 def _with_status(made: Decision, status: HorizontalPodAutoscalerStatus) -> Decision:
