@@ -179,6 +179,20 @@ def test_loads_are_cut_to_whole_hours_of_the_history(folder: Path) -> None:
     assert end == 1_793_577_600 + 10 * DAY + 7 * 3600
 
 
+def test_a_schedule_is_part_of_the_case(folder: Path) -> None:
+    (folder / "mornings.yaml").write_text(
+        "apiVersion: fastpath.io/v1alpha1\nkind: FastPathSchedule\n"
+        "metadata: {name: mornings, namespace: shop}\n"
+        "spec:\n"
+        "  timeZone: Europe/Berlin\n"
+        "  targets: [{kind: FastPathAutoscaler, name: web}]\n"
+        "  windows: [{name: open, from: '08:00', to: '18:00', minReplicas: 7}]\n"
+    )
+    arguments = ["--autoscaler=web.yaml", "--schedule=mornings.yaml", f"--start={START}"]
+    (schedule,) = _case(folder, *arguments).case.scenario.schedules
+    assert schedule.name == "shop/mornings"
+
+
 @pytest.mark.parametrize(
     ("start", "seconds", "begin", "kept"),
     [(0, 7200, 0, 7200), (600, 7200, 3600, 3600), (600, 3000, 3600, 0), (0, 3599, 0, 0)],
