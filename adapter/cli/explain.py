@@ -160,12 +160,11 @@ def _forecast(shown: dict[str, Any] | None) -> list[str]:
     if shown is None:
         return []
     card = shown["card"]
-    chosen = card["verdict"]["chosen"] if card else ""
-    if shown["floor"]:
-        return [f"  forecast: floor {shown['floor']}, by candidate {chosen}"]
-    if not chosen:
+    if card is None or not card["verdict"]["chosen"]:
         return ["  forecast: no floor (no candidate acts)"]
-    why = shown["withheld"] if shown["mode"] == FLOOR else f"mode {shown['mode']}"
+    if shown["floor"]:
+        return [f"  forecast: floor {shown['floor']}, by candidate {card['verdict']['chosen']}"]
+    why = shown["withheld"] if card["mode"] == FLOOR else f"mode {card['mode']}"
     return [f"  forecast: no floor ({why or 'no plan'})"]
 
 

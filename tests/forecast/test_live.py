@@ -79,7 +79,7 @@ async def test_a_live_scaler_publishes_the_floors_of_the_replay() -> None:
     assert [each.judges for each in bench.worker.jobs[jobs:]] == [False]
     shown = bench.book.document_of(bench.key)
     assert shown is not None
-    assert (shown["floor"], shown["condition"]["reason"]) == (0, "Advising")
+    assert (shown["floor"], shown["card"].mode, shown["condition"]["reason"]) == (0, ADVISE, "Advising")
     assert told(bench) == ["ForecastActs", "ForecastAdvises"]
 
 

@@ -30,6 +30,7 @@ from adapter.errors import InputError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts import floors, readiness, spec
 from adapter.model.forecasts import job as jobs
+from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Limits
 from adapter.model.forecasts.job import NO_CARD, STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.forecasts.plan import HOUR, PlannedFloors
@@ -77,6 +78,8 @@ class ForecastWorker(Protocol):
 
     async def close(self) -> None: ...
 
+
+_CARD = msgspec.json.Decoder(ForecastCard | None)
 
 Queries = Callable[[FastPathAutoscaler], Sequence[HistoryQuery]]
 """Returns the query of each metric of an autoscaler. InputError for one without, NotSyncedError."""
@@ -156,10 +159,9 @@ class ForecastBook:
         entry = self._entries.get(key)
         if entry is None:
             return None
-        said = entry.shown
+        said, card = entry.shown, _CARD.decode(entry.card)
         return {
-            "mode": entry.settings.mode,
-            "card": entry.card,
+            "card": None if card is None else msgspec.structs.replace(card, mode=entry.settings.mode),
             "floor": entry.floor,
             "withheld": entry.floors.withheld,
             "condition": {"status": str(said.holds), "reason": said.reason, "message": said.message},
