@@ -6,7 +6,7 @@ a minute: 14 days of one metric are 161 kB. All of them together have at most `M
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,18 +29,24 @@ class NoRoomError(Exception):
     """The histories take too much memory."""
 
 
+class _Row(NamedTuple):
+    """The values of one metric from `start` on."""
+
+    start: int
+    values: Values
+
+
 @dataclass(slots=True)
 class _Kept:
-    """The histories of one autoscaler, from `start` on, by metric."""
+    """The histories of one autoscaler by metric, and when they were last asked for."""
 
     queries: tuple[HistoryQuery, ...]
-    start: int
     used: int
-    rows: dict[str, Values] = field(default_factory=dict)
+    rows: dict[str, _Row] = field(default_factory=dict)
 
     @property
     def values(self) -> int:
-        return sum(map(len, self.rows.values()))
+        return sum(len(each.values) for each in self.rows.values())
 
 
 class Histories:
@@ -62,21 +68,20 @@ class Histories:
         Times are multiples of a step in seconds since 1970. Raises PrometheusError, NoRoomError.
         """
         kept = self._kept.get(name)
-        if kept is None or kept.queries != tuple(queries) or kept.start > begin:
+        if kept is None or kept.queries != tuple(queries):
             self._kept.pop(name, None)
-            kept = _Kept(tuple(queries), begin, now)
+            kept = _Kept(tuple(queries), now)
         self._make_room(name, len(queries) * (end - begin) // STEP, now)
         self._kept[name] = kept
         kept.used = now
-        gone = (begin - kept.start) // STEP
         for query in queries:
-            row = kept.rows.get(query.metric, np.empty(0))[gone:]
-            known = begin + len(row) * STEP
+            start, values = kept.rows.get(query.metric, _Row(begin, np.empty(0)))
+            values = values[(begin - start) // STEP :] if start <= begin else np.empty(0)
+            known = begin + len(values) * STEP
             if known < end:
-                row = np.concatenate((row, _read(query.promql, known, end, read)))
-            kept.rows[query.metric] = row
-        kept.start = begin
-        return {metric: row[: (end - begin) // STEP] for metric, row in kept.rows.items()}
+                values = np.concatenate((values, _read(query.promql, known, end, read)))
+            kept.rows[query.metric] = _Row(begin, values)
+        return {metric: row.values[: (end - begin) // STEP] for metric, row in kept.rows.items()}
 
     def _make_room(self, name: str, values: int, now: int) -> None:
         others = {key: each for key, each in self._kept.items() if key != name}

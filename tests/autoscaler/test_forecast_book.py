@@ -1,5 +1,6 @@
 """The forecasts of a term: when jobs are done, what becomes of their answers, and what is shown."""
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -11,6 +12,7 @@ from adapter.autoscaler.forecasts import book as books
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.loop import Controller
 from adapter.cli.explain import render
+from adapter.errors import NotSyncedError
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Account, Hour, Limits
 from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
@@ -20,6 +22,7 @@ from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Ver
 from tests.autoscaler.test_schedules import ScheduleBench
 from tests.support.controller import fpa
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
+from tests.support.waiting import until
 
 START = 19_700 * DAY
 LIMITS = Limits(2, 60, 1, 5, 0.9, 1.0)
@@ -172,6 +175,33 @@ async def test_a_metric_without_a_query_is_named() -> None:
     assert bench.condition() == ("False", "NoQuery", said)
 
 
+async def test_while_the_rules_are_not_known_nothing_fails() -> None:
+    bench = Bench()
+    await bench.open()
+    known = bench.book._queries
+
+    def unknown(_: object) -> Any:
+        raise NotSyncedError("not listed yet")
+
+    bench.book._queries = unknown
+    await bench.run_for(2)
+    assert bench.condition() == ("False", "Pending", "the first verdict is being made")
+    bench.book._queries = known
+    await bench.run_for(1)
+    assert len(bench.asked) == 1
+
+
+async def test_the_end_of_a_term_leaves_nothing() -> None:
+    bench = Bench()
+    await bench.open()
+    following = asyncio.create_task(bench.book.follow(bench.controller))
+    await until(lambda: bench.asked != [])
+    following.cancel()
+    await asyncio.wait([following])
+    assert bench.worker.is_closed
+    assert (bench.metric("ready"), bench.book.readiness_of(bench.key)) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("verdict", "status", "reason", "message"),
     [
@@ -231,7 +261,9 @@ async def test_while_the_demand_is_not_known_the_floor_is_withheld() -> None:
     assert bench.condition() is not None
     assert bench.condition()[:2] == ("True", "Withheld")  # type: ignore[index]
     assert bench.explained() == ["forecast: no floor (DemandUnknown)"]
-    assert bench.events() == ["ForecastActs"]  # it may come and go
+    bench.history.values = [10.0] * 4 * 1440
+    assert (await bench.run_for(2))[-1] == FLOOR
+    assert bench.events() == ["ForecastActs"]  # what comes and goes is no news
 
 
 async def test_a_floor_that_costs_too_much_is_withheld_with_an_event() -> None:
@@ -290,6 +322,16 @@ async def test_a_defect_is_logged_and_leaves_the_floors_alone(caplog: pytest.Log
     await bench.run_for(2)
     assert "unexpected error while making a forecast" in caplog.text
     assert bench.condition() == ("False", "WorkerFailed", "an unexpected error: see the log")
+
+
+async def test_after_the_clock_was_set_back_jobs_go_on() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(5)
+    bench.clock.skew -= DAY
+    bench.history.start -= DAY
+    await bench.run_for(5)
+    assert len(bench.asked) == 2
 
 
 async def test_a_floor_that_is_not_computed_any_more_ends() -> None:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -111,6 +111,8 @@ class _Entry:
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
     shown: Readiness = UNJUDGED
+    told: str = ""
+    """The reason of the last event."""
 
     @property
     def floor(self) -> int:
@@ -180,6 +182,7 @@ class ForecastBook:
                 entry.series.remove()
             self._entries.clear()
             self._index = None
+            self._monitoring.forecast_values.set(0)
             await self._worker.close()
 
     async def _look_always(self, controller: Controller) -> None:
@@ -208,7 +211,10 @@ class ForecastBook:
         """
         now = controller.now() // SECOND
         due = [
-            (each.is_judged_at(now), each.due, key) for key, each in self._entries.items() if each.due <= now
+            (each.is_judged_at(now), each.due, key)
+            for key, each in self._entries.items()
+            # The clock may have been set back: then a time that is far away says nothing.
+            if each.due <= now or each.due > now + 2 * HOUR
         ]
         if not due:
             return False
@@ -330,8 +336,10 @@ class ForecastBook:
         if said == before:
             return
         entry.shown = said
-        for kind, reason in _events(before, said, entry.floors.withheld):
-            controller.tell(entry.autoscaler, kind, reason, said.message)
+        event = _event_of(before, said, entry.floors.withheld)
+        if event is not None and event.reason != entry.told:
+            entry.told = event.reason
+            controller.tell(entry.autoscaler, event.kind, event.reason, said.message)
         controller.touch(key)
 
 
@@ -351,18 +359,22 @@ def _last_demand(state: AutoscalerState, now: int) -> float:
     return demand_of(state.object.spec.metrics or (), last.snapshot.observation)
 
 
-def _events(before: Readiness, said: Readiness, withheld: str) -> Iterator[tuple[str, str]]:
-    """Yield type and reason of the event of a promotion or a demotion."""
-    if said.reason == before.reason:
-        return
+class _Event(NamedTuple):
+    kind: str
+    reason: str
+
+
+def _event_of(before: Readiness, said: Readiness, withheld: str) -> _Event | None:
+    """Return the event of a promotion or a demotion, None for no event."""
     acted = {readiness.ACTING, readiness.ADVISING, readiness.WITHHELD}
     if said.reason == readiness.ACTING:
-        yield "Normal", "ForecastActs"
-    elif said.reason == readiness.ADVISING:
-        yield "Normal", "ForecastAdvises"
-    elif said.reason == readiness.WITHHELD and withheld != floors.UNKNOWN:
-        yield "Warning", "ForecastWithheld"
-    elif said.reason == readiness.REFUSED and before.reason in acted:
-        yield "Warning", "ForecastRefused"
-    elif not said.holds and before.holds:
-        yield "Warning", "ForecastFailed"
+        return _Event("Normal", "ForecastActs")
+    if said.reason == readiness.ADVISING:
+        return _Event("Normal", "ForecastAdvises")
+    if said.reason == readiness.WITHHELD and withheld != floors.UNKNOWN:
+        return _Event("Warning", "ForecastWithheld")
+    if said.reason == readiness.REFUSED and before.reason in acted:
+        return _Event("Warning", "ForecastRefused")
+    if not said.holds and before.holds:
+        return _Event("Warning", "ForecastFailed")
+    return None
