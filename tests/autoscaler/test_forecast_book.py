@@ -11,12 +11,12 @@ from adapter.autoscaler.forecasts import book as books
 from adapter.cli.explain import render
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Account, Hour, Limits
-from adapter.model.forecasts.job import ForecastAnswer, ForecastJob
+from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
 from adapter.model.forecasts.plan import HOUR, Plan
 from adapter.model.forecasts.settings import DAY
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
 from tests.support.controller import fpa
-from tests.support.live_forecasts import METRIC, STEP, ForecastBench, queue_metric
+from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
 
 START = 19_700 * DAY
 LIMITS = Limits(2, 60, 1, 5, 0.9, 1.0)

@@ -16,7 +16,7 @@ from adapter.forecast.histories import Histories
 from adapter.forecast.service import PROBLEM, ForecastService
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Limits
-from adapter.model.forecasts.job import ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.forecasts.plan import HOUR
 from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
@@ -26,7 +26,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.controller import fpa
-from tests.support.live_forecasts import METRIC, STEP, HandHistory, days_of_jumps, queue_metric
+from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
