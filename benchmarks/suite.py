@@ -75,6 +75,10 @@ CASES: Mapping[str, Case] = {
     "scrape": Case("scraping of metrics from pods", "--bodies 20 --pods 4 --rounds 2 --runs 1"),
     "podwatch": Case("cost of the scaler's watch of all pods", "--pods 40 --events 20 --runs 1"),
     "tick": Case("one decision round of the scaler", "--autoscalers 6 --pods 3 --ticks 2 --runs 1"),
+    "forecasting": Case(
+        "what forecasts cost the scaler, and the process that makes them",
+        "--autoscalers 6 --pods 3 --rounds 2 --minutes 2 --jobs 1",
+    ),
     "reaction": Case(
         "time from a load step to the written Scale, by source of the metric",
         "--workloads 2 --slow 1 --seconds 1",

@@ -14,7 +14,7 @@ import gc
 import os
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -49,7 +49,7 @@ _START = 1_790_000_000.0
 _SAMPLE_AGE = 0.5
 
 
-class _Clock:
+class Clock:
     """A clock that stands still during a tick and advances a second between two."""
 
     def __init__(self) -> None:
@@ -62,10 +62,10 @@ class _Clock:
         return self.seconds
 
 
-class _World:
+class World:
     """Filled caches: targets, pods by selector, values by pod."""
 
-    def __init__(self, clock: _Clock, pods: int, value: int) -> None:
+    def __init__(self, clock: Clock, pods: int, value: int) -> None:
         self.clock = clock
         self.pods = pods
         self.value = value
@@ -134,8 +134,8 @@ class _Followed:
         pass
 
 
-class _Targets:
-    def __init__(self, world: _World) -> None:
+class Targets:
+    def __init__(self, world: World) -> None:
         self._world = world
 
     def follow(
@@ -160,8 +160,8 @@ class _Following:
         pass
 
 
-class _Pods:
-    def __init__(self, world: _World) -> None:
+class Pods:
+    def __init__(self, world: World) -> None:
         self._world = world
 
     def follow(
@@ -187,7 +187,7 @@ class _Source:
 
     span = 1_000_000_000
 
-    def __init__(self, world: _World, site: Subscriber) -> None:
+    def __init__(self, world: World, site: Subscriber) -> None:
         self._world = world
         self._values = dict.fromkeys(site.names(), world.value)
         self.sampled = 0
@@ -247,7 +247,8 @@ def main() -> None:
     report.show()
 
 
-def _autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, object]:
+def autoscaler(number: int, pods: int, metric: Mapping[str, object]) -> dict[str, Any]:
+    """Return an autoscaler that never writes."""
     name = f"web{number}"
     return {
         "apiVersion": "fastpath.io/v1alpha1",
@@ -265,11 +266,11 @@ def _autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, 
 
 async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], value: int) -> float:
     """Return the seconds of each tick after the first."""
-    clock = _Clock()
-    world = _World(clock, pods, value)
+    clock = Clock()
+    world = World(clock, pods, value)
     context = AutoscalerContext(
-        _Targets(world),  # type: ignore[arg-type]  # all that a tick calls
-        _Pods(world),  # type: ignore[arg-type]  # all that a tick calls
+        Targets(world),  # type: ignore[arg-type]  # all that a tick calls
+        Pods(world),  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # all that a tick calls
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),
@@ -277,7 +278,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
     controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
     for number in range(count):
         controller.put(
-            msgspec.convert(_autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)
+            msgspec.convert(autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)
         )
     await controller.tick()
     gc.collect()
@@ -302,9 +303,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
 
 def _decode(count: int, pods: int) -> dict[str, float]:
     """Return the time to decode all autoscalers and all pods once."""
-    autoscalers = msgspec.json.encode(
-        [_autoscaler(number, pods, _METRICS["pods"]) for number in range(count)]
-    )
+    autoscalers = msgspec.json.encode([autoscaler(number, pods, _METRICS["pods"]) for number in range(count)])
     listed = msgspec.json.encode([_pod(number) for number in range(count * pods)])
     start = time.process_time()
     msgspec.json.decode(autoscalers, type=list[FastPathAutoscaler], dec_hook=decode_scalar)

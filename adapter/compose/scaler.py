@@ -121,9 +121,7 @@ class Scaler:
             )
         else:
             self._source = AutoscalerFileSource(self._registry, problems, self._files, read, namespaces)
-        queries = RuleHistories(
-            lambda: runtime.relister.registry, runtime.resources.current, lambda: runtime.relister.ruleset
-        )
+        queries = RuleHistories(runtime.relister, runtime.resources.current)
         worker = ForecastService(runtime.prometheus, problems)
         self._forecasts = ForecastBook(worker, queries.queries_of, runtime.monitoring)
         self._elector = self._open_election() if options.leader_elect else None

@@ -5,31 +5,30 @@ They are those of `fastpath simulate --prometheus-url`. A metric that is scraped
 
 from collections.abc import Callable
 
-from adapter.errors import Fault, InputError
+from adapter.errors import Fault, InputError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts.job import HistoryQuery
 from adapter.model.resources import Catalogue
-from adapter.rules.compile import Ruleset
-from adapter.rules.registry import Registry
+from adapter.provider.relist import Relister
 from adapter.simulate.recorded import metric_queries
 
 
 class RuleHistories:
-    """The queries by the rules of the moment, which the arguments return."""
+    """The queries by the rules of the moment. `catalogue` returns the kinds of the cluster."""
 
-    def __init__(
-        self,
-        registry: Callable[[], Registry],
-        catalogue: Callable[[], Catalogue],
-        ruleset: Callable[[], Ruleset],
-    ) -> None:
-        self._registry = registry
+    def __init__(self, relister: Relister, catalogue: Callable[[], Catalogue]) -> None:
+        self._relister = relister
         self._catalogue = catalogue
-        self._ruleset = ruleset
 
     def queries_of(self, autoscaler: FastPathAutoscaler) -> tuple[HistoryQuery, ...]:
-        """Return the query for the total of each metric. InputError for a metric that has none."""
-        known, catalogue, ruleset = self._registry(), self._catalogue(), self._ruleset()
+        """Return the query for the total of each metric.
+
+        Raises InputError for a metric that has none, NotSyncedError before the rules are known.
+        """
+        relister = self._relister
+        if not relister.attempted.is_set():
+            raise NotSyncedError("the series of the rules are not listed yet")
+        known, catalogue, ruleset = relister.registry, self._catalogue(), relister.ruleset
         places = metric_queries.places_of(autoscaler, autoscaler.metadata.namespace, "", "")
         found: dict[str, HistoryQuery] = {}
         for name, metric, path in metric_queries.names_of(autoscaler.spec.metrics or ()):

@@ -25,7 +25,7 @@ MODULE = "adapter.forecast.worker"
 
 PROBLEM = "forecast-worker"
 
-JOB_TIMEOUT = 300.0
+JOB_TIMEOUT = 600.0
 """The longest time of a job, in seconds; the process is started again after it."""
 
 QUERY_TIMEOUT = 30.0
@@ -95,6 +95,11 @@ class ForecastService:
             return self._failed(f"the forecast worker did not end its job in {self._timeout:g} s")
         return self._failed(f"the forecast worker ended with {process.ending}", process.output)
 
+    @property
+    def pid(self) -> int:
+        """The id of the process, 0 while none runs."""
+        return 0 if self._process is None else self._process.pid
+
     async def close(self) -> None:
         """End the process; a job in progress must have been cancelled."""
         process, self._process = self._process, None
@@ -121,6 +126,10 @@ class _Process:
         """The last line of its standard error, once it has ended."""
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
 
     @property
     def ending(self) -> str:

@@ -8,6 +8,8 @@ import pytest
 
 from adapter.autoscaler import debug
 from adapter.autoscaler.forecasts import book as books
+from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.loop import Controller
 from adapter.cli.explain import render
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Account, Hour, Limits
@@ -15,6 +17,7 @@ from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
 from adapter.model.forecasts.plan import HOUR, Plan
 from adapter.model.forecasts.settings import DAY
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
+from tests.autoscaler.test_schedules import ScheduleBench
 from tests.support.controller import fpa
 from tests.support.live_forecasts import METRIC, ForecastBench, queue_metric
 
@@ -296,3 +299,32 @@ async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
     now = bench.controller.now()
     assert bench.book.floor_of(bench.key, now + 119 * 10**9) == FLOOR
     assert bench.book.floor_of(bench.key, now + 180 * 10**9) == 0
+
+
+class BoostedBench(ScheduleBench):
+    """A boosted HorizontalPodAutoscaler with a forecast, whose jobs are those of another bench."""
+
+    def start(self) -> Controller:
+        self.jobs = Bench()
+        self.book = ForecastBook(self.jobs.worker, self.jobs.queries_of, self.monitoring)
+        self.forecasts = self.book  # type: ignore[assignment]
+        self.clock.skew = START + 30 * STEP - self.clock.seconds
+        return super().start()
+
+
+async def test_a_boosted_hpa_reads_the_floor() -> None:
+    bench = BoostedBench()
+    bench.want(10)
+    bench.boosted(10, forecast={"mode": "Floor"}, minReplicas=2)
+    for _ in range(8 * 60):
+        await bench.step(1)
+        await bench.book.look(bench.controller)
+        await bench.book.work(bench.controller)
+    assert [each.policy for each in bench.jobs.asked] == ["boost"]
+    assert bench.floor() == FLOOR
+    assert bench.floors.entries["uid-1"].forecast == FLOOR
+    assert bench.counts() == [FLOOR]
+    assert "ForecastActs" in [each.reason for each in bench.server.events]
+    labels = {"kind": "HorizontalPodAutoscaler", "namespace": "default", "name": "web"}
+    found = bench.monitoring.registry.get_sample_value("fastpath_forecast_floor_replicas", labels)
+    assert found == FLOOR

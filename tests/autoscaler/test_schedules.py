@@ -102,11 +102,11 @@ class ScheduleBench(Bench):
     def own(self, replicas: int | None = None, **spec: Any) -> None:
         self.put(fpa(QUEUE, **BEHAVIOR, **spec), replicas)
 
-    def boosted(self, replicas: int | None = None, published: Floor | None = None) -> None:
+    def boosted(self, replicas: int | None = None, published: Floor | None = None, **spec: Any) -> None:
         if replicas is not None:
             self.server.set("web", replicas)
             self.pods.pods["app=web"] = pods(20)
-        autoscaler = fpa(QUEUE, mode=BOOST, **BEHAVIOR)
+        autoscaler = fpa(QUEUE, mode=BOOST, **BEHAVIOR, **spec)
         native = type(autoscaler)(
             "autoscaling/v2", "HorizontalPodAutoscaler", autoscaler.metadata, autoscaler.spec
         )

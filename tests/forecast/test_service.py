@@ -141,12 +141,11 @@ async def test_what_a_verdict_needs_is_said(start: Start) -> None:
 async def test_a_worker_that_is_killed_is_started_again(start: Start) -> None:
     service = await start()
     before = await service.run(job())
-    process = service._process
-    assert process is not None
-    os.kill(process._running.pid, signal.SIGSTOP)
+    process = service.pid
+    os.kill(process, signal.SIGSTOP)
     asking = asyncio.create_task(service.run(job()))
     await asyncio.sleep(0)  # it is asked, and cannot answer
-    os.kill(process._running.pid, signal.SIGKILL)
+    os.kill(process, signal.SIGKILL)
     failed = await asking
     assert (failed.reason, failed.problem) == (
         "WorkerFailed",
@@ -164,7 +163,7 @@ async def test_a_job_that_takes_too_long_ends_the_worker(start: Start) -> None:
         "WorkerFailed",
         "the forecast worker did not end its job in 0.01 s",
     )
-    assert service._process is None
+    assert service.pid == 0
 
 
 async def test_a_job_that_is_cancelled_ends_the_worker(start: Start) -> None:
@@ -174,7 +173,7 @@ async def test_a_job_that_is_cancelled_ends_the_worker(start: Start) -> None:
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert service._process is None
+    assert service.pid == 0
 
 
 async def test_a_worker_that_does_not_start_is_a_failure(start: Start) -> None:
@@ -228,7 +227,7 @@ async def test_without_numpy_the_extra_is_named(start: Start, monkeypatch: pytes
         "NotInstalled",
         "numpy is not installed: install the extra forecast (pip install 'fastpath-adapter[forecast]')",
     )
-    assert service._process is None
+    assert service.pid == 0
 
 
 async def test_a_target_in_per_cent_needs_the_request_of_a_pod(start: Start) -> None:

@@ -21,6 +21,7 @@ from adapter.config.options import SERVE, Options
 from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.model import ready_times as ready_times_of
+from adapter.model.forecasts import job
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules import lookback, matchers
@@ -64,6 +65,16 @@ AUTOSCALER = (
     _measured("growth", "ticks_6400_memory_mib") - _measured("growth", "ticks_400_memory_mib")
 ) / 6000
 """An autoscaler with its last decision."""
+
+
+FORECAST_PROCESS = _measured("forecasting", "process_peak_mib")
+"""The process of forecasts without histories."""
+
+FORECAST = _measured("forecasting", "autoscalers_memory_mib") / 1000
+"""The forecast of an autoscaler in the scaler: card, plans and account."""
+
+MINUTES = 14 * 24 * 60
+"""The values of a history, as stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,10 @@ def bounds(process: Process) -> Iterator[Bound]:
         ready_times = ready_times_of.LEDGER_BYTES * load.autoscalers
         yield Bound("ready times of autoscalers, as stated", ESTIMATED * ready_times)
         yield Bound("ready times, stored and being written", 3 * ready_store.LIMIT)
+        histories = FORECAST_PROCESS + 8 * job.MOST_VALUES
+        yield Bound("the process of forecasts", histories)
+        shown = FORECAST * min(load.autoscalers, job.MOST_VALUES // MINUTES)
+        yield Bound("forecasts of autoscalers, as stated", shown)
         yield Bound("decisions remembered", ESTIMATED * reporter.ROOM)
         yield Bound("pending events", events.QUEUED * EVENT_BYTES)
     if process.scales or options.serves_floors:

@@ -7,6 +7,8 @@ So the scale-down waits for its stabilization window, as that of a HorizontalPod
 read the floor as a metric. And a forecast never wakes a target from zero (`for_count`).
 """
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +19,7 @@ from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SCHEDULE_ACTIVE, Conditions
 from adapter.model.forecasts.readiness import PENDING, Readiness
 from adapter.model.schedules import bounds as schedule_bounds
@@ -63,24 +65,28 @@ def held(history: History, before: int, bounds: ScheduledBounds | None, highest:
 
 def told(made: Decision, spec: PreparedSpec, bounds: ScheduledBounds | None, now: int) -> Decision:
     """Return a decision with the bounds in its trace and in the conditions. `spec` has its own limits."""
-    before = made.status.conditions
+    before = made.status.conditions or ()
+    texts: _Texts = {}
     if bounds is not None:
-        lowest, highest = schedule_bounds.limits(*spec.limits, bounds)
-        facts = {"windows": describe(bounds), "min": lowest, "max": highest}
-        if bounds.forecast:
-            facts["forecast"] = bounds.forecast
-        made = msgspec.structs.replace(made, trace=(Step("schedule", facts), *made.trace))
+        step, texts = _shown(*spec.limits, bounds)
+        made = msgspec.structs.replace(made, trace=(step, *made.trace))
     elif not any(statuses.holds(before, kind) for kind in _INACTIVE):
         return made
-    active = {SCHEDULE_ACTIVE: _of_windows(spec, bounds), FORECAST_ACTIVE: _of_forecast(spec, bounds)}
-    found = Conditions(before or (), now)
-    for kind, text in active.items():
-        if text is not None:
-            found.set(kind, holds=True, reason=text.reason, message=text.message)
-        elif statuses.holds(before, kind):
-            found.set(kind, holds=False, reason=_INACTIVE[kind].reason, message=_INACTIVE[kind].message)
-    status: HorizontalPodAutoscalerStatus = msgspec.structs.replace(made.status, conditions=found.listed())
-    return _with_status(made, status)
+    found = Conditions(before, now)
+    known = {each.type: each for each in before}
+    is_same = True
+    for kind, ended in _INACTIVE.items():
+        said = texts.get(kind)
+        holds, text = said is not None, said or ended
+        condition = known.get(kind)
+        if condition is None:
+            is_shown = not holds
+        else:
+            is_shown = (condition.status, condition.reason, condition.message) == (str(holds), *text)
+        if not is_shown and (holds or statuses.holds(before, kind)):
+            found.set(kind, holds=holds, reason=text.reason, message=text.message)
+            is_same = False
+    return made if is_same else _with_status(made, found)
 
 
 def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Decision:
@@ -89,20 +95,30 @@ def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Dec
     Before the first verdict of a leader the condition stays as the former leader left it.
     """
     before = made.status.conditions or ()
-    is_known = any(each.type == FORECAST_READY for each in before)
-    if readiness is None and not is_known:
-        return made
-    if readiness is not None and readiness.reason == PENDING and is_known:
+    known = next((each for each in before if each.type == FORECAST_READY), None)
+    if readiness is None:
+        if known is None:
+            return made
+    elif known is not None and _is_shown(readiness, known):
         return made
     found = Conditions(before, now)
     if readiness is None:
         found.remove(FORECAST_READY)
     else:
         found.set(FORECAST_READY, holds=readiness.holds, reason=readiness.reason, message=readiness.message)
-    return _with_status(made, msgspec.structs.replace(made.status, conditions=found.listed()))
+    return _with_status(made, found)
 
 
-def _with_status(made: Decision, status: HorizontalPodAutoscalerStatus) -> Decision:
+def _is_shown(readiness: Readiness, known: Condition) -> bool:
+    """Tell whether a condition stays as it is."""
+    said = (str(readiness.holds), readiness.reason, readiness.message)
+    return readiness.reason == PENDING or said == (known.status, known.reason, known.message)
+
+
+def _with_status(made: Decision, conditions: Conditions) -> Decision:
+    status: HorizontalPodAutoscalerStatus = msgspec.structs.replace(
+        made.status, conditions=conditions.listed()
+    )
     is_changed = made.status_changed or status != made.status
     return msgspec.structs.replace(made, status=status, status_changed=is_changed)
 
@@ -118,28 +134,45 @@ _INACTIVE = {
 }
 """What is said of a condition that no longer holds."""
 
+_Texts = Mapping[str, _ConditionText | None]
+"""What is said of a condition by its type, None or nothing of one that does not hold."""
 
-def _of_windows(spec: PreparedSpec, bounds: ScheduledBounds | None) -> _ConditionText | None:
+
+@lru_cache(4096)
+def _shown(lowest: int, highest: int, bounds: ScheduledBounds) -> tuple[Step, _Texts]:
+    """Return what is shown of bounds of a spec with these limits: it seldom changes between decisions."""
+    least, most = schedule_bounds.limits(lowest, highest, bounds)
+    facts = {"windows": describe(bounds), "min": least, "max": most}
+    if bounds.forecast:
+        facts["forecast"] = bounds.forecast
+    texts = {
+        SCHEDULE_ACTIVE: _of_windows(lowest, highest, bounds),
+        FORECAST_ACTIVE: _of_forecast(lowest, highest, bounds),
+    }
+    return Step("schedule", facts), texts
+
+
+def _of_windows(lowest: int, highest: int, bounds: ScheduledBounds | None) -> _ConditionText | None:
     """Return what the windows give alone, None if none is active or begins soon."""
     bounds = without_forecast(bounds)
     if bounds is None:
         return None
-    lowest, highest = schedule_bounds.limits(*spec.limits, bounds)
+    lowest, highest = schedule_bounds.limits(lowest, highest, bounds)
     reason = "WindowActive" if bounds.windows else "WindowAhead"
     return _ConditionText(reason, f"minReplicas {lowest}, maxReplicas {highest}: {describe(bounds)}")
 
 
-def _of_forecast(spec: PreparedSpec, bounds: ScheduledBounds | None) -> _ConditionText | None:
+def _of_forecast(lowest: int, highest: int, bounds: ScheduledBounds) -> _ConditionText | None:
     """Return what the forecast gives, None without a floor.
 
     A forecast that changes nothing is not written as a number: the status would change each minute.
     """
-    if bounds is None or not bounds.forecast:
+    if not bounds.forecast:
         return None
-    lowest, _ = schedule_bounds.limits(*spec.limits, bounds)
-    without, _ = schedule_bounds.limits(*spec.limits, without_forecast(bounds))
-    by = "by the forecast" if lowest > without else "with or without the forecast"
-    return _ConditionText("FloorActive", f"minReplicas {lowest} {by}")
+    least, _ = schedule_bounds.limits(lowest, highest, bounds)
+    without, _ = schedule_bounds.limits(lowest, highest, without_forecast(bounds))
+    by = "by the forecast" if least > without else "with or without the forecast"
+    return _ConditionText("FloorActive", f"minReplicas {least} {by}")
 
 
 def describe(bounds: ScheduledBounds) -> str:

@@ -52,6 +52,9 @@ SPREAD = 2400
 RETRY = 300
 """Seconds to the next try of a job that failed."""
 
+_SOON = 5
+"""Seconds to the next try while the rules are not known yet."""
+
 _PERIOD = 1.0
 """How often, in seconds, new autoscalers, jobs that are due and the next minute are looked for."""
 
@@ -213,6 +216,9 @@ class ForecastBook:
             return True  # it is dropped with the next look
         try:
             answer = await self._answer(state, entry, now)
+        except NotSyncedError:
+            entry.due = now + _SOON
+            return True
         except Exception:  # noqa: BLE001 - one autoscaler's defect leaves the others alone
             self._monitoring.scaler_defects.inc()
             _log.exception("unexpected error while making a forecast", extra=facts(autoscaler=str(key)))
@@ -285,8 +291,6 @@ class ForecastBook:
         except InputError as error:
             said = "; ".join(f"{each.path}: {each.expected}" for each in error.faults)
             return ForecastAnswer(reason=jobs.NO_QUERY, problem=said)
-        except NotSyncedError as error:
-            return ForecastAnswer(reason=jobs.NO_QUERY, problem=str(error))
         except ValueError as error:
             return ForecastAnswer(reason=jobs.UNSUPPORTED, problem=str(error))
         job = ForecastJob(

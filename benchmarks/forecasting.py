@@ -1,0 +1,281 @@
+"""What forecasts cost a scaler, and the process that makes them: `python -m benchmarks.forecasting`.
+
+The scaler's part is measured as in `benchmarks.tick`: rounds of two controllers with the same autoscalers,
+one of them with a forecast for each, take turns. Then the floors of all autoscalers are computed as at the
+beginning of a minute; `longest` is how long other tasks waited for their turn meanwhile. The process gets its
+jobs from an HTTP server that answers as Prometheus does. The unit is CPU time, except for `longest`, so that
+a busy machine gives valid figures too.
+"""
+
+import asyncio
+import gc
+import http.server
+import json
+import math
+import os
+import resource
+import statistics
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.interfaces import Forecasts, NoForecasts
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.reporter import Journal
+from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.forecast.service import ForecastService
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.forecasts.floors import Account, Hour, Limits
+from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.model.forecasts.plan import HOUR, Plan
+from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
+from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
+from adapter.prometheus import connection
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from benchmarks import common, tick
+from benchmarks.common import Goal, Report
+
+_METRIC = {
+    "type": "Pods",
+    "pods": {
+        "metric": {"name": "requests_per_second"},
+        "target": {"type": "AverageValue", "averageValue": "20"},
+    },
+}
+_NOW = 19_700 * DAY
+
+
+def main() -> None:
+    sizes = common.parse_sizes(
+        "What forecasts cost.", autoscalers=1000, pods=10, rounds=40, minutes=10, jobs=60, days=14
+    )
+    os.sched_setaffinity(0, {common.SERVER_CORE})
+    count = int(sizes.autoscalers)
+    goals = {
+        "step_seconds": Goal(
+            f"the floors of {count:,} autoscalers with a forecast, each minute: cpu", 0.1, "s"
+        ),
+        "step_longest_seconds": Goal(
+            f"the longest time that other tasks wait meanwhile, with {count:,} autoscalers", 0.02, "s"
+        ),
+    }
+    report = Report("forecasting", vars(sizes), goals)
+    report.add(**asyncio.run(_rounds(count, int(sizes.pods), int(sizes.rounds), int(sizes.minutes))))
+    report.add(**asyncio.run(_jobs(int(sizes.jobs), int(sizes.days))))
+    report.show()
+
+
+# -- the scaler ----------------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """Answers with a verdict and the plans of two hours at once."""
+
+    def __init__(self, card: bytes) -> None:
+        self._card = card
+        figures = ReplayFigures(1.0, 1.0)
+        self._verdict = Verdict(0, 60, "day", "", None, (CandidateFigures("day", figures, figures),))
+
+    async def run(self, job: ForecastJob) -> ForecastAnswer:
+        hour, limits = job.now // HOUR, Limits(1, 10, 1, 5, 0.9, 0.15)
+        account = Account([Hour(hour - each, pods=600.0, least=10.0) for each in range(24, 0, -1)])
+        said = tuple(8 + math.sin(place) for place in range(HOUR // STEP))
+        plans = tuple(Plan(hour + each, STEP, "day", limits, said, 0.1, -0.1, account) for each in (0, 1))
+        # as from a line of the process: every answer has objects of its own
+        made = ForecastAnswer(self._verdict, limits, plans, msgspec.Raw(self._card))
+        return msgspec.json.decode(msgspec.json.encode(made), type=ForecastAnswer)
+
+    async def close(self) -> None:
+        pass
+
+
+def _controller(clock: tick.Clock, world: tick.World, forecasts: Forecasts, count: int) -> Controller:
+    context = AutoscalerContext(
+        tick.Targets(world),  # type: ignore[arg-type]  # all that a round calls
+        tick.Pods(world),  # type: ignore[arg-type]  # all that a round calls
+        world,  # type: ignore[arg-type]  # all that a round calls
+        world,  # type: ignore[arg-type]  # sources that are full
+        Settings(scale_to_zero=True, strict=True),
+        forecasts=forecasts,
+    )
+    controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
+    is_forecast = not isinstance(forecasts, NoForecasts)
+    for number in range(count):
+        document = tick.autoscaler(number, world.pods, _METRIC)
+        if is_forecast:
+            document["spec"]["forecast"] = {"mode": FLOOR}
+        controller.put(msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar))
+    return controller
+
+
+async def _rounds(count: int, pods: int, rounds: int, minutes: int) -> dict[str, float]:
+    clock = tick.Clock()
+    clock.seconds += -(clock.wall() % HOUR) + HOUR + 120  # two minutes after the hour
+    world = tick.World(clock, pods, 20_400)
+    book = ForecastBook(_Worker(b'"' + b"x" * 9_600 + b'"'), lambda _: (), Monitoring())
+    plain, forecasting = (_controller(clock, world, each, count) for each in (NoForecasts(), book))
+    await plain.tick()
+    await forecasting.tick()
+    await book.look(forecasting)
+    gc.collect()
+    before = _resident()
+    while await book.work(forecasting):
+        pass
+    gc.collect()
+    memory = _resident() - before
+    gc.freeze()
+    times: dict[Controller, list[float]] = {plain: [], forecasting: []}
+    for number in range(rounds):
+        clock.seconds += 1.0
+        for each in (plain, forecasting) if number % 2 else (forecasting, plain):
+            start = time.process_time()
+            await each.tick()
+            times[each].append(time.process_time() - start)
+    steps, waits = [], []
+    for _ in range(minutes):
+        clock.seconds += STEP
+        await forecasting.tick()  # the demand of this minute
+        async with _waiting() as waited:
+            start = time.process_time()
+            await book.look(forecasting)
+            steps.append(time.process_time() - start)
+        waits.append(max(waited, default=0.0))
+    acting = sum(book.floor_of(key, forecasting.now()) > 0 for key in forecasting.names())
+    assert acting == count, f"{acting} of {count} have a floor"
+    for controller in (plain, forecasting):
+        controller.close()
+    gc.unfreeze()
+    return {
+        "round_without_seconds": statistics.median(times[plain]),
+        "round_with_seconds": statistics.median(times[forecasting]),
+        "step_seconds": statistics.median(steps),
+        "step_longest_seconds": statistics.median(waits),
+        "autoscalers_memory_mib": memory / 1024 / 1024,
+    }
+
+
+class _waiting:  # noqa: N801 - a context manager
+    """Notes how long a task waits for each of its turns."""
+
+    async def __aenter__(self) -> list[float]:
+        self._waits: list[float] = []
+        self._task = asyncio.create_task(self._wait())
+        await asyncio.sleep(0)
+        return self._waits
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _wait(self) -> None:
+        while True:
+            start = time.perf_counter()
+            await asyncio.sleep(0)
+            self._waits.append(time.perf_counter() - start)
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+# -- the process ---------------------------------------------------------------------------------------------
+
+
+class _Prometheus(http.server.BaseHTTPRequestHandler):
+    """Answers a range query with a daily wave, a value each five minutes."""
+
+    def do_GET(self) -> None:
+        asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+        times = range(int(float(asked["start"])), int(float(asked["end"])) + 1, STEP)
+        values = [[at, f"{_wave(at // 300 * 300):.3f}"] for at in times]
+        data = {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}
+        body = json.dumps({"status": "success", "data": data}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Log no request."""
+
+
+def _wave(at: int) -> float:
+    return 20 * (20 - 12 * math.cos(at * 2 * math.pi / DAY) + 0.3 * math.sin(at * 7.3))
+
+
+@contextmanager
+def _prometheus() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Prometheus) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def _jobs(count: int, days: int) -> dict[str, float]:
+    clock = tick.Clock()
+    problems = ProblemLog(Monitoring(), clock)
+    document = tick.autoscaler(0, 60, _METRIC)
+    autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+    settings = ForecastSettings(FLOOR, days * DAY)
+    queries = (HistoryQuery("requests_per_second", "sum(requests)"),)
+    with _prometheus() as url:
+        origin = await connection.open_connection(PrometheusSettings(url=url), clock, problems)
+        service = ForecastService(origin, problems)
+
+        async def run(name: str, now: int, before: ForecastAnswer | None = None) -> ForecastAnswer:
+            verdict, limits = (None, None) if before is None else (before.verdict, before.limits)
+            judges = before is None
+            job = ForecastJob(
+                name, autoscaler, "fast", settings, (60,), queries, now, None, verdict, limits, judges
+            )
+            answer = await service.run(job)
+            assert not answer.problem, answer.problem
+            return answer
+
+        first = await run("first", _NOW)
+        pid = service.pid
+        peak = _status(pid, "VmHWM")
+        verdict_cpu = _cpu(pid)
+        base, names = _status(pid, "VmRSS"), [f"shop/{number}" for number in range(count)]
+        for name in names:
+            await run(name, _NOW, first)
+        kept, read_cpu = _status(pid, "VmRSS") - base, _cpu(pid)
+        for name in names:
+            await run(name, _NOW + HOUR, first)
+        plan_cpu = _cpu(pid) - read_cpu
+        await service.close()
+    return {
+        "process_peak_mib": peak / 1024,
+        "history_kib": kept / count,
+        "verdict_cpu_seconds": verdict_cpu,
+        "plan_cpu_seconds": plan_cpu / count,
+    }
+
+
+def _status(pid: int, name: str) -> int:
+    """Return a size of a process in KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()

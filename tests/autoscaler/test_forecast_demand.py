@@ -1,0 +1,84 @@
+"""The demand of an autoscaler in pods: that of the history for the same values."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    PodsReading,
+    Reading,
+    Unavailable,
+)
+from adapter.autoscaler.forecasts.demand import demand_of, request_of
+from tests.support.controller import fpa
+from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods, pods_metric, reading
+
+NOTHING = Unavailable("NoMetrics", "no value")
+
+
+def demand(metrics: Sequence[Mapping[str, Any]], *readings: Reading, listed: Any = None) -> float:
+    spec = fpa([dict(each) for each in metrics]).spec
+    seen = Observation(3, 3, "app=web", pods(3) if listed is None else listed, readings)
+    return demand_of(spec.metrics or (), seen)
+
+
+def total(kind: str, **target: str) -> dict[str, Any]:
+    metric = external_metric(**target) if kind == "External" else object_metric("AverageValue", **target)
+    if "averageValue" in target:
+        metric[kind.lower()]["target"]["type"] = "AverageValue"
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("metric", "seen", "expected"),
+    [
+        (pods_metric("2"), reading(1000, 4000, 4000), 4.5),
+        (pods_metric("2"), reading(1000, None, 4000), 2.5),
+        (pods_metric("2"), PodsReading({"web-0": 1000, "gone-1": 9000}), 0.5),
+        (pods_metric("2"), PodsReading({"web-0": 1000}, left_out={"web-1": 3000}), 2.0),
+        (total("External", averageValue="3"), ExternalReading((4000, 5000)), 3.0),
+        (total("Object", averageValue="500m"), ObjectReading(4000), 8.0),
+        (external_metric(value="2"), ExternalReading((3000,)), 4.5),
+        (external_metric(value="2"), ExternalReading((3000,), ready_then=2), 3.0),
+        (object_metric("Value", value="2"), ObjectReading(1000), 1.5),
+        (cpu_metric(80), reading(400, 800, 1200), 3.0),
+        (pods_metric("2"), PodsReading({}), math.nan),
+        (pods_metric("2"), NOTHING, math.nan),
+        (total("External", averageValue="3"), ExternalReading((-1000,)), math.nan),
+        (total("External", averageValue="3"), ExternalReading((0,)), 0.0),
+    ],
+)
+def test_of_one_metric(metric: dict[str, Any], seen: Reading, expected: float) -> None:
+    assert demand([metric], seen) == pytest.approx(expected, nan_ok=True)
+
+
+def test_of_several_metrics_the_greatest_counts_and_one_unknown_makes_it_unknown() -> None:
+    both = [pods_metric("2"), external_metric(value="2")]
+    assert demand(both, reading(1000, 1000, 1000), ExternalReading((3000,))) == 4.5
+    assert math.isnan(demand(both, reading(1000, 1000, 1000), NOTHING))
+    assert math.isnan(demand(both, reading(1000, 1000, 1000)))
+    assert math.isnan(demand([]))
+
+
+def test_a_share_of_requests_is_one_of_their_mean() -> None:
+    listed = [pod("web-0", cpu="1"), pod("web-1", cpu="3"), pod("web-2", cpu="2")]
+    assert demand([cpu_metric(50)], reading(1000, 2000, 3000), listed=listed) == 6.0
+    without = [pod("web-0", cpu=None)]
+    assert math.isnan(demand([cpu_metric(50)], reading(1000), listed=without))
+
+
+def test_the_request_of_a_pod() -> None:
+    specs = fpa([cpu_metric(50)]).spec.metrics or ()
+    assert request_of(specs, [pod("web-0", cpu="1"), pod("web-1", cpu="3")]) == 2000
+    assert request_of(fpa([pods_metric()]).spec.metrics or (), []) is None
+    with pytest.raises(ValueError, match="no pod with a request for cpu is known"):
+        request_of(specs, [])
+    memory = cpu_metric(50)
+    memory["resource"]["name"] = "memory"
+    with pytest.raises(ValueError, match="for cpu and memory: expected one"):
+        request_of(fpa([cpu_metric(50), memory]).spec.metrics or (), [])
