@@ -102,7 +102,7 @@ def _since(case: Case, start: int, end: int) -> Case:
 
 
 def floors_of(days: "list[DayOfFloors]", start: int) -> ForecastFloors:
-    """Return the floors of all days; before the first there are none. `start` is in seconds since 1970."""
+    """Return the floors of all days, 0 before the first. `start` is in seconds since 1970."""
     values: list[int] = []
     for day in days:
         values += [0] * ((day.start - start) // STEP - len(values))

@@ -236,8 +236,8 @@ def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
     """Return every violation with its field path. The status is not checked.
 
-    Nor is `forecast.timeZone`: a zone that the API server accepts and the tz database lacks must not stop the
-    scaling. `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
+    Nor is the time zone of a forecast: a zone that the API server accepts and the tz database lacks must not
+    stop the scaling. `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
     HorizontalPodAutoscaler.
     """
     spec = autoscaler.spec

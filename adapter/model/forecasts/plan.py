@@ -53,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
         return moved(said, self.margin), moved(said, self.low)
 
     def _continued(self, demands: Sequence[float]) -> float:
-        """Return the demand to which a rise leads that goes on as it was, NaN if it is none."""
+        """Return the demand to which a rise leads that goes on as it was, NaN without a rise."""
         span = self.limits.lead + 1
         if len(demands) <= span:
             return math.nan

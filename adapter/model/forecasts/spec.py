@@ -1,4 +1,4 @@
-"""`spec.forecast` of an autoscaler, and the annotation of a boosted HPA that says the same.
+"""The field ``forecast`` of an autoscaler, and the annotation of a boosted HPA that says the same.
 
 The annotation is the mode alone (``Floor``), or pairs such as ``mode=Floor,history=14d``, with the keys of
 the field. Holidays are separated by blanks.

@@ -32,7 +32,7 @@ class ReplayFigures(msgspec.Struct, frozen=True, rename="camel"):
     pods: float
 
     def gain_over(self, none: "ReplayFigures") -> float:
-        """Return which share of the shortage is gone; 0 where there was none."""
+        """Return which share of the shortage is gone; 0 without a shortage."""
         return 1 - self.shortage / none.shortage if none.shortage else 0.0
 
     def extra_over(self, none: "ReplayFigures") -> float:

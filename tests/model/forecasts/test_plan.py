@@ -58,7 +58,7 @@ def test_each_hour_has_its_plan_and_the_bounds_of_the_last_one_still_count() -> 
     assert [planned.step(index, 3.0) for index in range(57, 60)] == [9, 9, 9]
     assert planned.plan == plan(0)
     assert [planned.step(index, 3.0) for index in range(60, 62)] == [25, 25]
-    # in the third hour there is none: what was asked for ahead remains until its step has come
+    # the third hour has no plan: what was asked for ahead remains until its step has come
     assert planned.step(119, 3.0) == 25
     assert [planned.step(index, 3.0) for index in range(120, 124)] == [25, 25, 0, 0]
     assert planned.plan is None
