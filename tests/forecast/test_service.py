@@ -5,23 +5,26 @@ import importlib.util
 import math
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from adapter.forecast import worker
+from adapter.forecast import messages, worker
 from adapter.forecast.histories import Histories
-from adapter.forecast.service import PROBLEM, ForecastService
+from adapter.forecast.service import MODULE, PROBLEM, ForecastService
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Limits
 from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.forecasts.plan import HOUR
 from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
-from adapter.prometheus import connection
+from adapter.prometheus import connection, worker_process
 from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.endpoint import PrometheusEndpoint, TLSFiles
+from adapter.prometheus.range_server import RangeServer
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -174,6 +177,20 @@ async def test_a_job_that_is_cancelled_ends_the_worker(start: Start) -> None:
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert service.pid == 0
+
+
+async def test_a_worker_ends_with_its_scaler_in_the_middle_of_a_job() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        server = RangeServer(PrometheusEndpoint(url), TLSFiles(), {}, "", 60.0, 1_000_000)
+        with worker_process.start(MODULE) as process:
+            assert process.stdin is not None
+            process.stdin.write(messages.encode_job(messages.WorkerJob(job(), server, 1_000_000)))
+            process.stdin.flush()
+            asked, _ = await asyncio.to_thread(silent.accept)
+            with asked:  # it waits for an answer
+                process.stdin.close()
+                assert await asyncio.to_thread(process.wait, 30) == 0
 
 
 async def test_a_worker_that_does_not_start_is_a_failure(start: Start) -> None:
