@@ -38,7 +38,7 @@ def without_forecast(bounds: ScheduledBounds | None) -> ScheduledBounds | None:
 
 def is_below_forecast(spec: PreparedSpec, bounds: ScheduledBounds | None, replicas: int) -> bool:
     """Tell whether a count is below the floor of a forecast, and within all other bounds."""
-    if bounds is None or not bounds.forecast or not replicas:
+    if bounds is None or not replicas or replicas >= bounds.forecast:
         return False
     without, _ = schedule_bounds.limits(*spec.limits, without_forecast(bounds))
     return without <= replicas < schedule_bounds.limits(*spec.limits, bounds)[0]
@@ -72,21 +72,19 @@ def told(made: Decision, spec: PreparedSpec, bounds: ScheduledBounds | None, now
         made = msgspec.structs.replace(made, trace=(step, *made.trace))
     elif not any(statuses.holds(before, kind) for kind in _INACTIVE):
         return made
-    found = Conditions(before, now)
-    known = {each.type: each for each in before}
-    is_same = True
+    found: Conditions | None = None
     for kind, ended in _INACTIVE.items():
         said = texts.get(kind)
-        holds, text = said is not None, said or ended
-        condition = known.get(kind)
-        if condition is None:
-            is_shown = not holds
-        else:
-            is_shown = (condition.status, condition.reason, condition.message) == (str(holds), *text)
-        if not is_shown and (holds or statuses.holds(before, kind)):
-            found.set(kind, holds=holds, reason=text.reason, message=text.message)
-            is_same = False
-    return made if is_same else _with_status(made, found)
+        condition = next((each for each in before if each.type == kind), None)
+        if said is None:
+            if condition is None or condition.status != "True":
+                continue
+        elif condition is not None and ("True", *said) == _said(condition):
+            continue
+        found = found or Conditions(before, now)
+        text = said or ended
+        found.set(kind, holds=said is not None, reason=text.reason, message=text.message)
+    return made if found is None else _with_status(made, found)
 
 
 def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Decision:
@@ -112,7 +110,11 @@ def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Dec
 def _is_shown(readiness: Readiness, known: Condition) -> bool:
     """Tell whether a condition stays as it is."""
     said = (str(readiness.holds), readiness.reason, readiness.message)
-    return readiness.reason == PENDING or said == (known.status, known.reason, known.message)
+    return readiness.reason == PENDING or said == _said(known)
+
+
+def _said(condition: Condition) -> tuple[str, str | None, str | None]:
+    return condition.status, condition.reason, condition.message
 
 
 def _with_status(made: Decision, conditions: Conditions) -> Decision:

@@ -104,7 +104,8 @@ class _Entry:
     due: int
     series: ForecastSeries
     floors: PlannedFloors
-    stepped: int = 0
+    until: int = 0
+    """The floor holds until then, in nanoseconds, unless it is computed again."""
     verdict: Verdict | None = None
     limits: Limits | None = None
     card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
@@ -147,9 +148,7 @@ class ForecastBook:
     def floor_of(self, key: Key, now: int) -> int:
         """Return the floor of an autoscaler at `now`, 0 for none."""
         entry = self._entries.get(key)
-        if entry is None or now // SECOND // STEP - entry.stepped > _STEPS_KNOWN:
-            return 0
-        return entry.floor
+        return entry.floor if entry is not None and now < entry.until else 0
 
     def readiness_of(self, key: Key) -> Readiness | None:
         """Return the condition of an autoscaler, None without a forecast."""
@@ -280,7 +279,7 @@ class ForecastBook:
             if state is not None:
                 before = entry.floor
                 entry.floors.step(index, _last_demand(state, index * STEP * SECOND))
-                entry.stepped = index
+                entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
                 if entry.floor != before:
                     controller.touch(key)
                 self._show(controller, key, entry)
