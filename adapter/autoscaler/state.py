@@ -101,6 +101,8 @@ class AutoscalerState:
         """The bounds of the windows that are active, as `follow_schedule` last found them."""
         self.forecast = 0
         """The floor of the forecast, 0 for none, as `follow_schedule` last found it."""
+        self.bounds: ScheduledBounds | None = None
+        """The bounds of both; None without."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""
         self.clock_shift = 0
@@ -294,14 +296,12 @@ class AutoscalerState:
         schedules = self._context.schedules
         if not schedules.synced:
             return False
-        self.schedule = schedules.bounds_of(self.key, now, self.lead)
-        self.forecast = self._context.forecasts.floor_of(self.key, now)
+        schedule = schedules.bounds_of(self.key, now, self.lead)
+        forecast = self._context.forecasts.floor_of(self.key, now)
+        if forecast != self.forecast or schedule != self.schedule:
+            self.schedule, self.forecast = schedule, forecast
+            self.bounds = schedule_bounds.with_forecast(schedule, forecast)
         return True
-
-    @property
-    def bounds(self) -> ScheduledBounds | None:
-        """The bounds of windows and forecast; None without."""
-        return schedule_bounds.with_forecast(self.schedule, self.forecast)
 
     def constraints(self) -> Constraints | None:
         """Return what limits a decision beside the snapshot; None while the other autoscalers are unknown."""

@@ -7,7 +7,7 @@ So the scale-down waits for its stabilization window, as that of a HorizontalPod
 read the floor as a metric. And a forecast never wakes a target from zero (`for_count`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -75,7 +75,7 @@ def told(made: Decision, spec: PreparedSpec, bounds: ScheduledBounds | None, now
     found: Conditions | None = None
     for kind, ended in _INACTIVE.items():
         said = texts.get(kind)
-        condition = next((each for each in before if each.type == kind), None)
+        condition = _find(before, kind)
         if said is None:
             if condition is None or condition.status != "True":
                 continue
@@ -93,7 +93,7 @@ def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Dec
     Before the first verdict of a leader the condition stays as the former leader left it.
     """
     before = made.status.conditions or ()
-    known = next((each for each in before if each.type == FORECAST_READY), None)
+    known = _find(before, FORECAST_READY)
     if readiness is None:
         if known is None:
             return made
@@ -105,6 +105,13 @@ def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Dec
     else:
         found.set(FORECAST_READY, holds=readiness.holds, reason=readiness.reason, message=readiness.message)
     return _with_status(made, found)
+
+
+def _find(conditions: Sequence[Condition], kind: str) -> Condition | None:
+    for each in conditions:  # a loop takes half the time of `next` with a generator
+        if each.type == kind:
+            return each
+    return None
 
 
 def _is_shown(readiness: Readiness, known: Condition) -> bool:
