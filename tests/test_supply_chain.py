@@ -13,13 +13,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 LICENCES = {
+    "0BSD",
     "Apache-2.0",
     "BSD-2-Clause",
     "BSD-3-Clause",
+    "CC0-1.0",
     "CNRI-Python",
     "MIT",
     "MIT-0",
     "PSF-2.0",
+    "Zlib",
 }
 """What the page names."""
 
