@@ -40,11 +40,11 @@ def readiness_of(mode: str, verdict: Verdict | None, withheld: str) -> Readiness
         return UNJUDGED
     if verdict.missing:
         return Readiness(holds=False, reason=INCOMPLETE, message=f"no verdict yet: {verdict.missing}")
-    acting = verdict.acting
-    if acting is None:
+    acting, none = verdict.acting, verdict.none
+    if acting is None or none is None:
         refused = "; ".join(f"{each.name}: {each.refused}" for each in verdict.candidates)
         return Readiness(holds=True, reason=REFUSED, message=f"no candidate may act: {refused}")
-    told = f"candidate {acting.name}: {_figures(acting, verdict.none)}"
+    told = f"candidate {acting.name}: {_figures(acting, none)}"
     if mode != FLOOR:
         return Readiness(holds=True, reason=ADVISING, message=f"no floor in mode {mode}; {told}")
     if withheld:
@@ -52,8 +52,6 @@ def readiness_of(mode: str, verdict: Verdict | None, withheld: str) -> Readiness
     return Readiness(holds=True, reason=ACTING, message=told)
 
 
-def _figures(acting: CandidateFigures, none: CandidateFigures | None) -> str:
-    if none is None:
-        return acting.name
+def _figures(acting: CandidateFigures, none: CandidateFigures) -> str:
     gain, extra = acting.whole.gain_over(none.whole), acting.whole.extra_over(none.whole)
     return f"{-100 * gain:+.0f} % shortage, {100 * extra:+.0f} % pods in a replay of {JUDGED_DAYS} days"

@@ -17,6 +17,7 @@ from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Ob
 from adapter.autoscaler.decide.record import DecisionInputs
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED
 from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
+from adapter.model.forecasts.readiness import UNJUDGED, Readiness
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.autoscaler.decide.test_scheduled import OFFICE, Loop
@@ -318,3 +319,29 @@ def test_a_recorded_decision_is_made_again(bounds: ScheduledBounds, replicas: in
     again = record.decide_again(read_back.inputs)
     assert (again.replicas, again.rescale, again.reason) == (made.replicas, made.rescale, made.reason)
     assert again.trace == record.decide_again(inputs).trace
+
+
+# -- the condition of the verdict ----------------------------------------------------------------------------
+
+
+def ready(made: Decision) -> tuple[str, str | None, str | None] | None:
+    found = [each for each in made.status.conditions or () if each.type == "ForecastReady"]
+    return (found[0].status, found[0].reason, found[0].message) if found else None
+
+
+def test_the_condition_of_a_verdict_follows_it_and_ends_with_the_forecast() -> None:
+    made = Loop(3).decide(3)
+    assert scheduled.with_readiness(made, None, NOW) is made
+    missing = Readiness(holds=False, reason="Incomplete", message="no verdict yet: 3 of 7 days of history")
+    shown = scheduled.with_readiness(made, missing, NOW)
+    assert ready(shown) == ("False", "Incomplete", missing.message)
+    assert shown.status_changed
+    assert scheduled.with_readiness(shown, missing, NOW) is shown
+    acting = scheduled.with_readiness(shown, Readiness(holds=True, reason="Acting", message="day"), NOW)
+    assert ready(acting) == ("True", "Acting", "day")
+    # a new leader has no verdict yet: what the former one has said stays
+    assert scheduled.with_readiness(acting, UNJUDGED, NOW) is acting
+    assert ready(scheduled.with_readiness(made, UNJUDGED, NOW)) == ("False", "Pending", UNJUDGED.message)
+    ended = scheduled.with_readiness(acting, None, NOW)
+    assert ready(ended) is None
+    assert ended.status_changed

@@ -88,3 +88,11 @@ def test_the_first_plan_brings_the_account() -> None:
     planned.take(plan(account=Account([Hour(-1, covered=0, judged=100)])))
     assert planned.step(0, 3.0) == 0
     assert planned.withheld == COVERAGE
+
+
+def test_the_day_is_that_of_the_account() -> None:
+    planned = PlannedFloors(STEP)
+    planned.take(plan(account=Account([Hour(-1, extra=3.0, pods=60.0)])))
+    assert planned.day is not None
+    assert planned.day.share == 0.05
+    assert PlannedFloors(STEP).day is None

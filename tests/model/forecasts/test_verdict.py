@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.forecasts import verdict as verdicts
-from adapter.model.forecasts.card import CardPoint, ForecastCard
+from adapter.model.forecasts.card import AHEAD, POINT, CardPoint, ForecastCard
 from adapter.model.forecasts.settings import ForecastSettings
 from adapter.model.forecasts.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
 
@@ -101,3 +101,10 @@ def test_a_card_is_the_same_after_its_way_from_another_process() -> None:
     points = (CardPoint(600, 1.5, None, 2.0), CardPoint(1200))
     card = ForecastCard("Floor", 0.15, 0.2, decide(candidate("day", 0.5, 0.1)), "day", points)
     assert msgspec.json.decode(msgspec.json.encode(card), type=ForecastCard) == card
+
+
+def test_a_card_knows_where_the_demand_ends() -> None:
+    verdict = decide(candidate("day", 0.5, 0.1))
+    points = tuple(CardPoint(at) for at in range(0, 2 * AHEAD, POINT))
+    assert ForecastCard("Floor", 0.15, 0.2, verdict, "day", points).now == AHEAD
+    assert ForecastCard("Floor", 0.15, 0.2, verdict).now == verdict.at

@@ -1,0 +1,20 @@
+"""Jobs on their way to another process."""
+
+from datetime import date
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from adapter.model.forecasts.job import ForecastJob, HistoryQuery, from_plain, to_plain
+from adapter.model.forecasts.settings import ForecastSettings
+from adapter.model.quantity import read as read_quantity
+from tests.support.controller import fpa
+
+
+def test_a_job_is_the_same_after_its_way() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    settings = ForecastSettings(zone=zone, holidays=frozenset({date(2026, 12, 25)}))
+    query = HistoryQuery("queue", 'sum(queue{namespace="shop"})')
+    made = ForecastJob("shop/web", fpa(), "fast", settings, (40, 42), (query,), 7200, read_quantity("500m"))
+    text = msgspec.json.encode(made, enc_hook=to_plain)
+    assert msgspec.json.decode(text, type=ForecastJob, dec_hook=from_plain) == made

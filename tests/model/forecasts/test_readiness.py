@@ -1,0 +1,44 @@
+"""The condition ForecastReady: what each verdict says in one sentence."""
+
+import pytest
+
+from adapter.model.forecasts import floors, readiness
+from adapter.model.forecasts.readiness import UNJUDGED, Readiness, readiness_of
+from adapter.model.forecasts.settings import ADVISE, FLOOR
+from adapter.model.forecasts.verdict import NONE, CandidateFigures, ReplayFigures, Verdict
+
+NOTHING = CandidateFigures(NONE, ReplayFigures(1000.0, 10_000.0), ReplayFigures(500.0, 5_000.0))
+DAY = CandidateFigures("day", ReplayFigures(200.0, 10_700.0), ReplayFigures(100.0, 5_300.0))
+TOLD = "candidate day: -80 % shortage, +7 % pods in a replay of 7 days"
+ACTING = Verdict(0, 60, "day", "", NOTHING, (DAY,))
+REFUSED = Verdict(
+    0, 60, "", "", NOTHING, (CandidateFigures("day", DAY.whole, DAY.recent, refused="too dear"),)
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict", "withheld", "said"),
+    [
+        (FLOOR, None, "", UNJUDGED),
+        (
+            FLOOR,
+            Verdict(0, 60, missing="3 of 7 days of history"),
+            "",
+            Readiness(False, "Incomplete", "no verdict yet: 3 of 7 days of history"),
+        ),
+        (FLOOR, REFUSED, "", Readiness(True, "Refused", "no candidate may act: day: too dear")),
+        (ADVISE, ACTING, "", Readiness(True, "Advising", f"no floor in mode Advise; {TOLD}")),
+        (FLOOR, ACTING, "", Readiness(True, "Acting", TOLD)),
+    ],
+    ids=["none yet", "incomplete", "refused", "advising", "acting"],
+)
+def test_what_a_verdict_says(mode: str, verdict: Verdict | None, withheld: str, said: Readiness) -> None:
+    assert readiness_of(mode, verdict, withheld) == said
+
+
+@pytest.mark.parametrize("reason", [floors.BUDGET, floors.COVERAGE, floors.ABSENT, floors.UNKNOWN])
+def test_each_rule_that_withholds_has_a_sentence(reason: str) -> None:
+    said = readiness_of(FLOOR, ACTING, reason)
+    assert (said.holds, said.reason) == (True, readiness.WITHHELD)
+    assert said.message.endswith(f"; {TOLD}")
+    assert len(said.message) > len(TOLD) + 10
