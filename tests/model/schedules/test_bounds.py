@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, limits
+from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, limits, with_forecast
 from tests.support.schedule_reading import DAY, utc
 from tests.support.schedules import schedule
 
@@ -93,3 +93,18 @@ def test_a_clock_that_was_set_back() -> None:
     day = utc("2026-11-24")
     assert timeline.at(day + 20 * HOUR) is None
     assert timeline.at(day + 8 * HOUR) is not None
+
+
+def test_a_forecast_stands_beside_the_windows() -> None:
+    window = ScheduledBounds(5, 20, ("shop/office business",))
+    assert with_forecast(None, 0) is None
+    alone = with_forecast(None, 7)
+    assert alone == ScheduledBounds(None, None, (), forecast=7)
+    assert with_forecast(alone, 0) is None
+    both = with_forecast(window, 7)
+    assert both == ScheduledBounds(5, 20, ("shop/office business",), forecast=7)
+    assert with_forecast(both, 0) == window
+    assert [each.lowest for each in (window, both) if each] == [5, 7]
+    high = with_forecast(window, 30)
+    assert high is not None
+    assert high.lowest == 20  # never above the ceiling
