@@ -104,7 +104,8 @@ def test_a_forecast_stands_beside_the_windows() -> None:
     both = with_forecast(window, 7)
     assert both == ScheduledBounds(5, 20, ("shop/office business",), forecast=7)
     assert with_forecast(both, 0) == window
-    assert [each.lowest for each in (window, both) if each] == [5, 7]
+    assert both is not None
+    assert (window.lowest, both.lowest) == (5, 7)
     high = with_forecast(window, 30)
     assert high is not None
     assert high.lowest == 20  # never above the ceiling
