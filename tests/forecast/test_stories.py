@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from adapter.forecast import judge
+from adapter.forecast import judge, variants
 from adapter.forecast.candidates import CANDIDATES
 from adapter.forecast.grid import DAY
 from adapter.model.forecasts.floors import ABSENT, COVERAGE, UNKNOWN
@@ -24,6 +24,7 @@ from tests.support.forecasts import (
     Judged,
     Story,
     case_of,
+    play,
     working_days,
 )
 
@@ -112,7 +113,7 @@ def test_a_holiday_that_is_named_has_no_floor(candidate: str, tell: Tell) -> Non
     if candidate == "day":
         assert not any(story.floors[MINUTES : 2 * MINUTES - 2])  # its example is the holiday
     assert any(story.floors[2 * MINUTES :])
-    assert max(story.extra[1:]) <= SETTINGS.max_extra
+    assert max(story.extra) <= SETTINGS.max_extra
 
 
 def test_a_holiday_that_is_not_named_costs_no_more_than_the_budget(name: str, tell: Tell) -> None:
@@ -133,6 +134,28 @@ def test_a_clock_that_is_set_forward(zone: str) -> None:
         morning = slice(count * MINUTES + 5 * 60, count * MINUTES + 8 * 60)
         error = float(np.nanmean(np.abs(said[morning] - grid.values[morning])))
         assert error < 2 if zone == "Europe/Berlin" else error > 5
+
+
+@pytest.mark.parametrize("candidate", ["day", "weeks"])
+def test_floors_are_there_on_the_morning_after_the_clock_was_set(candidate: str, judged: Judged) -> None:
+    """In UTC that morning comes an hour earlier. A forecast on the clock of UTC has no floor for it."""
+    demand, changed = working_days(30), 28 - BASE_DAYS
+    eight = changed * MINUTES + 7 * 60  # the local day had begun an hour before midnight in UTC
+    opening = {}
+    for zone in ("Europe/Berlin", "UTC"):
+        settings = ForecastSettings(zone=ZoneInfo(zone))
+        case = case_of(demand, settings)
+        limits = judged.variants[candidate].limits._replace(zone=zone)
+        found = variants.follow(judge.demand_of(case), candidate, limits, settings)
+        floors = found.floors[BASE_DAYS * MINUTES :]
+        for day in (changed, changed + 1):
+            without, acted = (play(case, day, each) for each in ([], floors))
+            assert acted.extra_over(without) <= settings.max_extra
+            assert acted.shortage < without.shortage
+        opening[zone] = floors[eight]
+    needed = demand[BASE_DAYS * MINUTES + eight]
+    assert opening["Europe/Berlin"] >= needed > 15
+    assert opening["UTC"] < needed / 2
 
 
 def test_a_metric_that_was_renamed(name: str, tell: Tell) -> None:
