@@ -23,6 +23,7 @@ from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.series import AutoscalerSeries
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
 from adapter.autoscaler.state import AutoscalerState
+from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.status import SCALING_LIMITED
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -233,11 +234,9 @@ class Reporter:
         """Add a decision to the journal if it changed something or was kept from that."""
         desired, current = made.status.desired_replicas, made.status.current_replicas
         self._decisions["none" if not made.rescale else "up" if made.replicas > current else "down"].inc()
-        is_limited = False
-        for each in made.status.conditions or ():
-            if each.type == SCALING_LIMITED and each.status == "True":
-                is_limited = True
-                self._monitoring.scaler_limited.inc()
+        is_limited = statuses.holds(made.status.conditions, SCALING_LIMITED)
+        if is_limited:
+            self._monitoring.scaler_limited.inc()
         eventful = made.rescale or made.error or is_limited or made.covered
         if not (eventful or change or events or desired != current):
             self._journal.quiet(state.key)

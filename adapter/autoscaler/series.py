@@ -15,6 +15,7 @@ from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.snapshot import Snapshot
 from adapter.autoscaler.state import AutoscalerState
+from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
 from adapter.model.pods import PodFacts
@@ -171,8 +172,9 @@ def _series_of(times: ReadyTimes | None) -> Mapping[tuple[str, str], float]:
 
 def _reason_of(status: HorizontalPodAutoscalerStatus) -> str:
     """Return the reason of the condition that explains a decision, "" without any condition."""
-    conditions = {each.type: each for each in status.conditions or ()}
     for kind, holds in _EXPLAINING:
-        if kind in conditions and conditions[kind].status == holds:
-            return conditions[kind].reason or ""
-    return (conditions[ABLE_TO_SCALE].reason or "") if ABLE_TO_SCALE in conditions else ""
+        found = statuses.find(status.conditions, kind)
+        if found is not None and found.status == holds:
+            return found.reason or ""
+    able = statuses.find(status.conditions, ABLE_TO_SCALE)
+    return "" if able is None else able.reason or ""

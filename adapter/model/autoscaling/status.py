@@ -80,11 +80,18 @@ class Conditions:
         return tuple(self._listed)
 
 
+def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
+    """Return the first condition of a type, None without one."""
+    for condition in conditions or ():
+        if condition.type == kind:
+            return condition
+    return None
+
+
 def holds(conditions: Sequence[Condition] | None, kind: str) -> bool:
     """Tell whether the first condition of a type is True."""
-    return next(
-        (condition.status == "True" for condition in conditions or () if condition.type == kind), False
-    )
+    found = find(conditions, kind)
+    return found is not None and found.status == "True"
 
 
 def same_status(left: HorizontalPodAutoscalerStatus, right: HorizontalPodAutoscalerStatus) -> bool:
