@@ -10,7 +10,7 @@ from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
-from adapter.model.forecasts.readiness import Readiness
+from adapter.model.forecasts.readiness import UNJUDGED, Readiness
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.schedules.bounds import ScheduledBounds
@@ -83,19 +83,23 @@ class NoSchedules:
         return None
 
 
+class ForecastFloor(NamedTuple):
+    """The floor that a forecast gives an autoscaler until an instant (ns), and the condition of the forecast.
+
+    The floor is 0 without a verdict, in mode Advise, and while it is withheld.
+    """
+
+    replicas: int = 0
+    until: int = 0
+    readiness: Readiness = UNJUDGED
+
+
+UNKNOWN_FORECAST = ForecastFloor()
+"""What is known before the first verdict of a term."""
+
+
 class Forecasts(Protocol):
     """The forecasts of the autoscalers."""
-
-    def floor_of(self, key: Key, now: int) -> int:
-        """Return the floor that a forecast gives an autoscaler at `now` (ns).
-
-        0 for none: without a forecast, in mode Advise, and while the floor is withheld.
-        """
-        ...
-
-    def readiness_of(self, key: Key) -> Readiness | None:
-        """Return the condition of a forecast, None without one."""
-        ...
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
@@ -104,12 +108,6 @@ class Forecasts(Protocol):
 
 class NoForecasts:
     """What a scaler without forecasts has."""
-
-    def floor_of(self, key: Key, now: int) -> int:  # noqa: ARG002 - the protocol's
-        return 0
-
-    def readiness_of(self, key: Key) -> Readiness | None:  # noqa: ARG002 - the protocol's
-        return None
 
     def document_of(self, key: Key) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
         return None

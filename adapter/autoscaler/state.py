@@ -26,7 +26,7 @@ from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import Events
 from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
-from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
@@ -41,7 +41,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
 from adapter.model.autoscaling.validation import Violation
-from adapter.model.forecasts.readiness import UNJUDGED, Readiness
+from adapter.model.forecasts.readiness import Readiness
 from adapter.model.ready_times import Outcome, PodStart, ReadyLedger, ReadyTimes
 from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
@@ -97,6 +97,8 @@ class AutoscalerState:
         """What limits the decisions about a HorizontalPodAutoscaler; None for a FastPathAutoscaler."""
         self.published: Floor | None = None
         """The floor that is published, or queued. Set by the `FloorKeeper` alone."""
+        self.forecast_floor = UNKNOWN_FORECAST
+        """What the forecast says. Set by the `ForecastBook` alone, if the spec asks for a forecast."""
         self.schedule: ScheduledBounds | None = None
         """The bounds of the windows that are active, as `follow_schedule` last found them."""
         self.forecast = 0
@@ -297,7 +299,8 @@ class AutoscalerState:
         if not schedules.synced:
             return False
         schedule = schedules.bounds_of(self.key, now, self.lead)
-        forecast = self._context.forecasts.floor_of(self.key, now)
+        floor = self.forecast_floor
+        forecast = floor.replicas if now < floor.until else 0
         if forecast != self.forecast or schedule != self.schedule:
             self.schedule, self.forecast = schedule, forecast
             self.bounds = schedule_bounds.with_forecast(schedule, forecast)
@@ -313,9 +316,7 @@ class AutoscalerState:
 
     def _readiness(self) -> Readiness | None:
         """Return the condition of the forecast, None without one."""
-        if self.object.spec.forecast is None:
-            return None
-        return self._context.forecasts.readiness_of(self.key) or UNJUDGED
+        return None if self.object.spec.forecast is None else self.forecast_floor.readiness
 
     def forecast_document(self) -> dict[str, Any] | None:
         """Return what `debug` shows of the forecast, None without one."""

@@ -199,7 +199,7 @@ async def test_the_end_of_a_term_leaves_nothing() -> None:
     following.cancel()
     await asyncio.wait([following])
     assert bench.worker.is_closed
-    assert (bench.metric("ready"), bench.book.readiness_of(bench.key)) == (None, None)
+    assert (bench.metric("ready"), bench.book.document_of(bench.key)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -338,9 +338,10 @@ async def test_a_floor_that_is_not_computed_any_more_ends() -> None:
     bench = Bench()
     await bench.open()
     await bench.run_for(5)
-    now = bench.controller.now()
-    assert bench.book.floor_of(bench.key, now + 119 * 10**9) == FLOOR
-    assert bench.book.floor_of(bench.key, now + 180 * 10**9) == 0
+    await bench.step(119)
+    assert bench.state.forecast == FLOOR
+    await bench.step(61)
+    assert bench.state.forecast == 0
 
 
 class BoostedBench(ScheduleBench):
@@ -349,9 +350,11 @@ class BoostedBench(ScheduleBench):
     def start(self) -> Controller:
         self.jobs = Bench()
         self.book = ForecastBook(self.jobs.worker, self.jobs.queries_of, self.monitoring)
-        self.forecasts = self.book  # type: ignore[assignment]
         self.clock.skew = START + 30 * STEP - self.clock.seconds
         return super().start()
+
+    def give_floors(self) -> None:
+        """Leave that to the book."""
 
 
 async def test_a_boosted_hpa_reads_the_floor() -> None:

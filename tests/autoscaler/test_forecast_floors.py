@@ -11,7 +11,7 @@ async def test_an_autoscaler_has_the_floor_while_there_is_one() -> None:
     bench.want(3)
     bench.own(3)
     await bench.step()
-    bench.forecasts.by_key[OWN] = 12
+    bench.forecasts[OWN] = 12
     await bench.step(15)
     assert bench.counts() == [12]
     shown = show(bench.controller, "default", "web", "").document
@@ -20,7 +20,7 @@ async def test_an_autoscaler_has_the_floor_while_there_is_one() -> None:
         each["message"] for each in shown["status"]["conditions"] if each["type"] == "ForecastActive"
     ] == ["minReplicas 12 by the forecast"]
     bench.pods.pods["app=web"] = pods(12)
-    bench.forecasts.by_key.clear()
+    bench.forecasts.clear()
     for _ in range(30):
         await bench.step(10)
     assert bench.counts() == [12]
@@ -32,7 +32,7 @@ async def test_an_autoscaler_has_the_floor_while_there_is_one() -> None:
 async def test_a_boosted_hpa_is_raised_and_reads_the_floor_that_is_renewed() -> None:
     bench = ScheduleBench()
     bench.want(3)
-    bench.forecasts.by_key[HPA] = 12
+    bench.forecasts[HPA] = 12
     bench.boosted(3)
     ends = set()
     for _ in range(130):
@@ -41,10 +41,10 @@ async def test_a_boosted_hpa_is_raised_and_reads_the_floor_that_is_renewed() -> 
         assert bench.floor() == 12
     assert bench.counts() == [12]
     assert len(ends) in {4, 5}  # 1,300 s, renewed every 300
-    bench.forecasts.by_key[HPA] = 8
+    bench.forecasts[HPA] = 8
     await bench.step(15)
     assert bench.floor() == 8
-    bench.forecasts.by_key.clear()
+    bench.forecasts.clear()
     await bench.step(15)
     assert (bench.floor(), bench.floors.entries) == (0, {})
     assert bench.counts() == [12]  # the HPA goes back by itself
@@ -54,7 +54,7 @@ async def test_without_a_scaler_the_floor_of_a_forecast_ends_and_that_of_a_windo
     bench = ScheduleBench()
     bench.want(3)
     bench.schedules.by_key = {HPA: (window("12:00", "14:00", 5),)}
-    bench.forecasts.by_key[HPA] = 12
+    bench.forecasts[HPA] = 12
     bench.boosted(3)
     await bench.step()
     bench.controller.close()
@@ -68,7 +68,7 @@ async def test_without_a_scaler_the_floor_of_a_forecast_ends_and_that_of_a_windo
 async def test_the_next_leader_withdraws_a_floor_only_when_it_decides() -> None:
     bench = ScheduleBench()
     bench.want(3)
-    bench.forecasts.by_key[HPA] = 12
+    bench.forecasts[HPA] = 12
     bench.boosted(3)
     for _ in range(70):
         await bench.step(10)
@@ -76,7 +76,7 @@ async def test_the_next_leader_withdraws_a_floor_only_when_it_decides() -> None:
     assert not published.replicas
     bench.controller.close()
     bench.start()
-    bench.forecasts.by_key.clear()
+    bench.forecasts.clear()
     bench.schedules.synced = False
     bench.boosted(published=published)
     await bench.step(15)
@@ -90,7 +90,7 @@ async def test_the_next_leader_withdraws_a_floor_only_when_it_decides() -> None:
 async def test_at_zero_nothing_is_published_and_nothing_wakes() -> None:
     bench = ScheduleBench()
     bench.want(0)
-    bench.forecasts.by_key = {OWN: 12, HPA: 12}
+    bench.forecasts = {OWN: 12, HPA: 12}
     bench.boosted(0)
     for _ in range(3):
         await bench.step(15)
@@ -100,7 +100,7 @@ async def test_at_zero_nothing_is_published_and_nothing_wakes() -> None:
 async def test_a_target_that_goes_to_zero_loses_its_floor() -> None:
     bench = ScheduleBench()
     bench.want(3)
-    bench.forecasts.by_key[HPA] = 12
+    bench.forecasts[HPA] = 12
     bench.boosted(3)
     for _ in range(70):
         await bench.step(10)
@@ -116,13 +116,13 @@ async def test_a_floor_that_min_replicas_covers_is_not_published() -> None:
     bench = ScheduleBench()
     bench.want(3)
     bench.schedules.by_key = {HPA: (window("12:00", "14:00", 2),)}
-    bench.forecasts.by_key[HPA] = 1
+    bench.forecasts[HPA] = 1
     bench.boosted(3)
     await bench.step()
     await bench.step(15)
     entry = bench.floors.entries["uid-1"]
     assert (entry.scheduled, entry.forecast) == (2, 0)
-    bench.forecasts.by_key[HPA] = 2
+    bench.forecasts[HPA] = 2
     await bench.step(15)
     entry = bench.floors.entries["uid-1"]
     assert (entry.scheduled, entry.forecast) == (2, 2)

@@ -7,7 +7,7 @@ import pytest
 
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
-from adapter.autoscaler.interfaces import Key, NoForecasts
+from adapter.autoscaler.interfaces import ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
@@ -42,16 +42,6 @@ class HandSchedules:
         return BoundsTimeline(self.by_key.get(key, ())).at(now // SECOND, lead)
 
 
-class HandForecasts(NoForecasts):
-    """The floors of forecasts, set by hand."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[Key, int] = {}
-
-    def floor_of(self, key: Key, now: int) -> int:
-        return self.by_key.get(key, 0)
-
-
 class HandFloors:
     """What is published by uid."""
 
@@ -73,7 +63,8 @@ class ScheduleBench(Bench):
 
     def __init__(self) -> None:
         self.schedules = HandSchedules()
-        self.forecasts = HandForecasts()
+        self.forecasts: dict[Key, int] = {}
+        """The floors of forecasts, set by hand."""
         self.floors = HandFloors()
         super().__init__()
 
@@ -86,7 +77,6 @@ class ScheduleBench(Bench):
             self.sources,  # type: ignore[arg-type]
             LIVE,
             self.schedules,
-            self.forecasts,
         )
         self.controller = Controller(
             context,
@@ -98,6 +88,17 @@ class ScheduleBench(Bench):
             floors=self.floors,  # type: ignore[arg-type]  # set by hand
         )
         return self.controller
+
+    async def step(self, seconds: float = 0.0) -> None:
+        self.give_floors()
+        await super().step(seconds)
+
+    def give_floors(self) -> None:
+        for key in self.controller.names():
+            state = self.controller.find(key)
+            assert state is not None
+            until = self.controller.now() + 3600 * SECOND
+            state.forecast_floor = ForecastFloor(self.forecasts.get(key, 0), until)
 
     def own(self, replicas: int | None = None, **spec: Any) -> None:
         self.put(fpa(QUEUE, **BEHAVIOR, **spec), replicas)

@@ -23,7 +23,7 @@ import msgspec
 
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
 from adapter.autoscaler.forecasts.series import ForecastSeries
-from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import InputError, NotSyncedError
@@ -120,6 +120,10 @@ class _Entry:
         """The floor that acts."""
         return self.floors.floor if self.settings.mode == FLOOR else 0
 
+    def forecast_floor(self) -> ForecastFloor:
+        """Return what decisions read."""
+        return ForecastFloor(self.floor, self.until, self.shown)
+
     def readiness(self) -> Readiness:
         if self.failure is not None:
             return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
@@ -144,16 +148,6 @@ class ForecastBook:
         self._index: int | None = None
 
     # -- what others ask -------------------------------------------------------------------------------------
-
-    def floor_of(self, key: Key, now: int) -> int:
-        """Return the floor of an autoscaler at `now`, 0 for none."""
-        entry = self._entries.get(key)
-        return entry.floor if entry is not None and now < entry.until else 0
-
-    def readiness_of(self, key: Key) -> Readiness | None:
-        """Return the condition of an autoscaler, None without a forecast."""
-        entry = self._entries.get(key)
-        return None if entry is None else entry.shown
 
     def document_of(self, key: Key) -> dict[str, Any] | None:
         """Return what `debug` shows of a forecast, None without one."""
@@ -232,7 +226,7 @@ class ForecastBook:
             answer = ForecastAnswer(reason=jobs.WORKER_FAILED, problem="an unexpected error: see the log")
         if self._entries.get(key) is entry:  # else what it was for has changed
             self._take(entry, answer, now)
-            self._show(controller, key, entry)
+            self._show(controller, state, entry)
         await asyncio.sleep(0)
         return True
 
@@ -254,16 +248,20 @@ class ForecastBook:
         settings = None if state.violations else _settings_of(autoscaler)
         if settings is None:
             self._drop(key)
+            state.forecast_floor = UNKNOWN_FORECAST
             return
         plain = msgspec.structs.replace(autoscaler.spec, mode="", forecast=None)
         basis = _Basis(autoscaler.metadata.uid, plain, settings._replace(mode=""))
         if entry is not None and entry.basis == basis:
             entry.autoscaler, entry.settings = autoscaler, settings
+            state.forecast_floor = entry.forecast_floor()
             return
         self._drop(key)
         due = max(now, now // HOUR * HOUR + SETTLED)
         spread, series = zlib.crc32(str(key).encode()), ForecastSeries(self._monitoring, key)
-        self._entries[key] = _Entry(autoscaler, settings, basis, spread, due, series, PlannedFloors(STEP))
+        entry = _Entry(autoscaler, settings, basis, spread, due, series, PlannedFloors(STEP))
+        self._entries[key] = entry
+        state.forecast_floor = entry.forecast_floor()
 
     def _drop(self, key: Key) -> None:
         entry = self._entries.pop(key, None)
@@ -282,7 +280,7 @@ class ForecastBook:
                 entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
                 if entry.floor != before:
                     controller.touch(key)
-                self._show(controller, key, entry)
+                self._show(controller, state, entry)
             if count % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
@@ -329,17 +327,19 @@ class ForecastBook:
 
     # -- what is shown ---------------------------------------------------------------------------------------
 
-    def _show(self, controller: Controller, key: Key, entry: _Entry) -> None:
+    def _show(self, controller: Controller, state: AutoscalerState, entry: _Entry) -> None:
         before, said = entry.shown, entry.readiness()
+        if said != before:  # decisions tell by the object whether the condition has changed
+            entry.shown = said
+        state.forecast_floor = entry.forecast_floor()
         entry.series.show(entry.floor, entry.verdict, entry.floors.day, ready=said.holds)
         if said == before:
             return
-        entry.shown = said
         event = _event_of(before, said, entry.floors.withheld)
         if event is not None and event.reason != entry.told:
             entry.told = event.reason
             controller.tell(entry.autoscaler, event.kind, event.reason, said.message)
-        controller.touch(key)
+        controller.touch(state.key)
 
 
 def _settings_of(autoscaler: FastPathAutoscaler) -> ForecastSettings | None:
