@@ -150,7 +150,8 @@ class Reconciler:
         if isinstance(snapshot, Unfound):
             return None
         prepared, observation, memory = state.prepared, snapshot.observation, state.memory
-        made = guarded.decide(prepared, observation, memory, now, constraints)
+        last = None if state.last is None else state.last.decision
+        made = guarded.decide(prepared, observation, memory, now, constraints, last)
         cap = most if most is not None and made.replicas > most else None
         if cap is not None:
             made = guarded.decide(boosting.capped(prepared, cap), observation, memory, now, constraints)

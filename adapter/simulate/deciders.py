@@ -155,7 +155,7 @@ class ScalerDecider:
         scale = ScaleObservation(workload.replicas, conflicts.OWN)
         self._memory, _ = guarded.observe(self.spec, self._memory, scale, now, constraints.boost)
         observation = _observe(workload, readings, self._memory.status, self._within)
-        made = guarded.decide(self.spec, observation, self._memory, now, constraints)
+        made = guarded.decide(self.spec, observation, self._memory, now, constraints, self.made)
         self._memory, _ = guarded.commit(self._memory, made, observation, now, constraints)
         self.made = made
         return made.replicas if made.rescale else None
@@ -211,7 +211,7 @@ class BoostDecider:
         )
         self._memory = msgspec.structs.replace(self._memory, boost=boosted)
         observation = _observe(workload, readings, self._memory.status, self._within)
-        made = guarded.decide(self.spec, observation, self._memory, now, constraints)
+        made = guarded.decide(self.spec, observation, self._memory, now, constraints, self.made)
         if made.rescale:
             raised = boosting.begin(
                 self._memory.boost, workload.replicas, made.replicas, boost, self._spans, now

@@ -58,7 +58,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
     what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
-    much pending capacity has reduced that, None without the option.
+    much pending capacity has reduced that, None without the option. `spec` is what it was made with, None if
+    no spec was used.
     """
 
     replicas: int
@@ -73,6 +74,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
     covered: int | None = None
+    spec: PreparedSpec | None = None
 
 
 @dataclass(slots=True)
@@ -126,6 +128,7 @@ class _Sync:
             absent=self.absent,
             wanted=self.wanted,
             covered=self.covered,
+            spec=self.spec,
         )
 
 
@@ -149,7 +152,7 @@ def decide(spec: PreparedSpec, observation: Observation, history: History, now: 
     """Decide what one sync does at `now` nanoseconds. The same arguments always give the same decision."""
     current, (lowest, highest) = observation.replicas, spec.limits
     found = Conditions(observation.status.conditions or (), now)
-    sync = _Sync(spec, observation, history, now, found)
+    sync = _Sync(spec, observation, history, now, found, steps=[*spec.opening])
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
     facts = {"target": spec.target, "replicas": current, "statusReplicas": observation.status_replicas}
     sync.steps.append(Step("start", facts | {"min": lowest, "max": highest}))
@@ -157,10 +160,10 @@ def decide(spec: PreparedSpec, observation: Observation, history: History, now: 
         first = history.recommendations.recorded(current, now, now)
         sync.history = msgspec.structs.replace(history, recommendations=first)
         sync.steps.append(Step("first", {"replicas": current}))
-    came_to_zero = spec.settings.scale_to_zero and conditions.holds(
-        observation.status.conditions, SCALED_TO_ZERO
-    )
     if current == 0:
+        came_to_zero = spec.settings.scale_to_zero and conditions.holds(
+            observation.status.conditions, SCALED_TO_ZERO
+        )
         if came_to_zero and (lowest != 0 or spec.has_outer_metric):
             return _follow_metrics(sync, from_zero=True)
         return _disabled(sync)

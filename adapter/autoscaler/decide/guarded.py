@@ -26,6 +26,7 @@ from adapter.autoscaler.decide.history import Events, History, RecommendationQue
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.scheduled import BoundedSpec
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
@@ -224,7 +225,7 @@ def commit(
 ) -> tuple[Memory, tuple[Event, ...]]:
     """Return the memory after a decision whose count, if it has one to write, was written; and the events."""
     state, boost = memory.conflicts, constraints.boost
-    floor = scheduled.floor_of(scheduled.for_count(constraints.schedule, observation.replicas))
+    floor = made.spec.floor if isinstance(made.spec, BoundedSpec) else 0
     if made.rescale:
         state = conflicts.commit(state, observation.replicas, made.replicas)
         if made.history.pending is not None:
@@ -278,44 +279,63 @@ def shifted(memory: Memory, by: int) -> Memory:
 
 
 def decide(
-    spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
+    spec: PreparedSpec,
+    observation: Observation,
+    memory: Memory,
+    now: int,
+    constraints: Constraints,
+    last: Decision | None = None,
 ) -> Decision:
-    """Decide what one sync does at `now` nanoseconds; the status of the observation is that of the memory."""
-    schedule = scheduled.for_count(constraints.schedule, observation.replicas)
+    """Decide what one sync does at `now` nanoseconds; the status of the observation is that of the memory.
+
+    `last` is the last decision that was committed. The result is the same without it; with it nothing is made
+    again that has not changed.
+    """
+    bounds = scheduled.for_count(constraints.schedule, observation.replicas)
+    within = scheduled.bounded(spec, bounds, constraints.readiness, None if last is None else last.spec)
     if observation.replicas:  # at zero a former floor keeps nothing up, and must not wake the target
-        history = scheduled.held(memory.history, memory.floor, schedule, spec.limits.highest, now)
+        history = scheduled.held(memory.history, memory.floor, within.floor, spec.limits.highest, now)
         if history is not memory.history:
             memory = msgspec.structs.replace(memory, history=history)
-    followed = schedule
-    if scheduled.is_below_forecast(spec, schedule, observation.replicas):
+    if within.is_below_forecast(observation.replicas):
         # Below minReplicas no metric is evaluated. A forecast must not delay a raise that is above its floor.
-        trial = msgspec.structs.replace(observation, write_error="")
-        without = scheduled.without_forecast(schedule)
-        asked = _decide_within(spec, trial, memory, now, constraints._replace(schedule=without)).replicas
-        followed = without if asked > scheduled.bounded(spec, schedule).limits.lowest else schedule
-    made = _decide_within(spec, observation, memory, now, constraints._replace(schedule=followed))
-    made = scheduled.told(made, spec, schedule, now)
-    return scheduled.with_readiness(made, constraints.readiness, now)
+        made = _decide_below_forecast(within, observation, memory, now, constraints)
+    else:
+        made = _decide_within(within, observation, memory, now, constraints)
+    if last is not None and last.spec is within and last.status is memory.status:
+        return made  # the status has these conditions already
+    return scheduled.told(made, within, now)
+
+
+def _decide_below_forecast(
+    spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
+) -> Decision:
+    """Decide without the forecast if that leads to more replicas than its floor."""
+    without = spec.without_forecast()
+    trial = msgspec.structs.replace(observation, write_error="")
+    if _decide_within(without, trial, memory, now, constraints).replicas <= spec.limits.lowest:
+        return _decide_within(spec, observation, memory, now, constraints)
+    made = _decide_within(without, observation, memory, now, constraints)
+    return msgspec.structs.replace(made, spec=spec)  # the next decision has the forecast again
 
 
 def _decide_within(
-    spec: PreparedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
+    spec: BoundedSpec, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
-    """Decide with the limits that the spec has within the bounds of the constraints."""
-    mode, rivals, rules, boost, schedule, _ = constraints
-    spec = scheduled.bounded(spec, schedule)
+    """Decide with the limits that a spec has within bounds."""
+    mode, rivals, rules, boost, _, _ = constraints
     history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
-    if observation.replicas == 0 and state.own_zero and scheduled.floor_of(schedule):
+    if observation.replicas == 0 and state.own_zero and spec.floor:
         least = max(least, spec.limits.lowest)  # a floor wakes the target even if no metric has a value
     if least or observation.status is not memory.status:
         observation = msgspec.structs.replace(observation, status=memory.status, fallback=least)
     if mode == PAUSED:
         text = "scaling is paused by spec.mode"
-        return _stand_back(observation, history, now, SCALING_ACTIVE, "ScalingPaused", text)
+        return _stand_back(observation, history, now, SCALING_ACTIVE, "ScalingPaused", text, spec)
     if rivals:
         text = f"target is also scaled by {', '.join(rivals)}; not scaling"
-        return _stand_back(observation, history, now, ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text)
+        return _stand_back(observation, history, now, ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text, spec)
     seen = _with_true_zero(observation, state, now)
     if mode == BOOST:
         seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
@@ -329,8 +349,11 @@ def _decide_within(
         text = f"scaling suspended for {seconds}s: field manager {state.paused_by} reverted our change"
         return _withhold(made, seen, history, now, FOREIGN_WRITER, text)
     if boost is not None:
-        floor = scheduled.floor_of(schedule)
-        why = boosting.refusal(made, seen, memory.boost, boost, spec.band, now, floor) if made.rescale else ""
+        why = (
+            boosting.refusal(made, seen, memory.boost, boost, spec.band, now, spec.floor)
+            if made.rescale
+            else ""
+        )
         return _withhold(made, seen, history, now, boosting.NOT_BOOSTED, why) if why else made
     if mode == ADVISE and made.rescale:
         text = f"would scale to {made.replicas}, but spec.mode is Advise"
@@ -369,7 +392,13 @@ def _with_true_zero(observation: Observation, state: ConflictState, now: int) ->
 
 
 def _stand_back(
-    observation: Observation, history: History, now: int, kind: str, reason: str, message: str
+    observation: Observation,
+    history: History,
+    now: int,
+    kind: str,
+    reason: str,
+    message: str,
+    spec: PreparedSpec | None = None,
 ) -> Decision:
     """Return a decision that looks at no metric and says why, with an event when that begins."""
     before, current = observation.status, observation.replicas
@@ -382,6 +411,7 @@ def _stand_back(
         conditions=found.listed(),
     )
     is_known = any(each.type == kind and each.reason == reason for each in before.conditions or ())
+    opening = () if spec is None else spec.opening
     return Decision(
         replicas=current,
         status=status,
@@ -389,7 +419,8 @@ def _stand_back(
         events=() if is_known else (Event("Warning", reason, message),),
         # Without recent recommendations scale-down stays blocked for one stabilization window.
         history=History(RecommendationQueues(), history.ups, history.downs),
-        trace=(Step("withheld", {"replicas": current, "current": current, "message": message}),),
+        trace=(*opening, Step("withheld", {"replicas": current, "current": current, "message": message})),
+        spec=spec,
     )
 
 

@@ -28,6 +28,7 @@ from adapter.autoscaler.decide.observation import (
     count_ready,
 )
 from adapter.autoscaler.decide.pending import Queue
+from adapter.autoscaler.decide.trace import Step
 from adapter.model import api_selectors
 from adapter.model.autoscaling import pending_capacity
 from adapter.model.autoscaling.hpa import (
@@ -128,7 +129,7 @@ class PreparedSpec(msgspec.Struct, frozen=True):
 
     `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
     External: only these can scale a workload up from zero. `throughputs` are those of pending capacity, in
-    thousandths a second for each pod, by the name of the metric.
+    thousandths a second for each pod, by the name of the metric. `opening` are the first steps of each trace.
     """
 
     target: str
@@ -140,6 +141,7 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     up: Rules | None = None
     down: Rules | None = None
     throughputs: Mapping[str, int] = {}
+    opening: tuple[Step, ...] = ()
 
     @property
     def longest_periods(self) -> tuple[int, int]:

@@ -8,7 +8,6 @@ read the floor as a metric. And a forecast never wakes a target from zero (`for_
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -18,12 +17,65 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.history import History
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.decide.trace import Step
-from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SCHEDULE_ACTIVE, Conditions
 from adapter.model.forecasts.readiness import PENDING, Readiness
 from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
+
+
+class BoundedSpec(PreparedSpec, frozen=True, kw_only=True):
+    """A spec with the limits that it has within bounds, and with what decisions show of these.
+
+    It is made when `own`, the spec without bounds, the bounds, or the condition of the forecast change, and
+    is kept from decision to decision. `floor` is that of the bounds, 0 for none. `texts` are what the
+    conditions of bounds say.
+    """
+
+    own: PreparedSpec
+    bounds: ScheduledBounds | None
+    readiness: Readiness | None
+    floor: int
+    texts: "_Texts"
+
+    def is_below_forecast(self, replicas: int) -> bool:
+        """Tell whether a count is below the floor of a forecast, and within all other bounds."""
+        bounds = self.bounds
+        if bounds is None or not replicas or replicas >= bounds.forecast:
+            return False
+        return self.without_forecast().limits.lowest <= replicas < self.limits.lowest
+
+    def without_forecast(self) -> "BoundedSpec":
+        """Return it with the limits that it has without the forecast, which is shown all the same."""
+        limits = schedule_bounds.limits(*self.own.limits, without_forecast(self.bounds))
+        return msgspec.structs.replace(self, limits=ReplicaLimits(*limits))
+
+
+def bounded(
+    spec: PreparedSpec,
+    bounds: ScheduledBounds | None,
+    readiness: Readiness | None,
+    last: PreparedSpec | None = None,
+) -> BoundedSpec:
+    """Return a spec within bounds: `last` if that was made from the same."""
+    if (
+        isinstance(last, BoundedSpec)
+        and last.own is spec
+        and last.bounds is bounds
+        and last.readiness is readiness
+    ):
+        return last
+    plain = msgspec.structs.asdict(spec)
+    texts: _Texts = {}
+    if bounds is not None:
+        least, most = schedule_bounds.limits(*spec.limits, bounds)
+        facts = {"windows": describe(bounds), "min": least, "max": most}
+        if bounds.forecast:
+            facts["forecast"] = bounds.forecast
+        plain |= {"limits": ReplicaLimits(least, most), "opening": (Step("schedule", facts),)}
+        texts = _texts(spec.limits, bounds)
+    floor = floor_of(bounds)
+    return BoundedSpec(**plain, own=spec, bounds=bounds, readiness=readiness, floor=floor, texts=texts)
 
 
 def for_count(bounds: ScheduledBounds | None, replicas: int) -> ScheduledBounds | None:
@@ -36,100 +88,20 @@ def without_forecast(bounds: ScheduledBounds | None) -> ScheduledBounds | None:
     return bounds if bounds is None or not bounds.forecast else schedule_bounds.with_forecast(bounds, 0)
 
 
-def is_below_forecast(spec: PreparedSpec, bounds: ScheduledBounds | None, replicas: int) -> bool:
-    """Tell whether a count is below the floor of a forecast, and within all other bounds."""
-    if bounds is None or not replicas or replicas >= bounds.forecast:
-        return False
-    without, _ = schedule_bounds.limits(*spec.limits, without_forecast(bounds))
-    return without <= replicas < schedule_bounds.limits(*spec.limits, bounds)[0]
-
-
-def bounded(spec: PreparedSpec, bounds: ScheduledBounds | None) -> PreparedSpec:
-    """Return the spec with the limits that it has within bounds."""
-    limits = ReplicaLimits(*schedule_bounds.limits(*spec.limits, bounds))
-    return spec if limits == spec.limits else msgspec.structs.replace(spec, limits=limits)
-
-
 def floor_of(bounds: ScheduledBounds | None) -> int:
     """Return the floor of bounds, 0 for none."""
     return 0 if bounds is None else bounds.lowest
 
 
-def held(history: History, before: int, bounds: ScheduledBounds | None, highest: int, now: int) -> History:
+def held(history: History, before: int, floor: int, highest: int, now: int) -> History:
     """Return the history, with a recommendation of the former floor `before` if that has fallen at `now`."""
-    if floor_of(bounds) >= before:
+    if floor >= before:
         return history
     recommendations = history.recommendations.recorded(min(before, highest), now, 0)
     return msgspec.structs.replace(history, recommendations=recommendations)
 
 
-def told(made: Decision, spec: PreparedSpec, bounds: ScheduledBounds | None, now: int) -> Decision:
-    """Return a decision with the bounds in its trace and in the conditions. `spec` has its own limits."""
-    before = made.status.conditions or ()
-    texts: _Texts = {}
-    if bounds is not None:
-        step, texts = _shown(*spec.limits, bounds)
-        made = msgspec.structs.replace(made, trace=(step, *made.trace))
-    elif not any(statuses.holds(before, kind) for kind in _INACTIVE):
-        return made
-    found: Conditions | None = None
-    for kind, ended in _INACTIVE.items():
-        said = texts.get(kind)
-        condition = _find(before, kind)
-        if said is None:
-            if condition is None or condition.status != "True":
-                continue
-        elif condition is not None and ("True", *said) == _said(condition):
-            continue
-        found = found or Conditions(before, now)
-        text = said or ended
-        found.set(kind, holds=said is not None, reason=text.reason, message=text.message)
-    return made if found is None else _with_status(made, found)
-
-
-def with_readiness(made: Decision, readiness: Readiness | None, now: int) -> Decision:
-    """Return a decision with the condition of a forecast, without it if `readiness` is None.
-
-    Before the first verdict of a leader the condition stays as the former leader left it.
-    """
-    before = made.status.conditions or ()
-    known = _find(before, FORECAST_READY)
-    if readiness is None:
-        if known is None:
-            return made
-    elif known is not None and _is_shown(readiness, known):
-        return made
-    found = Conditions(before, now)
-    if readiness is None:
-        found.remove(FORECAST_READY)
-    else:
-        found.set(FORECAST_READY, holds=readiness.holds, reason=readiness.reason, message=readiness.message)
-    return _with_status(made, found)
-
-
-def _find(conditions: Sequence[Condition], kind: str) -> Condition | None:
-    for each in conditions:  # a loop takes half the time of `next` with a generator
-        if each.type == kind:
-            return each
-    return None
-
-
-def _is_shown(readiness: Readiness, known: Condition) -> bool:
-    """Tell whether a condition stays as it is."""
-    said = (str(readiness.holds), readiness.reason, readiness.message)
-    return readiness.reason == PENDING or said == _said(known)
-
-
-def _said(condition: Condition) -> tuple[str, str | None, str | None]:
-    return condition.status, condition.reason, condition.message
-
-
-def _with_status(made: Decision, conditions: Conditions) -> Decision:
-    status: HorizontalPodAutoscalerStatus = msgspec.structs.replace(
-        made.status, conditions=conditions.listed()
-    )
-    is_changed = made.status_changed or status != made.status
-    return msgspec.structs.replace(made, status=status, status_changed=is_changed)
+# -- conditions ----------------------------------------------------------------------------------------------
 
 
 class _ConditionText(NamedTuple):
@@ -143,27 +115,73 @@ _INACTIVE = {
 }
 """What is said of a condition that no longer holds."""
 
-_Texts = Mapping[str, _ConditionText | None]
-"""What is said of a condition by its type, None or nothing of one that does not hold."""
+_Texts = Mapping[str, _ConditionText]
+"""What is said of the conditions that hold, by type."""
 
 
-@lru_cache(4096)
-def _shown(lowest: int, highest: int, bounds: ScheduledBounds) -> tuple[Step, _Texts]:
-    """Return what is shown of bounds of a spec with these limits: it seldom changes between decisions."""
-    least, most = schedule_bounds.limits(lowest, highest, bounds)
-    facts = {"windows": describe(bounds), "min": least, "max": most}
-    if bounds.forecast:
-        facts["forecast"] = bounds.forecast
+def told(made: Decision, spec: BoundedSpec, now: int) -> Decision:
+    """Return a decision with the conditions of bounds and of a forecast.
+
+    Without a forecast its condition is removed. Before the first verdict of a leader that condition stays as
+    the former leader left it.
+    """
+    before, texts, readiness = made.status.conditions or (), spec.texts, spec.readiness
+    if _are_shown(before, texts, readiness):
+        return made
+    found, known = Conditions(before, now), {each.type: each for each in before}
+    for kind, ended in _INACTIVE.items():
+        said = texts.get(kind)
+        if said is not None or (kind in known and known[kind].status == "True"):
+            text = said or ended
+            found.set(kind, holds=said is not None, reason=text.reason, message=text.message)
+    if readiness is None:
+        found.remove(FORECAST_READY)
+    elif FORECAST_READY not in known or readiness.reason != PENDING:
+        found.set(FORECAST_READY, holds=readiness.holds, reason=readiness.reason, message=readiness.message)
+    status: HorizontalPodAutoscalerStatus = msgspec.structs.replace(made.status, conditions=found.listed())
+    is_changed = made.status_changed or status != made.status
+    return msgspec.structs.replace(made, status=status, status_changed=is_changed)
+
+
+def _are_shown(conditions: Sequence[Condition], texts: _Texts, readiness: Readiness | None) -> bool:
+    """Tell whether conditions stay as they are."""
+    missing = len(texts) + (readiness is not None)
+    for each in conditions:
+        if each.type in _INACTIVE:
+            said = texts.get(each.type)
+            if said is None:
+                if each.status == "True":
+                    return False
+                continue
+            if each.reason != said.reason or each.message != said.message or each.status != "True":
+                return False
+        elif each.type == FORECAST_READY:
+            if readiness is None or not _is_shown(each, readiness):
+                return False
+        else:
+            continue
+        missing -= 1
+    return not missing
+
+
+def _is_shown(condition: Condition, readiness: Readiness) -> bool:
+    if readiness.reason == PENDING:
+        return True
+    if condition.reason != readiness.reason or condition.message != readiness.message:
+        return False
+    return (condition.status == "True") is readiness.holds
+
+
+def _texts(own: ReplicaLimits, bounds: ScheduledBounds) -> _Texts:
     texts = {
-        SCHEDULE_ACTIVE: _of_windows(lowest, highest, bounds),
-        FORECAST_ACTIVE: _of_forecast(lowest, highest, bounds),
+        SCHEDULE_ACTIVE: _of_windows(*own, without_forecast(bounds)),
+        FORECAST_ACTIVE: _of_forecast(*own, bounds),
     }
-    return Step("schedule", facts), texts
+    return {kind: text for kind, text in texts.items() if text is not None}
 
 
 def _of_windows(lowest: int, highest: int, bounds: ScheduledBounds | None) -> _ConditionText | None:
-    """Return what the windows give alone, None if none is active or begins soon."""
-    bounds = without_forecast(bounds)
+    """Return what the windows give, None if none is active or begins soon."""
     if bounds is None:
         return None
     lowest, highest = schedule_bounds.limits(lowest, highest, bounds)

@@ -15,7 +15,7 @@ from adapter.autoscaler.decide.decision import Decision
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import NO_STATUS, ExternalReading, Observation
 from adapter.autoscaler.decide.record import DecisionInputs
-from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, PAUSED
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED
 from adapter.model.autoscaling.floor import LONGEST_FORECAST, LONGEST_SCHEDULED, Floor
 from adapter.model.forecasts.readiness import UNJUDGED, Readiness
 from adapter.model.schedules.bounds import ScheduledBounds
@@ -82,6 +82,9 @@ def test_a_forecast_does_not_delay_what_the_metrics_ask_for() -> None:
     assert (made.replicas, made.reason) == (15, "external metric queue(nil) above target")
     assert made.trace[0].text() == "a forecast of 12 allows 12 to 40"
     assert told(made) == {"ForecastActive": ("True", "minReplicas 12 by the forecast")}
+    bounds = forecast(12)
+    again = Loop(10)
+    assert [again.decide(wanted, bounds, after=400).replicas for wanted in (15, 3, 3)] == [15, 12, 12]
     assert Loop(10).decide(None, forecast(12)).replicas == 12
     assert Loop(10).decide(15, forecast(12, OFFICE)).replicas == 20
 
@@ -330,18 +333,58 @@ def ready(made: Decision) -> tuple[str, str | None, str | None] | None:
 
 
 def test_the_condition_of_a_verdict_follows_it_and_ends_with_the_forecast() -> None:
-    made = Loop(3).decide(3)
-    assert scheduled.with_readiness(made, None, NOW) is made
-    missing = Readiness(holds=False, reason="Incomplete", message="no verdict yet: 3 of 7 days of history")
-    shown = scheduled.with_readiness(made, missing, NOW)
+    loop = Loop(3)
+    assert ready(loop.decide(3)) is None
+    loop.readiness = missing = Readiness(
+        holds=False, reason="Incomplete", message="no verdict yet: 3 of 7 days of history"
+    )
+    shown = loop.decide(3)
     assert ready(shown) == ("False", "Incomplete", missing.message)
     assert shown.status_changed
-    assert scheduled.with_readiness(shown, missing, NOW) is shown
-    acting = scheduled.with_readiness(shown, Readiness(holds=True, reason="Acting", message="day"), NOW)
-    assert ready(acting) == ("True", "Acting", "day")
+    assert not loop.decide(3).status_changed
+    loop.readiness = Readiness(*missing)
+    assert not loop.decide(3).status_changed
+    for changed in (
+        Readiness(holds=True, reason="Acting", message="day"),
+        Readiness(holds=True, reason="Acting", message="weeks"),
+        Readiness(holds=True, reason="Withheld", message="weeks"),
+        Readiness(holds=False, reason="Withheld", message="weeks"),
+    ):
+        loop.readiness = changed
+        made = loop.decide(3)
+        assert ready(made) == (str(changed.holds), changed.reason, changed.message)
+        assert made.status_changed
     # a new leader has no verdict yet: what the former one has said stays
-    assert scheduled.with_readiness(acting, UNJUDGED, NOW) is acting
-    assert ready(scheduled.with_readiness(made, UNJUDGED, NOW)) == ("False", "Pending", UNJUDGED.message)
-    ended = scheduled.with_readiness(acting, None, NOW)
+    loop.readiness = UNJUDGED
+    for bounds in (None, forecast(2), None):
+        assert ready(loop.decide(3, bounds)) == ("False", "Withheld", "weeks")
+    loop.readiness = None
+    ended = loop.decide(3)
     assert ready(ended) is None
     assert ended.status_changed
+    loop.readiness = UNJUDGED
+    assert ready(loop.decide(3)) == ("False", "Pending", UNJUDGED.message)
+
+
+_ACTING = Readiness(holds=True, reason="Acting", message="day")
+_SYNC = st.tuples(
+    st.sampled_from([10, None, 3, 20, 0]),
+    st.sampled_from([forecast(12), forecast(2, OFFICE), forecast(12, QUIET), OFFICE, SOON, None]),
+    st.sampled_from([_ACTING, _ACTING._replace(reason="Withheld"), UNJUDGED, None]),
+    st.sampled_from([15, 3, 30, 0, None]),
+    st.sampled_from([AUTO, AUTO, AUTO, ADVISE, PAUSED]),
+    st.sampled_from([400, 1]),
+)
+_Sync = tuple[int | None, ScheduledBounds | None, Readiness | None, int | None, str, int]
+
+
+@given(syncs=st.lists(_SYNC, min_size=3, max_size=8), is_boosted=st.booleans())
+def test_the_last_decision_changes_nothing(syncs: list[_Sync], *, is_boosted: bool) -> None:
+    """`Loop` compares each decision with the one that is made without it."""
+    loop = Loop(10, minReplicas=0)
+    for replicas, bounds, readiness, wanted, mode, after in syncs:
+        loop.readiness, loop.mode = readiness, BOOST if is_boosted else mode
+        loop.boost = ON if is_boosted else None
+        loop.replicas = loop.replicas if replicas is None else replicas
+        for _ in range(2):
+            loop.decide(wanted, bounds, after)

@@ -127,8 +127,9 @@ def test_a_decision_of_the_hpa_controller_has_no_guards() -> None:
     )
     seen = msgspec.structs.replace(made.inputs.observation, status=MEMORY.status)
     spec = prepared_spec.prepare(hpa, made.inputs.settings)
-    assert (made.replicas, again) == (2, decision.decide(spec, seen, MEMORY.history, ODD))
-    assert again.replicas > made.replicas
+    plain = decision.decide(spec, seen, MEMORY.history, ODD)
+    assert msgspec.structs.replace(again, spec=None) == msgspec.structs.replace(plain, spec=None)
+    assert again.replicas > made.replicas == 2
 
 
 def test_the_weight_grows_with_the_pods() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import guarded, scheduled
+from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.boost import Boost, Boosting, ScheduledFloor
 from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
@@ -18,6 +18,7 @@ from adapter.autoscaler.decide.observation import ExternalReading, Observation, 
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED
 from adapter.model.autoscaling.floor import LONGEST_SCHEDULED, Demotion, Floor
+from adapter.model.forecasts.readiness import UNJUDGED, Readiness
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.controller import LIVE
@@ -30,7 +31,10 @@ NO_VALUE = Unavailable("NoMetrics", "no metrics")
 
 
 class Loop:
-    """An autoscaler in a loop of decisions that are all written."""
+    """An autoscaler in a loop of decisions that are all written.
+
+    Each is compared with the one that is made without the last decision.
+    """
 
     def __init__(self, replicas: int, *, most: int = 40, mode: str = AUTO, **spec: Any) -> None:
         self.replicas, self.mode = replicas, mode
@@ -39,6 +43,9 @@ class Loop:
         self.spec: PreparedSpec = autoscaler([metric], LIVE, maxReplicas=most, **({"behavior": {}} | spec))
         self.memory = Memory(conflicts=ConflictState(known=replicas, own_zero=not replicas))
         self.manager = OWN
+        self.readiness: Readiness | None = None
+        self.boost: Boost | None = None
+        self.last: Decision | None = None
 
     def decide(
         self, wanted: int | None, bounds: ScheduledBounds | None = None, after: float = 1.0
@@ -47,13 +54,14 @@ class Loop:
         self.at += int(after * SECOND)
         reading: Reading = NO_VALUE if wanted is None else ExternalReading([wanted * 1000])
         seen = Observation(self.replicas, self.replicas, "app=web", pods(self.replicas), [reading])
-        limits = Constraints(self.mode, schedule=bounds)
-        self.memory, _ = guarded.observe(
-            self.spec, self.memory, ScaleObservation(self.replicas, self.manager), self.at
-        )
-        made = guarded.decide(self.spec, seen, self.memory, self.at, limits)
+        limits = Constraints(self.mode, boost=self.boost, schedule=bounds, readiness=self.readiness)
+        scale = ScaleObservation(self.replicas, self.manager)
+        self.memory, _ = guarded.observe(self.spec, self.memory, scale, self.at, self.boost)
+        made = guarded.decide(self.spec, seen, self.memory, self.at, limits, self.last)
+        again = guarded.decide(self.spec, seen, self.memory, self.at, limits)
+        assert msgspec.structs.replace(made, spec=None) == msgspec.structs.replace(again, spec=None)
         self.memory, _ = guarded.commit(self.memory, made, seen, self.at, limits)
-        self.replicas = made.replicas
+        self.replicas, self.last = made.replicas, made
         return made
 
 
@@ -171,10 +179,30 @@ def test_the_decision_is_that_of_an_autoscaler_with_these_bounds(
     assert made.trace[1:] == same.trace
 
 
-def test_bounds_that_change_nothing_are_the_same_spec() -> None:
-    spec = Loop(3).spec
-    assert scheduled.bounded(spec, None) is spec
-    assert scheduled.bounded(spec, ScheduledBounds(1, 40, ("a/b c",))) is spec
+def test_a_spec_within_bounds_is_made_again_when_something_changes() -> None:
+    loop = Loop(20)
+    first = loop.decide(20, OFFICE).spec
+    assert first is not loop.spec
+    assert loop.decide(25, OFFICE).spec is first
+    assert loop.decide(25).spec is not first
+    second = loop.decide(25, OFFICE).spec
+    assert second is not first
+    loop.readiness = UNJUDGED
+    third = loop.decide(25, OFFICE).spec
+    assert third is not second
+    assert loop.decide(25, OFFICE).spec is third
+    loop.spec = msgspec.structs.replace(loop.spec, limits=ReplicaLimits(1, 22))
+    made = loop.decide(25, OFFICE)
+    assert (made.spec is third, made.replicas) == (False, 22)
+
+
+def test_a_condition_that_another_client_has_removed_is_set_again() -> None:
+    loop = Loop(20)
+    loop.decide(20, OFFICE)
+    loop.memory = msgspec.structs.replace(
+        loop.memory, status=msgspec.structs.replace(loop.memory.status, conditions=())
+    )
+    assert condition(loop.decide(20, OFFICE)) is not None
 
 
 # -- boosted HPAs --------------------------------------------------------------------------------------------
