@@ -78,6 +78,13 @@ class World:
             "ready_since": started + 1_000_000_000,
         }
         self.statuses = self.events = self.writes = 0
+        self._sources: list[_Source] = []
+
+    def set_value(self, value: int) -> None:
+        """Have all metrics say so much of each pod."""
+        self.value = value
+        for source in self._sources:
+            source.set_value(value)
 
     # targets
 
@@ -88,7 +95,9 @@ class World:
     # sources
 
     def open(self, metric: MetricSpec, site: Subscriber) -> "_Source":
-        return _Source(self, site)
+        source = _Source(self, site)
+        self._sources.append(source)
+        return source
 
     # rivals
 
@@ -191,6 +200,9 @@ class _Source:
         self._world = world
         self._values = dict.fromkeys(site.names(), world.value)
         self.sampled = 0
+
+    def set_value(self, value: int) -> None:
+        self._values = dict.fromkeys(self._values, value)
 
     def read(self, view: ReadContext) -> Reading:
         values = self._values
