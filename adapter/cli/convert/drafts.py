@@ -9,7 +9,7 @@ from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.conversion import Converted
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
-from adapter.model.schedules import documents
+from adapter.model.schedules import documents, local_time
 from adapter.model.schedules.documents import BY_START, KIND
 
 _NOWHERE = "a-namespace"
@@ -85,11 +85,8 @@ def _slug(key: str) -> str:
 
 def zone_of(name: object, path: str, faults: list[Fault]) -> ZoneInfo | None:
     """Return the zone of a name of the tz database; else None and a fault."""
-    if isinstance(name, str) and name and name not in {"localtime", "posixrules", "Local"}:
-        try:
-            return ZoneInfo(name)
-        except (KeyError, ValueError, OSError):
-            pass
+    if isinstance(name, str) and (zone := local_time.read_zone(name)) is not None:
+        return zone
     shown = "absent" if name is None else autoscaler_documents.shown(name)
     faults.append(Fault(path, shown, "expected a time zone of the tz database such as Europe/Berlin"))
     return None

@@ -97,7 +97,7 @@ def test_what_is_refused(field: str, value: Any, said: str) -> None:
     assert str(violation) == f"spec.forecast.{said}"
 
 
-@pytest.mark.parametrize("zone", ["", "Europe/Bonn", "localtime", "right/UTC", "../UTC"])
+@pytest.mark.parametrize("zone", ["", "Europe/Bonn", "localtime", "right/UTC", "../UTC", "/".join("A" * 300)])
 def test_a_zone_that_there_is_not_is_a_fault_of_a_file_and_stops_no_scaling(zone: str) -> None:
     spec = ForecastSpec(time_zone=zone)
     assert list(forecast_spec.check(spec)) == []
