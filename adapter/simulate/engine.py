@@ -153,6 +153,8 @@ class Run:
 
     def _next(self, second: int, end: int) -> int:
         """Return the next second at which anything may change."""
+        if self.changes and self.changes[-1].second == second:
+            return second + 1  # the first second with the new count: signals note its ready pods
         # The floor that an HPA reads changes with the bounds of the schedule.
         bounded = (self._schedule.next_change(self._epoch + second * SECOND) - self._epoch) // SECOND
         after = min(end, self._demand.next_change, self._workload.next_ready, bounded)

@@ -16,16 +16,6 @@ from adapter.simulate.simulation import Scenario, simulate
 from tests.support import schedules as support
 from tests.support.simulation import PODS, autoscaler
 
-POLICIES = (
-    "native",
-    "native:window=0",
-    "native:scrape=7,sync=4,window=20",
-    "fast",
-    "fast:window=0",
-    "fast:scrape=3,tick=2",
-    "boost",
-    "boost:sync=7,scrape=4,window=9",
-)
 OUTER = {
     "type": "External",
     "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "7"}},
@@ -49,6 +39,25 @@ def loads(draw: st.DrawFn) -> Load:
     return load.of_points(
         [(place * step, value) for place, value in enumerate(values)], draw(st.integers(1, 700))
     )
+
+
+PACES = {
+    "native": ("scrape", "sync", "window"),
+    "fast": ("scrape", "tick", "window"),
+    "boost": ("fastScrape", "fastWindow", "scrape", "sync", "tick", "window"),
+}
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> str:
+    """Draw a policy: some of its paces, the others are the defaults."""
+    name = draw(st.sampled_from(sorted(PACES)))
+    pairs = [
+        f"{key}={draw(st.integers(0, 30) if key.lower().endswith('window') else st.integers(1, 9))}s"
+        for key in PACES[name]
+        if draw(st.booleans())
+    ]
+    return ":".join([name, ",".join(pairs)][: 2 if pairs else 1])
 
 
 @st.composite
@@ -96,7 +105,7 @@ def clock(seconds: int) -> str:
 
 
 @given(
-    st.sampled_from(POLICIES),
+    policies(),
     st.sampled_from([(PODS,), (OUTER,), (PODS, OUTER), ({**CPU},)]),
     loads(),
     loads(),
@@ -131,3 +140,17 @@ def test_skipping_changes_nothing(
     (one,), (other,) = quick.runs, slow.runs
     for name in type(one).__slots__:
         assert abs(getattr(one, name) - getattr(other, name)) <= 1e-6 * abs(getattr(other, name)), name
+
+
+def test_the_second_after_a_written_count_is_visited() -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    scenario = Scenario(
+        autoscaler(behavior=behavior),
+        {"load": load.of_points([(0, 250.0), (40, 20.0)], 100)},
+        (20,),
+        phases=1,
+    )
+    policy = read_policy("fast:scrape=5s,window=20s,tick=2s")
+    quick, slow = simulate(scenario, policy), simulate(scenario, policy, skips=False)
+    assert quick.changes == slow.changes
+    assert quick.decisions < slow.decisions
