@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from adapter.event_loop import Loop
+from tests.support.processor import limited
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 
@@ -51,7 +52,7 @@ async def fail(how: str) -> tuple[socket.socket, int]:
         await connecting
         pytest.fail("it connected")
     peer.close()
-    async with asyncio.timeout(1.5):
+    async with limited(1.5):
         while is_open(descriptor):  # noqa: ASYNC110 - nothing tells when the system has closed it
             await asyncio.sleep(0.005)
     return given, descriptor

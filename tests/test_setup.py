@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processor import Limit
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 # Stands in for Python: records each environment and installation that begins and ends, and takes its time for
@@ -62,8 +64,8 @@ def test_two_at_once_take_turns(checkout: Path, tmp_path: Path) -> None:
         subprocess.Popen([checkout / "scripts" / "setup"], env=environment) as first,
         subprocess.Popen([checkout / "scripts" / "setup"], env=environment) as second,
     ):
-        deadline = time.monotonic() + 30  # noqa: TID251 - waits for a real program
-        while not waits_for_the_lock({first.pid, second.pid}) and time.monotonic() < deadline:  # noqa: TID251
+        limit = Limit(30)
+        while not waits_for_the_lock({first.pid, second.pid}) and limit.left() > 0:
             time.sleep(0.02)
         (tmp_path / "record.go").touch()
     assert (first.returncode, second.returncode) == (0, 0)

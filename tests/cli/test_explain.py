@@ -19,6 +19,7 @@ from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.sandbox.apiserver.server import Cluster
 from tests.support.controller import Bench, fpa
+from tests.support.processor import limited
 from tests.support.scaling import external_metric
 from tests.support.tls import Authority
 
@@ -416,7 +417,7 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
-        async with asyncio.timeout(4):
+        async with limited(4):
             with pytest.raises(RunError, match=f"port 10254 of Pod scaler-1 cannot be forwarded: {said}"):
                 await explain.fetch(parse(["shop/web"]))
 

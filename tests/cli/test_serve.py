@@ -14,6 +14,7 @@ from adapter.cli import main, serve
 from adapter.compose import app
 from adapter.config.options import Options
 from adapter.sandbox.apiserver.server import Cluster
+from tests.support.processor import limited
 
 RULES = "rules: [{seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: load}]"
 
@@ -184,7 +185,7 @@ async def start(directory: Path, rules: Path, cluster: Cluster, port: int) -> As
 
 async def _ready(served: Served) -> None:
     """Wait until the adapter says that it is ready."""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(30):
+    async with aiohttp.ClientSession() as session, limited(30):
         while served.process.returncode is None:
             try:
                 async with session.get(f"{served.url}/readyz", ssl=False) as response:

@@ -31,6 +31,7 @@ from tests.support.adapter import RunningAdapter
 from tests.support.certificates import Signer
 from tests.support.kubectl import TOKEN
 from tests.support.mount import Mount
+from tests.support.processor import limited
 from tests.support.rendered import Objects, Want
 from tests.support.tls import Authority, Pair
 
@@ -232,7 +233,7 @@ class FrontedControlPlane(RealBackend):
         self.proxy.publish(*signers)
         wanted = sorted(signer.pem.strip() for signer in signers)
         where = ("configmap", certificates.NAME, "-n", "kube-system")
-        async with asyncio.timeout(100):  # a changed file is seen at once, or within a minute
+        async with limited(100):  # a changed file is seen at once, or within a minute
             while True:
                 found = await cluster.run(cluster.admin_kubeconfig, "get", *where, "-o", "json")
                 bundle = _published(found.stdout) if found.status == 0 else []

@@ -19,6 +19,7 @@ from tests.e2e.controlplane import ControlPlane
 from tests.support import adapter as support
 from tests.support.adapter import RunningAdapter
 from tests.support.kubectl import TOKEN, Finished, Kubectl
+from tests.support.processor import limited
 
 WIDGETS = "widgets.e2e.fastpath.io"
 _GROUP, _PLURAL = WIDGETS.partition(".")[2], WIDGETS.partition(".")[0]
@@ -269,7 +270,7 @@ class RealBackend:
 
     async def _until_allowed(self, cluster: ClusterUnderTest, kubeconfig: Path, *paths: str) -> None:
         """Wait for the authorizer, which follows roles by a watch of its own."""
-        async with asyncio.timeout(20):
+        async with limited(20):
             for path in paths:
                 while not await cluster.is_allowed(kubeconfig, path):  # noqa: ASYNC110 - nothing tells
                     await asyncio.sleep(0.1)

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.e2e.frontproxy import NAME, FrontProxy
+from tests.support.processor import Limit
 from tests.support.tls import Authority
 
 VARIABLE = "KUBEBUILDER_ASSETS"
@@ -127,8 +128,8 @@ class Server:
 
     def _wait_ready(self) -> bool:
         assert self._process is not None
-        deadline = time.monotonic() + START_SECONDS  # noqa: TID251  # waits for a real program
-        while self._process.poll() is None and time.monotonic() < deadline:  # noqa: TID251  # see above
+        limit = Limit(START_SECONDS)
+        while self._process.poll() is None and limit.left() > 0:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self._is_ready(self.port):
                     return True

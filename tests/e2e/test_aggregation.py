@@ -21,6 +21,7 @@ from tests.e2e.aggregation import PATHS, Direct, Registered
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
 from tests.support.certificates import Signer
+from tests.support.processor import limited
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.tls import Authority
@@ -144,7 +145,7 @@ async def until(accept: Callable[[Any], object], ask: Callable[[], Any], seconds
     """Ask until the answer is accepted, and return it; fails with the last one."""
     found: Any = None
     try:
-        async with asyncio.timeout(seconds):
+        async with limited(seconds):
             while True:
                 found = await ask()
                 if accept(found):

@@ -23,6 +23,7 @@ from tests.support.adapter import Answer, RunningAdapter
 from tests.support.certificates import NAME, UNUSUAL, Identity, Signer, config_map, config_map_object
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
+from tests.support.processor import limited
 from tests.support.tls import Authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -453,7 +454,7 @@ async def test_one_authority_for_both_purposes_is_said(
     async with support.running(tmp_path, cluster, prometheus.url) as adapter:
         assert "ANY client certificate of the cluster can act as front proxy" in caplog.text
         assert await metric_value(adapter, 'fastpath_faults_active{fault="trust-ambiguous"}') == 1
-        async with asyncio.timeout(5):
+        async with limited(5):
             publish(cluster, config_map(CLIENTS.pem, CLIENTS.pem))
             await adapter.wait_for(
                 "/metrics",
@@ -469,7 +470,7 @@ async def test_an_authority_with_an_unknown_key_does_not_end_the_process(
     """Neither at the start nor when it is published later."""
     odd = config_map(PROXY.pem + UNUSUAL, CLIENTS.pem + UNUSUAL, requestheader_allowed_names=names)
     publish(cluster, odd)
-    async with support.running(tmp_path, cluster, prometheus.url) as adapter, asyncio.timeout(5):
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter, limited(5):
         unsupported = 'fastpath_faults_active{fault="trust-unsupported"}'
         assert await metric_value(adapter, unsupported) == 1
         publish(cluster, config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=names))

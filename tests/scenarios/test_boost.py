@@ -36,6 +36,7 @@ from tests.support.boosting import (
     until_none,
 )
 from tests.support.nativechain import ROOT, Fastpath, Front, controlling, serving
+from tests.support.processor import limited
 from tests.support.scalewrites import BOOSTER, NATIVE
 from tests.support.waiting import until
 
@@ -394,7 +395,7 @@ async def human_is_left_alone(world: World, name: str) -> None:
     (The native controller, which has the metrics, disagrees with both.)
     """
     for reason in (boost.REVERSED, boost.DEMOTED):
-        async with asyncio.timeout(DETECTED):
+        async with limited(DETECTED):
             # the native controller, which reads the floor, may put it right before anybody has seen it
             while not told(world, name, reason):
                 if world.replicas(name) >= 6:

@@ -29,12 +29,13 @@ from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.server import tls
 from tests.support import adapter as support
-from tests.support import faulty
+from tests.support import faulty, patience
 from tests.support.adapter import Answer, RunningAdapter
 from tests.support.caller import Caller
 from tests.support.clock import ShiftedClock
 from tests.support.faulty import QUERY, SERIES, Behaviour, FaultyPrometheus
 from tests.support.mount import Mount
+from tests.support.processor import limited
 from tests.support.tls import Authority, Pair
 from tests.support.waiting import until
 
@@ -96,15 +97,23 @@ def _pod(name: str) -> dict[str, object]:
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
-        for name in RIGHT:
-            cluster.create(_pod(name))
+        _add_pods(cluster)
         yield cluster
+
+
+def _add_pods(cluster: Cluster) -> None:
+    for name in RIGHT:
+        cluster.create(_pod(name))
 
 
 @pytest.fixture
 async def prometheus() -> AsyncIterator[FaultyPrometheus]:
-    async with FaultyPrometheus(_series(), time.time) as prometheus:  # noqa: TID251 - adapter and server share the time of day
+    async with _prometheus() as prometheus:
         yield prometheus
+
+
+def _prometheus() -> FaultyPrometheus:
+    return FaultyPrometheus(_series(), time.time)  # noqa: TID251 - adapter and server share the time of day
 
 
 @pytest.fixture
@@ -742,7 +751,7 @@ async def test_the_serving_certificate_rotates_under_load(
                 await until(lambda: message in caplog.messages, 3.0)
                 assert await _presented(adapter) == _der(old)
             mount.put(tls_crt=new.certificate.read_bytes(), tls_key=new.key.read_bytes())
-            async with asyncio.timeout(5):
+            async with limited(5):
                 while await _presented(adapter) != _der(new):  # noqa: ASYNC110 - what is shown next sets no event
                     await asyncio.sleep(0.02)
     assert {answer.status for answer in seen} == {200}
@@ -840,10 +849,18 @@ def _many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_many_files")
-async def test_hundreds_of_questions_while_prometheus_hangs(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
-) -> None:
+def test_hundreds_of_questions_while_prometheus_hangs(tmp_path: Path, rules: Path) -> None:
     """Pending requests are bounded, the rest is refused; documents and health are served; nothing is left."""
+    patience.run(_ask_hundreds(tmp_path))
+
+
+async def _ask_hundreds(tmp_path: Path) -> None:
+    async with Cluster() as cluster, _prometheus() as prometheus:
+        _add_pods(cluster)
+        await _hang_hundreds(tmp_path, cluster, prometheus)
+
+
+async def _hang_hundreds(tmp_path: Path, cluster: Cluster, prometheus: FaultyPrometheus) -> None:
     long = ("--prometheus-attempt-timeout=1500ms", "--prometheus-timeout=2500ms")
     async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
         callers = [await Caller.connect(adapter) for _ in range(700)]

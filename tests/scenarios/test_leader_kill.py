@@ -26,6 +26,7 @@ from tests.support import patience
 from tests.support.audit import AuditedCluster, Written
 from tests.support.election import LoopClock
 from tests.support.leader import Scaler
+from tests.support.processor import limited
 from tests.support.wire import Wire
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -145,7 +146,7 @@ class Lane:
 
     @staticmethod
     async def _until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with limited(20):
             while not condition():  # noqa: ASYNC110 - what a server in the same loop has come to sets no event of ours
                 await asyncio.sleep(0.01)
 
@@ -207,7 +208,7 @@ async def test_a_frozen_leader_wakes_up_and_writes_nothing() -> None:
         audit = cluster.audit.setdefault("frozen", [])
 
         async def wait_for_other(than: str) -> str:
-            async with asyncio.timeout(30):
+            async with limited(30):
                 while not audit or audit[-1].by == than:  # noqa: ASYNC110 - the writes of other processes
                     await asyncio.sleep(0.01)
             return audit[-1].by

@@ -17,6 +17,7 @@ from adapter.server.http.endpoints import LocalPages
 from tests.support import adapter as support
 from tests.support import boosting
 from tests.support.boosting import FLAGS, HOME, NAMESPACE, Workload, World
+from tests.support.processor import limited
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -93,7 +94,7 @@ def own(workload: Workload) -> boosting.Document:
 
 async def wait_for_pods(process: Process, least: int) -> None:
     """Wait until the process leads, and shows the times of so many pods of each autoscaler."""
-    async with asyncio.timeout(WAIT):
+    async with limited(WAIT):
         for name in (BOOSTED, OWN):
             while await process.pods(name) < least:  # noqa: ASYNC110 - it is asked over HTTP
                 await asyncio.sleep(0.05)

@@ -29,6 +29,7 @@ from tests.support import adapter as support
 from tests.support import waiting
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
+from tests.support.processor import limited
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -217,7 +218,7 @@ class Callers:
 
     async def _ask(self) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with limited(PATIENCE):
                 connection = self._pool.popleft()
                 if not connection.usable:
                     connection.writer.transport.abort()

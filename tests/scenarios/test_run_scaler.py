@@ -20,6 +20,7 @@ from adapter.server.http.endpoints import LocalPages
 from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
 from tests.support.adapter import admit
 from tests.support.kubectl import TOKEN
+from tests.support.processor import limited
 
 __all__ = ["world"]
 
@@ -61,13 +62,13 @@ class Running:
 
     async def says(self, words: str) -> None:
         """Wait until its metrics hold a line."""
-        async with asyncio.timeout(30):
+        async with limited(30):
             while words not in await self.metrics():  # noqa: ASYNC110 - another page announces nothing
                 await asyncio.sleep(0.05)
 
     async def says_of(self, autoscaler: str, words: str) -> None:
         """Wait until what it shows of an autoscaler holds them."""
-        async with asyncio.timeout(30):
+        async with limited(30):
             while words not in str(await self.get(f"/debug/fastpath/autoscalers/{autoscaler}")):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.05)
 
@@ -222,7 +223,7 @@ async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: Worl
         assert (await running.get("/readyz"))[0] == 200
         world.cluster.delay(3.0, "*", "leases")
         running.stop.set()
-        async with asyncio.timeout(30):
+        async with limited(30):
             while (await running.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - another page announces nothing
                 await asyncio.sleep(0.05)
         status, text = await running.get("/readyz?verbose")
@@ -234,7 +235,7 @@ async def test_probes_have_an_address_of_their_own(tmp_path: Path, world: World)
     async with scaler(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
         await running.says("leader_election_master_status")
         probes = Running(running.session, port, running.stop)
-        async with asyncio.timeout(30):
+        async with limited(30):
             while (await probes.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - readiness announces nothing
                 await asyncio.sleep(0.05)
         assert await probes.get("/livez") == (200, "ok")

@@ -21,6 +21,7 @@ from adapter.sandbox.apiserver.server import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus.series import Exporter, Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
+from tests.support.processor import limited
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
@@ -145,7 +146,7 @@ class Process:
 
     async def get(self, path: str) -> tuple[int, Any]:
         """Ask its local pages, waiting for them to be there."""
-        async with asyncio.timeout(WAIT), aiohttp.ClientSession() as session:
+        async with limited(WAIT), aiohttp.ClientSession() as session:
             while True:
                 try:
                     async with session.get(f"http://127.0.0.1:{self.port}{path}") as response:

@@ -20,6 +20,7 @@ from adapter.sandbox.apiserver.server import Cluster
 from adapter.server.http.connection_server import MetricsServer
 from tests.support import certificates
 from tests.support.kubectl import TOKEN
+from tests.support.processor import limited
 
 
 class Reachable(Protocol):
@@ -70,7 +71,7 @@ class RunningAdapter:
         """Ask until `accept(answer)` holds; fails with the last answer."""
         answer = Answer(0, None)
         try:
-            async with asyncio.timeout(seconds):
+            async with limited(seconds):
                 while True:
                     answer = await self.get(path)
                     if accept(answer):

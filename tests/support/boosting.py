@@ -32,6 +32,7 @@ from adapter.sandbox.prometheus import series as exporter
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import crd
+from tests.support.processor import limited
 from tests.support.scalewrites import Audit, Place, follow
 
 CLOCK = SystemClock()
@@ -457,7 +458,7 @@ async def until_none(find: Callable[[], Sequence[object]], seconds: float) -> No
     """Return as soon as nothing is found any more; after so many seconds fail the test with the findings."""
     found = find()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
+        async with limited(seconds):
             while found := find():  # noqa: ASYNC110 - a cluster comes to it by itself
                 await asyncio.sleep(0.05)
     assert not found, found

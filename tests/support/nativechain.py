@@ -30,6 +30,7 @@ from adapter.sandbox.listener import Listener
 from tests.support import adapter as support
 from tests.support.boosting import CLOCK, FLAGS, HOME, PERIOD, RATIOS, SETTINGS, World
 from tests.support.kubectl import TOKEN
+from tests.support.processor import limited
 from tests.support.scalewrites import Audit, Place
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +93,7 @@ class Fastpath:
                 stderr=log,
                 env=os.environ | environment,
             )
-        async with asyncio.timeout(_START_SECONDS), aiohttp.ClientSession() as session:
+        async with limited(_START_SECONDS), aiohttp.ClientSession() as session:
             while self.process.returncode is None:
                 with contextlib.suppress(aiohttp.ClientError):
                     url = f"https://127.0.0.1:{self.port}/readyz"

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from tests.support import remotewrite, tools
+from tests.support.processor import Limit
 
 START_SECONDS = 20.0
 """How long a start, a stop or an awaited answer may take; on an idle machine a start takes 0.3 s."""
@@ -162,12 +163,12 @@ class PrometheusServer:
 
         Prometheus looks for targets 5 s after its start and not before; what is only to be stored is written.
         """
-        deadline = time.monotonic() + START_SECONDS  # noqa: TID251  # waits for a real program
+        limit = Limit(START_SECONDS)
         while True:
             result = self.query(promql)
             if accept(result):
                 return result
-            if time.monotonic() > deadline:  # noqa: TID251  # see above
+            if limit.left() <= 0:
                 pytest.fail(f"Prometheus never gave what {promql} was to give; last: {result}", pytrace=False)
             time.sleep(_POLL_SECONDS)
 
@@ -177,12 +178,12 @@ class PrometheusServer:
 
     def _wait_ready(self) -> bool:
         assert self._process is not None
-        deadline = time.monotonic() + START_SECONDS  # noqa: TID251  # waits for a real program
+        limit = Limit(START_SECONDS)
         while self._process.poll() is None:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self._request("GET", "/-/ready")[0] == 200:
                     return True
-            if time.monotonic() > deadline:  # noqa: TID251  # see above
+            if limit.left() <= 0:
                 self.kill()
                 return False
             time.sleep(_POLL_SECONDS)

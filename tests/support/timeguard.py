@@ -12,6 +12,8 @@ signal handler:
    ends the process. It also bounds the run as a whole.
 3. Should native code hold the interpreter lock, so that neither of the two can run, `faulthandler` ends the
    process from a C thread.
+
+The limit of a test is a `processor.Limit`: it follows the processor time that the test can get.
 """
 
 import asyncio
@@ -28,11 +30,14 @@ import traceback
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from _pytest.outcomes import (
     Failed,  # the class of `pytest.fail.Exception`, which has no name for type checkers
 )
+
+from tests.support.processor import MOST, Limit
 
 REPEAT_SECONDS = 5.0
 """Between two interruptions of a test that is over its limit."""
@@ -55,25 +60,26 @@ class OutOfTime(Failed, KeyboardInterrupt):
 class Watchdog(threading.Thread):
     """Ends the process, with every stack, when the run or an uninterruptible test is over its limit."""
 
-    def __init__(self, run_seconds: float, stderr: int) -> None:
+    def __init__(self, run_ends: float, stderr: int) -> None:
         super().__init__(name="time limit of the run", daemon=True)
         self._stderr = stderr
-        self._run_ends = _now() + run_seconds
-        self._test_ends = float("inf")
+        self._run_ends = run_ends
+        self._limit: Limit | None = None
+        self._grace = 0.0
         self._test = ""
         self._changed = threading.Condition()
         self._stopped = False
 
-    def begin(self, test: str, seconds: float) -> None:
-        """Bound a test."""
+    def begin(self, test: str, limit: Limit, grace: float) -> None:
+        """Bound a test: by how many seconds after its limit it has to end."""
         with self._changed:
-            self._test, self._test_ends = test, _now() + seconds
+            self._test, self._limit, self._grace = test, limit, grace
             self._changed.notify()
 
     def end(self) -> None:
         """Note that the test has ended."""
         with self._changed:
-            self._test, self._test_ends = "", float("inf")
+            self._test, self._limit = "", None
 
     def stop(self) -> None:
         with self._changed:
@@ -85,13 +91,13 @@ class Watchdog(threading.Thread):
         """Wait for one of the limits."""
         with self._changed:
             while not self._stopped:
-                left = min(self._run_ends, self._test_ends) - _now()
-                if left <= 0:
-                    self._end_process()
-                self._changed.wait(left)
+                of_run = self._run_ends - _now()
+                of_test = float("inf") if self._limit is None else self._limit.left() + self._grace
+                if min(of_run, of_test) <= 0:
+                    self._end_process("test" if of_test <= of_run else "run")
+                self._changed.wait(min(of_run, of_test))
 
-    def _end_process(self) -> None:
-        limit = "test" if self._test_ends <= self._run_ends else "run"
+    def _end_process(self, limit: str) -> None:
         text = f"\n{self._test or 'between tests'}: the time limit of the {limit} is over; the process ends\n"
         with contextlib.suppress(OSError):  # a closed pipe must not keep the process alive
             os.write(self._stderr, (text + format_threads() + format_tasks()).encode(errors="replace"))
@@ -100,6 +106,7 @@ class Watchdog(threading.Thread):
 
 
 _WATCHDOG = pytest.StashKey[Watchdog]()
+_RUN_ENDS = pytest.StashKey[float]()
 _STDERR = pytest.StashKey[int]()
 _IN_PHASE = pytest.StashKey[bool]()
 """Whether set-up, call or teardown of the test runs: outside of them an interruption would end the whole run.
@@ -120,13 +127,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the watchdog before any test notes which threads there are."""
     stderr = os.dup(2)  # output is not captured now
     config.stash[_STDERR] = stderr
-    seconds = float(config.getini("run_timeout"))
-    if hasattr(
-        config, "workerinput"
-    ):  # ends first, as only it knows the stacks of its test and the programs it has started
-        seconds -= min(10.0, seconds / 4)
-    config.stash[_WATCHDOG] = Watchdog(seconds, stderr)
+    ends = getattr(config, "workerinput", {}).get("run_ends", _now() + float(config.getini("run_timeout")))
+    config.stash[_RUN_ENDS] = ends
+    config.stash[_WATCHDOG] = Watchdog(ends, stderr)
     config.stash[_WATCHDOG].start()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Have a worker of pytest-xdist end before the run does.
+
+    Only a worker knows the stacks of its test and the programs that the test has started. All processes have
+    the same monotonic clock.
+    """
+    early = min(10.0, float(node.config.getini("run_timeout")) / 4)
+    node.workerinput["run_ends"] = node.config.stash[_RUN_ENDS] - early
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -140,17 +155,21 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> bool:
     """Arm all three limits for a test, in place of pytest-timeout's own timer."""
     seconds = float(settings.timeout)  # type: ignore[attr-defined]  # a tuple of pytest-timeout's that has no public name
     grace = float(item.config.getini("timeout_grace"))
+    limit = Limit(seconds)
 
     def interrupt(_: int, frame: FrameType | None) -> None:
-        if item.stash.get(_IN_PHASE, False):
+        left = limit.left()
+        if left > 0:
+            signal.setitimer(signal.ITIMER_REAL, left, REPEAT_SECONDS)
+        elif item.stash.get(_IN_PHASE, False):
             stacks = "".join(traceback.format_stack(frame)) + format_tasks()
             item.stash.setdefault(_STACKS, f"Timeout (>{seconds}s)\n{stacks}")
             raise OutOfTime
 
     signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_SECONDS)
-    item.config.stash[_WATCHDOG].begin(item.nodeid, seconds + grace)
-    faulthandler.dump_traceback_later(seconds + 2 * grace, exit=True, file=item.config.stash[_STDERR])
+    item.config.stash[_WATCHDOG].begin(item.nodeid, limit, grace)
+    faulthandler.dump_traceback_later(MOST * seconds + 2 * grace, exit=True, file=item.config.stash[_STDERR])
     return True
 
 

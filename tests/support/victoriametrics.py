@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import remotewrite, tools
+from tests.support.processor import Limit
 from tests.support.prometheus import START_SECONDS
 
 _POLL_SECONDS = 0.02
@@ -74,8 +75,8 @@ class VictoriaMetricsServer:
 
     def _wait_ready(self) -> bool:
         assert self._process is not None
-        deadline = time.monotonic() + START_SECONDS  # noqa: TID251  # waits for a real program
-        while self._process.poll() is None and time.monotonic() < deadline:  # noqa: TID251  # see above
+        limit = Limit(START_SECONDS)
+        while self._process.poll() is None and limit.left() > 0:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self._request("GET", "/health") == 200:
                     return True

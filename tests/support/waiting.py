@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
+from tests.support.processor import limited
+
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
     """Return as soon as `condition` holds; fail the test if it does not within `seconds`."""
-    async with asyncio.timeout(seconds):
+    async with limited(seconds):
         while not condition():  # noqa: ASYNC110 - what a server in the same loop has come to sets no event of ours
             await asyncio.sleep(0.005)
 

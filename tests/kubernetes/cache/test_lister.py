@@ -21,6 +21,7 @@ from adapter.sandbox.apiserver.kinds import Kind
 from adapter.sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from tests.support.processor import limited
 from tests.support.waiting import other_work, until
 
 
@@ -72,7 +73,7 @@ class Cache:
 
     async def until_names(self, *expected: str, selector: str = "", what: APIResource = PODS) -> None:
         found: list[str] | None = None
-        async with asyncio.timeout(1.5):
+        async with limited(1.5):
             while found != list(expected):
                 await asyncio.sleep(0.005)
                 with contextlib.suppress(errors.NotSyncedError):
@@ -396,7 +397,7 @@ async def test_where_watching_becomes_allowed_it_is_watched() -> None:
         async with caching(cluster, PODS, periods=periods) as cache:
             await until(lambda: cache.lister.status() and cache.status().mode == "list")
             cluster.allow("watch", "pods")
-            async with asyncio.timeout(1.5):
+            async with limited(1.5):
                 while cache.status().mode == "list" or not cluster.open_watches:
                     await cache.names()
                     await asyncio.sleep(0.01)

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from adapter.sandbox.apiserver.server import Cluster
+from tests.support.processor import limited
 
 JSON = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -252,7 +253,7 @@ async def test_a_client_that_goes_is_forgotten(cluster: Cluster, http: aiohttp.C
         cluster.create(pod("a"))
         await stream.short()
         stream.response.close()
-    async with asyncio.timeout(1):
+    async with limited(1):
         while cluster.open_watches:  # noqa: ASYNC110  # the count is a fact of sockets, nothing signals it
             await asyncio.sleep(0.005)
     assert not cluster.store._objects_of(("", "pods")).subscribers

@@ -40,6 +40,7 @@ from tests.support.clock import ShiftedClock
 from tests.support.faulty import FaultyPrometheus
 from tests.support.hostile import Hostile
 from tests.support.kubectl import TOKEN
+from tests.support.processor import limited
 
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 REQUESTS = 100_000 if LONG else 3_000 if thorough.is_chosen() else 1_000
@@ -216,7 +217,7 @@ class Target:
     async def _read(self, peer: str, connection: Connection, number: str, request: Hostile) -> None:
         self.sent += 1
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with limited(PATIENCE):
                 status, headers, body = await connection.read_answer(is_head=request.is_head)
                 if request.framed and body != BARE and not (request.is_head and status == 400):
                     assert headers["audit-id"] == number, "the answer is another's"
