@@ -1,8 +1,7 @@
-"""The image: its recipe, the result of the recipe's steps, and its start as a restricted pod.
+"""The image: its recipe, what buildah makes of it, and its start as a restricted pod.
 
-There is no engine here. The recipe is read; the commands of its first stage are run in a folder, with this
-machine's Python in place of the base image's; what they make is started in a read-only root
-(`tests.support.confined` says what is real about it).
+The recipe is built whole, with a minimal Debian in place of the base image (`tests.support.engine`). The
+image is started in a read-only root (`tests.support.confined` says what is real about it).
 """
 
 import base64
@@ -10,11 +9,9 @@ import fnmatch
 import json
 import os
 import re
-import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -32,6 +29,7 @@ from adapter.sandbox.apiserver.server import Cluster
 from tests.support import adapter as support
 from tests.support import confined, crd, rendered
 from tests.support.confined import Confined, Pod
+from tests.support.engine import Engine, Image
 from tests.support.kubectl import TOKEN
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
@@ -137,56 +135,19 @@ def test_the_build_sees_what_it_copies_and_nothing_else() -> None:
 # What the steps make.
 
 
-class Built(NamedTuple):
-    """What the first stage made."""
-
-    prefix: Path
-
-
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    """Run the commands of the first stage unchanged, but for their target folder and with pip's cache."""
-    top = tmp_path_factory.mktemp("image")
-    prefix, folder, python = top / "fastpath", top / "build", top / "python"
-    folder.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", python], check=True)
-    kept = {
-        name: text
-        for name, text in os.environ.items()
-        if name.startswith("PIP_") or name in {"HOME", "SSL_CERT_FILE"}
-    }
-    environment = {**kept, "PATH": f"{python}/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-    for each in _instructions():
-        if (each.stage, each.name) == (0, "COPY"):
-            *sources, target = each.text.split()
-            _copy(sources, folder / target)
-        elif (each.stage, each.name) == (0, "RUN"):
-            command = each.text.replace(PREFIX, str(prefix)).replace("--no-cache-dir", "")
-            done = subprocess.run(
-                ["sh", "-euc", command],
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    yield Built(prefix)
-    shutil.rmtree(top)
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    engine = Engine(tmp_path_factory.mktemp("image"))
+    yield engine.build(ROOT, "localhost/fastpath", PYTHON=engine.make_base())
+    engine.remove()
 
 
-def _copy(sources: Sequence[str], target: Path) -> None:
-    for source in sources:
-        path = ROOT / source
-        if path.is_dir():
-            shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(path, target)
-
-
-def _python(built: Built, code: str) -> Any:
+def _python(image: Image, code: str) -> Any:
     done = subprocess.run(
-        [built.prefix / "bin/python", "-Ic", code], capture_output=True, text=True, check=False
+        ["chroot", image.root, f"{PREFIX}/bin/python", "-Ic", code],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -194,8 +155,8 @@ def _python(built: Built, code: str) -> Any:
 
 @pytest.mark.integration
 @pytest.mark.thorough
-@pytest.mark.timeout(240)
-def test_it_holds_the_runtime_lock_and_the_project_alone(built: Built) -> None:
+@pytest.mark.timeout(600)
+def test_it_holds_the_runtime_lock_and_the_project_alone(image: Image) -> None:
     listed = (
         "import importlib.metadata as m, json; print(json.dumps("
         "[d.name.lower().replace('_', '-').replace('.', '-') for d in m.distributions()]))"
@@ -203,15 +164,36 @@ def test_it_holds_the_runtime_lock_and_the_project_alone(built: Built) -> None:
     lines = (ROOT / "requirements/runtime.txt").read_text().splitlines()
     locked = [Requirement(line.removesuffix(" \\")) for line in lines if re.match("[a-z]", line)]
     wanted = [each.name for each in locked if each.marker is None or each.marker.evaluate()]
-    assert sorted(_python(built, listed)) == sorted([*wanted, "fastpath-adapter"])
-    programs = {path.name for path in (built.prefix / "bin").iterdir()}
+    assert sorted(_python(image, listed)) == sorted([*wanted, "fastpath-adapter"])
+    programs = {path.name for path in (image.root / PREFIX[1:] / "bin").iterdir()}
     assert "fastpath" in programs
     assert not [name for name in programs if fnmatch.fnmatch(name, "pip*")]
-    package = Path(_python(built, "import adapter, json; print(json.dumps(adapter.__file__))")).parent
-    assert package.is_relative_to(built.prefix)
-    shipped = {str(path.relative_to(package)) for path in package.rglob("*.py")}
+    package = Path(_python(image, "import adapter, json; print(json.dumps(adapter.__file__))")).parent
+    assert package.is_relative_to(PREFIX)
+    installed = image.root / str(package)[1:]
+    shipped = {str(path.relative_to(installed)) for path in installed.rglob("*.py")}
     here = {str(path.relative_to(ROOT / "adapter")) for path in (ROOT / "adapter").rglob("*.py")}
     assert shipped == here
+
+
+@pytest.mark.integration
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_the_documented_packages_are_the_ten_largest(image: Image) -> None:
+    code = """
+import importlib.metadata, json
+files = lambda each: (file.locate() for file in each.files)
+size = lambda each: sum(path.stat().st_size for path in files(each) if path.is_file())
+print(json.dumps({each.name: size(each) / 1e6 for each in importlib.metadata.distributions()}))
+"""
+    sizes: dict[str, float] = _python(image, code)
+    page = (ROOT / "docs/contributing/dependencies.md").read_text()
+    section = page.partition("## What the image weighs")[2].partition("\n## ")[0]
+    rows = {name: int(size) for name, size in re.findall(r"^\| (\S+) \| (\d+) \|", section, re.MULTILINE)}
+    assert rows.keys() == set(sorted(sizes, key=sizes.__getitem__)[-10:])
+    assert rows == {name: pytest.approx(sizes[name], rel=0.15, abs=0.6) for name in rows}
+    (total,) = re.findall(r"packages take (\d+) MB", section)
+    assert int(total) == pytest.approx(sum(sizes.values()), rel=0.05)
 
 
 # How it starts.
@@ -228,14 +210,12 @@ class World(NamedTuple):
     account: Path
 
     def environment(self) -> dict[str, str]:
-        """Return what the kubelet sets, and the recipe's own."""
+        """Return what the kubelet sets."""
         host, _, port = self.cluster.url.removeprefix("https://").partition(":")
         return {
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
             "HOME": "/",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1",
         }
 
 
@@ -277,12 +257,6 @@ async def world(
             metadata = {"name": pod, "namespace": "shop", "labels": {"app": "web"}}
             cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
         yield World(cluster, prometheus, account)
-
-
-def _entrypoint(built: Built, arguments: Sequence[str]) -> list[str]:
-    (entrypoint,) = _of("ENTRYPOINT", FINAL)
-    program, *rest = json.loads(entrypoint)
-    return [str(built.prefix / "bin" / program), *rest, *arguments]
 
 
 def chart_arguments(values: Mapping[str, Any], *, tls: bool = False) -> list[str]:
@@ -369,10 +343,10 @@ def _ok(status: int) -> bool:
 
 @pytest.mark.integration
 @pytest.mark.thorough
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("old", [False, True], ids=["chart 5.3", "an older chart"])
 async def test_it_starts_with_the_arguments_of_the_chart(
-    built: Built, world: World, tmp_path: Path, unused_port: int, *, old: bool
+    image: Image, world: World, tmp_path: Path, unused_port: int, *, old: bool
 ) -> None:
     """Its Deployment too: service account, ConfigMap at /etc/adapter, emptyDir, self-signed certificate."""
     config = tmp_path / "config"
@@ -381,8 +355,8 @@ async def test_it_starts_with_the_arguments_of_the_chart(
     url, _, port = world.prometheus.url.rpartition(":")
     arguments = chart_arguments({"listenPort": unused_port, "url": url, "port": port, "logtostderr": old})
     files = {"/etc/adapter": config, "/var/run/secrets/kubernetes.io/serviceaccount": world.account}
-    pod = Pod(files, world.environment(), ["/tmp"], [Path(sys.base_prefix), built.prefix])
-    with confined.running(tmp_path, pod, _entrypoint(built, arguments)) as program:
+    pod = Pod(files, world.environment(), arguments, ["/tmp"])
+    with confined.running(tmp_path, image, pod) as program:
         assert await _ask(program, unused_port, "/healthz", None, _ok) == "ok"
         await _ask(program, unused_port, "/readyz", None, _ok)
         _assert_confined(program, ["/tmp"])
@@ -394,9 +368,9 @@ async def test_it_starts_with_the_arguments_of_the_chart(
 
 @pytest.mark.integration
 @pytest.mark.thorough
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
-    built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
+    image: Image, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the Secret of `fastpath certs`; a client trusts it under the Service's name by its bundle."""
     base = rendered.read_base()
@@ -414,9 +388,9 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
         "/var/run/secrets/kubernetes.io/serviceaccount": world.account,
     }
     own = [f"--secure-port={unused_port}", f"--prometheus-url={world.prometheus.url}", "--shutdown-delay=0s"]
-    pod = Pod(files, world.environment(), programs=[Path(sys.base_prefix), built.prefix])
+    pod = Pod(files, world.environment(), [*base.container["args"], *own])
     trust = ssl.create_default_context(cadata=config_map["data"]["ca.crt"])
-    with confined.running(tmp_path, pod, _entrypoint(built, [*base.container["args"], *own])) as program:
+    with confined.running(tmp_path, image, pod) as program:
         await _ask(program, unused_port, "/readyz", trust, _ok)
         _assert_confined(program, [])
         values = _values(await _ask(program, unused_port, METRIC, trust, _ok))
@@ -427,9 +401,9 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
 
 @pytest.mark.integration
 @pytest.mark.thorough
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
-    built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
+    image: Image, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It answers probes, and shows its metrics to a caller who trusts the authority and has the right."""
     components = ("scaler", "service-monitor", "scaler-service-monitor")
@@ -447,7 +421,6 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
         mounts["serving-cert"]: serving,
         "/var/run/secrets/kubernetes.io/serviceaccount": world.account,
     }
-    pod = Pod(files, world.environment(), programs=[Path(sys.base_prefix), built.prefix])
     trust = ssl.create_default_context(cadata=config_map["data"]["ca.crt"])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -460,9 +433,9 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
     ]
     world.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}})
     world.cluster.create(crd.definition())
-    program, *verb = objects.container["command"]
-    command = [str(built.prefix / "bin" / program), *verb, *objects.container["args"], *own]
-    with confined.running(tmp_path, pod, command) as running:
+    arguments = [*objects.container["args"], *own]
+    pod = Pod(files, world.environment(), arguments, command=objects.container["command"])
+    with confined.running(tmp_path, image, pod) as running:
         await _ask(running, unused_port, "/readyz", trust, _ok)
         async with (
             aiohttp.ClientSession() as session,

@@ -1,55 +1,58 @@
-"""A program in a read-only root file system, as the user of the image: a restricted pod without an engine.
+"""A container of an image: its root, read-only, with the mounts of a pod, as a restricted pod runs it.
 
-What is real: a mount namespace and chroot in which the root and everything bound into it is mounted
-read-only; user and group 10001, no other group, no capability, no new privileges; an environment with nothing
-inherited; the paths of a pod (service account, ConfigMap, Secret, emptyDir). What is not: the image's own
-files (Python and the C library are this machine's), a network of its own, cgroups and seccomp. Needs root and
-util-linux' unshare and setpriv.
+What is real: the image's own files; a mount namespace and chroot in which the root and every file mounted
+into it is read-only; user, environment, working directory and entrypoint of the image's configuration; no
+other group, no capability, no new privileges; the paths of a pod (service account, ConfigMap, Secret,
+emptyDir). What is not: a network of its own, cgroups and seccomp. Needs root and util-linux' unshare and
+setpriv.
 """
 
 import contextlib
-import os
 import re
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.support import tools
+from tests.support.engine import Image
 
 USER = 10001
 
-_SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
 _PREPARE = """\
 set -eu
 mount --bind {root} {root}
 cd {root}
-bind() {{ mkdir -p ".$2"; mount --rbind "$1" ".$2"; }}
+# a path that is a link in the image leads to another place there
+bind() {{
+    chroot . mkdir -p "$2"
+    target=".$(chroot . readlink -f "$2")"
+    mount --rbind "$1" "$target"
+    mount -o remount,ro,bind "$target"
+}}
 {mounts}
 mount -o remount,ro,bind {root}
-exec chroot {root} setpriv --reuid={user} --regid={user} --clear-groups --no-new-privs \\
+exec chroot {root} setpriv --reuid={user} --regid={group} --clear-groups --no-new-privs \\
     --inh-caps=-all --bounding-set=-all \\
-    env -i {environment} {command}
+    env -i --chdir={folder} {environment} {command}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What a pod sees.
+    """What a pod adds to its image.
 
     `files` are folders of this machine by where they are mounted, read-only; `scratch` are emptyDirs.
+    `command` takes the place of the image's entrypoint, as in a container of a Pod.
     """
 
     files: Mapping[str, Path]
     environment: Mapping[str, str]
+    arguments: Sequence[str]
     scratch: Sequence[str] = ()
-    programs: Sequence[Path] = field(default_factory=lambda: [Path(sys.base_prefix)])
-    """Folders that are mounted where they are here: what the program is made of."""
+    command: Sequence[str] = ()
 
 
 class Confined:
@@ -86,24 +89,19 @@ class Confined:
 
 
 @contextlib.contextmanager
-def running(directory: Path, pod: Pod, command: Sequence[str]) -> Iterator[Confined]:
-    """Run `command` in a pod made below `directory` until the block ends."""
+def running(directory: Path, image: Image, pod: Pod) -> Iterator[Confined]:
+    """Run the image in a pod until the block ends; its log is written below `directory`."""
     unshare = tools.require("unshare", "util-linux")
-    tools.require("setpriv", "util-linux")
-    if os.geteuid() != 0:
-        reason = "only root can make a read-only root file system and give up its own user"
-        if tools.REQUIRED:
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    root = directory / "root"
-    root.mkdir()
-    environment = " ".join(shlex.quote(f"{name}={value}") for name, value in pod.environment.items())
+    user, _, group = image.config["User"].partition(":")
+    variables = [*image.config["Env"], *(f"{name}={value}" for name, value in pod.environment.items())]
     script = _PREPARE.format(
-        root=shlex.quote(str(root)),
+        root=shlex.quote(str(image.root)),
         mounts="\n".join(_mounts(pod)),
-        user=USER,
-        environment=environment,
-        command=shlex.join(command),
+        user=user,
+        group=group,
+        folder=image.config["WorkingDir"],
+        environment=shlex.join(variables),
+        command=shlex.join([*(pod.command or image.config["Entrypoint"]), *pod.arguments]),
     )
     log = directory / "log"
     with log.open("wb") as output:
@@ -122,20 +120,8 @@ def running(directory: Path, pod: Pod, command: Sequence[str]) -> Iterator[Confi
 
 
 def _mounts(pod: Pod) -> Iterator[str]:
-    for path in _SYSTEM:
-        if Path(path).is_symlink():
-            yield f"ln -s {shlex.quote(str(Path(path).readlink()))} .{path}"
-        elif Path(path).exists():
-            yield f"bind {path} {path}"
     for path in pod.scratch:
         yield f"mkdir -p .{path}; mount -t tmpfs -o mode=2770,gid={USER} tmpfs .{path}"
-    for folder in pod.programs:
-        quoted = shlex.quote(str(folder))
-        yield f"bind {quoted} {quoted}"
     for where, source in pod.files.items():
         yield f"bind {shlex.quote(str(source))} {shlex.quote(where)}"
-    bound = [*(path for path in _SYSTEM if Path(path).exists() and not Path(path).is_symlink())]
-    bound += [*map(str, pod.programs), *pod.files]
-    for where in bound:
-        yield f"mount -o remount,ro,bind .{shlex.quote(where)}"
-    yield "mkdir -p ./proc ./dev; mount --rbind /proc ./proc; mount --rbind /dev ./dev"
+    yield "mount --rbind /proc ./proc; mount --rbind /dev ./dev"

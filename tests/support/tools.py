@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
@@ -13,8 +14,12 @@ def require(program: str, package: str) -> str:
     """Return the program's path; where it is not installed the test is skipped, and in CI it fails."""
     path = shutil.which(program)
     if path is None:
-        reason = f"{program} is not installed; Debian's package {package} has it"
-        if REQUIRED:
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+        miss(f"{program} is not installed; Debian's package {package} has it")
     return path
+
+
+def miss(reason: str) -> NoReturn:
+    """Skip the test, and in CI fail it."""
+    if REQUIRED:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
