@@ -95,7 +95,7 @@ class Outlook(NamedTuple):
 def look_ahead(schedule: Schedule, now: int) -> Outlook:
     """Return the next boundary within a year, and the pairs of windows in conflict within a day."""
     following = None
-    often = windows.begins_a_day(schedule)
+    often = windows.spans_a_day(schedule)
     for seconds in _AHEAD:
         if seconds > _DAY and often * (seconds // _DAY) > _MOST_SEARCHED:
             break

@@ -46,9 +46,11 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 MOST_BEGINS = 2000
-"""The most begins of the windows of one schedule on a day: the loop that decides evaluates them."""
+"""The most begins of the windows of one schedule on a day: the loop that decides evaluates them. Each begin
+counts, also of windows that touch or overlap.
+"""
 
-_TOO_OFTEN = f"expected windows that begin {MOST_BEGINS} times a day together, at most"
+_TOO_OFTEN = f"expected windows that begin at most {MOST_BEGINS} times a day together; each begin counts"
 
 _HEAD = msgspec.json.Decoder(_Head)
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
-from cronsim import CronSim, CronSimError
+from cronsim import CronSimError
 
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, HPA_KIND, Metadata
 from adapter.model.autoscaling.fastpath_autoscaler import KIND as AUTOSCALER_KIND
 from adapter.model.autoscaling.hpa import Int32, Struct, decode_scalar
-from adapter.model.schedules import local_time
+from adapter.model.schedules import local_time, windows
 from adapter.model.schedules.windows import CronWindow, DayWindow, Schedule, SingleWindow, Window
 from adapter.model.timestamps import SECOND, Span, write_span
 
@@ -32,6 +32,8 @@ MOST_TARGETS = 100
 MOST_EXCEPTIONS = 1000
 MOST_CRON = 512
 """Characters of a cron expression."""
+MOST_CRONS = 8192
+"""Characters of the cron expressions of a schedule together: to read them takes milliseconds."""
 LONGEST_FOR = Span(31 * 24 * 3600 * SECOND)
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -39,7 +41,6 @@ TARGET_KINDS = (HPA_KIND, AUTOSCALER_KIND)
 
 _MOST_PRINTED = 100
 
-_ANY_TIME = datetime.combine(date(2000, 1, 1), time())
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?|(24):(00)(?::(00))?")
 _FORMS = (("from", "to"), ("cron", "for"), ("start", "end"))
 
@@ -128,13 +129,19 @@ def _checked(read: _Document, namespace: str, faults: list[Fault]) -> FastPathSc
         if (day := _date(text, f"spec.except[{index}]", faults)) is not None
     )
     faults += _too_many("spec.except", spec.except_, MOST_EXCEPTIONS)
-    windows = spec.windows or ()
-    if not windows:
+    listed = spec.windows or ()
+    if not listed:
         faults.append(Fault("spec.windows", "absent", "expected at least one window"))
-    faults += _too_many("spec.windows", windows, MOST_WINDOWS)
+    faults += _too_many("spec.windows", listed, MOST_WINDOWS)
+    listed = listed[:MOST_WINDOWS]
+    characters = sum(len(window.cron or "") for window in listed)
+    if characters > MOST_CRONS:
+        expected = f"expected cron expressions of {MOST_CRONS} characters together, at most"
+        faults.append(Fault("spec.windows", str(characters), expected))
+        listed = ()
     found = []
     names: set[str] = set()
-    for index, window in enumerate(windows[:MOST_WINDOWS]):
+    for index, window in enumerate(listed):
         path = f"spec.windows[{index}]"
         if not window.name:
             faults.append(Fault(f"{path}.name", "absent", "it is required"))
@@ -277,7 +284,7 @@ def _cron_window(spec: WindowSpec, path: str, faults: list[Fault]) -> CronWindow
         faults.append(Fault(f"{path}.cron", documents.shown(text), expected))
         return None
     try:
-        CronSim(text, _ANY_TIME)
+        windows.read_cron(text)
     except CronSimError as error:
         faults.append(Fault(f"{path}.cron", documents.shown(text), f"{expected}: {str(error).lower()}"))
         return None

@@ -14,7 +14,7 @@ Instants are whole seconds since 1970 in UTC.
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
@@ -63,13 +63,6 @@ def first_at(local: datetime, zone: ZoneInfo) -> int:
     return _first(seconds, _pieces(seconds, zone))
 
 
-def firsts_on(day: date, minutes: Iterable[int], zone: ZoneInfo) -> list[int]:
-    """Return `first_at` of each of some minutes of a day."""
-    midnight = _seconds(datetime.combine(day, time()))
-    pieces = _pieces(midnight, zone, after=_AROUND + 1)
-    return [_first(midnight + minute * 60, pieces) for minute in minutes]
-
-
 def end_of(local: datetime, zone: ZoneInfo) -> int:
     """Return the instant right after the last one at which the clock shows a time before a local time."""
     seconds = _seconds(local)
@@ -102,9 +95,19 @@ def steady_midnight(day: date, zone: ZoneInfo) -> int | None:
 
     Each time of such a day is as many seconds later as it is since midnight.
     """
-    seconds = _seconds(datetime.combine(day, time()))
-    pieces = _pieces(seconds, zone, after=_AROUND + 1)
+    seconds, pieces = pieces_of(day, zone)
     return seconds - pieces[0].offset if len(pieces) == 1 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def pieces_of(day: date, zone: ZoneInfo) -> tuple[int, Sequence[_Piece]]:
+    """Return the midnight of a day as if it were UTC, and the pieces of the time around the day.
+
+    The first piece whose clock ends later than a local time of the day has the `first_at` of that time: the
+    instant at which it shows the time, or its start if the clock skipped the time before it.
+    """
+    seconds = _seconds(datetime.combine(day, time()))
+    return seconds, _pieces(seconds, zone, after=_AROUND + 1)
 
 
 def _seconds(local: datetime) -> int:

@@ -3,7 +3,10 @@
 Everything here is pure: spans follow from the document and the tz database alone.
 """
 
+import bisect
+import functools
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -61,6 +64,56 @@ class DayWindow:
         return Span(local_time.first_at(local, zone), local_time.end_of(local + length, zone))
 
 
+class _DayRuns:
+    """When a cron expression begins on a day, in seconds since midnight, as runs of windows that touch.
+
+    A run is its first and its last begin. To work with runs keeps a window of many begins as cheap as one of
+    a few, also on a day on which the clock is set.
+    """
+
+    __slots__ = ("begins", "runs", "seconds")
+
+    def __init__(self, matches: CronSim, seconds: int) -> None:
+        self.seconds = seconds
+        hours, minutes = sorted(matches.hours), sorted(matches.minutes)
+        self.begins = [hour * 3600 + minute * 60 for hour in hours for minute in minutes]
+        firsts = [self.begins[0]]
+        lasts = []
+        for one, other in itertools.pairwise(self.begins):
+            if other - one > seconds:
+                lasts.append(one)
+                firsts.append(other)
+        lasts.append(self.begins[-1])
+        self.runs = list(zip(firsts, lasts, strict=True))
+
+    def steady(self, midnight: int) -> Iterator[Span]:
+        """Yield the spans of a day on which the clock is not set."""
+        for first, last in self.runs:
+            yield Span(midnight + first, midnight + last + self.seconds)
+
+    def unsteady(self, day: date, zone: ZoneInfo) -> Iterator[Span]:
+        """Yield the spans of a day on which, or around which, the clock is set: each begin is `first_at`."""
+        midnight, pieces = local_time.pieces_of(day, zone)
+        place = 0
+        for start, end, offset in pieces:
+            # what this piece shows, and what the clock skipped right before it
+            after = bisect.bisect_left(self.begins, end + offset - midnight, place)
+            shown = bisect.bisect_left(self.begins, start + offset - midnight, place, after)
+            if shown > place:
+                yield Span(start, start + self.seconds)
+            if after > shown:
+                yield from self._within(self.begins[shown], self.begins[after - 1], midnight - offset)
+            place = after
+
+    def _within(self, least: int, most: int, midnight: int) -> Iterator[Span]:
+        """Yield the spans of the begins from `least` to `most`, which are two of them."""
+        index = bisect.bisect_left(self.runs, least, key=operator.itemgetter(1))
+        while index < len(self.runs) and self.runs[index][0] <= most:
+            first, last = self.runs[index]
+            yield Span(midnight + max(first, least), midnight + min(last, most) + self.seconds)
+            index += 1
+
+
 @dataclass(frozen=True, slots=True)
 class CronWindow:
     """Windows of `seconds` that begin at the local times of a cron expression."""
@@ -70,27 +123,30 @@ class CronWindow:
 
     @property
     def begins_a_day(self) -> int:
-        """How often it begins on a day on which it begins, where windows that touch are one."""
-        matches = CronSim(self.expression, _ANY_TIME)
-        times = sorted(hour * 60 + minute for hour in matches.hours for minute in matches.minutes)
-        return sum(1 for _ in _joined(Span(at * 60, at * 60 + self.seconds) for at in times))
+        """How often it begins on a day on which it begins, where each begin counts."""
+        matches = read_cron(self.expression)
+        return len(matches.hours) * len(matches.minutes)
 
     def spans(self, start: int, end: int, zone: ZoneInfo, excepted: frozenset[date]) -> Iterator[Span]:
-        matches = CronSim(self.expression, _ANY_TIME)
-        times = sorted(hour * 60 + minute for hour in matches.hours for minute in matches.minutes)
-        # spans of one day are joined before they are many: a window each minute is one of the whole day
-        steady_spans = _joined(Span(minute * 60, minute * 60 + self.seconds) for minute in times)
+        matches = read_cron(self.expression)
+        runs = _DayRuns(matches, self.seconds)
         day = local_time.local_at(start - self.seconds, zone).date() - 2 * DAY
         last = local_time.local_at(end, zone).date() + 2 * DAY
         while day <= last:
             if day.month in matches.months and day not in excepted and matches.match_day(day):
                 midnight = local_time.steady_midnight(day, zone)
-                if midnight is not None:
-                    yield from (Span(midnight + begin, midnight + end) for begin, end in steady_spans)
-                else:
-                    begins = local_time.firsts_on(day, times, zone)
-                    yield from _joined(Span(begin, begin + self.seconds) for begin in begins)
+                yield from runs.unsteady(day, zone) if midnight is None else runs.steady(midnight)
             day += DAY
+
+    def spans_a_day(self) -> int:
+        """Return how many spans it has on a day on which it begins, where those that touch are one."""
+        return len(_DayRuns(read_cron(self.expression), self.seconds).runs)
+
+
+@functools.lru_cache(maxsize=512)
+def read_cron(expression: str) -> CronSim:
+    """Return what a cron expression matches. CronSimError if it is invalid."""
+    return CronSim(expression, _ANY_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +189,19 @@ class Schedule:
 
 
 def begins_a_day(schedule: Schedule) -> int:
-    """Return how often the windows of a schedule begin on a day, at most: what its evaluation costs."""
+    """Return how often the windows of a schedule begin on a day, at most: what its evaluation costs.
+
+    It counts each begin, also of windows that touch or overlap: these cost before they are joined.
+    """
     return sum(window.times.begins_a_day for window in schedule.windows)
+
+
+def spans_a_day(schedule: Schedule) -> int:
+    """Return how many spans the windows of a schedule have on a day, at most."""
+    return sum(
+        window.times.spans_a_day() if isinstance(window.times, CronWindow) else 1
+        for window in schedule.windows
+    )
 
 
 class Boundary(NamedTuple):

@@ -197,6 +197,12 @@ def test_too_many_windows_and_names_twice() -> None:
     with pytest.raises(InputError) as caught:
         schedule(*[DAILY] * 101)
     assert str(caught.value) == "spec.windows: 101: expected at most 100"
+    many = ",".join(map(str, range(60)))
+    with pytest.raises(InputError) as caught:
+        schedule(*[CRON | {"cron": f"{many} 8 * * *"}] * 60)
+    expected = "expected cron expressions of 8192 characters together, at most"
+    assert str(caught.value) == f"spec.windows: {60 * len(f'{many} 8 * * *')}: {expected}"
+    assert len(schedule(*[CRON] * 100).schedule.windows) == 100
     with pytest.raises(InputError) as caught:
         schedule(DAILY | {"name": "a"}, DAILY | {"name": "a"})
     assert str(caught.value) == "spec.windows[1].name: a: expected another name: a window has it already"

@@ -3,13 +3,14 @@
 import functools
 import itertools
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
+from time import thread_time
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.model.schedules import local_time, windows
@@ -260,17 +261,74 @@ def test_boundaries_are_sorted_and_within() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "often"),
+    ("window", "begins", "spans"),
     [
-        ({"from": "08:00", "to": "18:00"}, 1),
-        ({"start": "2026-11-27T00:00", "end": "2026-11-28T00:00"}, 1),
-        ({"cron": "0 8 * * *", "for": "1h"}, 1),
-        ({"cron": "*/2 * * * *", "for": "1m"}, 720),
-        ({"cron": "*/2 * * * *", "for": "2m"}, 1),
-        ({"cron": "*/10 8-9 * * 5", "for": "5m"}, 12),
+        ({"from": "08:00", "to": "18:00"}, 1, 1),
+        ({"start": "2026-11-27T00:00", "end": "2026-11-28T00:00"}, 1, 1),
+        ({"cron": "0 8 * * *", "for": "1h"}, 1, 1),
+        ({"cron": "*/2 * * * *", "for": "1m"}, 720, 720),
+        ({"cron": "*/2 * * * *", "for": "2m"}, 720, 1),
+        ({"cron": "* * * * *", "for": "744h"}, 1440, 1),
+        ({"cron": "*/10 8-9 * * 5", "for": "5m"}, 12, 12),
+        ({"cron": "*/30 8,9,12 * * 5", "for": "30m"}, 6, 2),
     ],
 )
-def test_how_often_windows_begin(window: dict[str, Any], often: int) -> None:
-    """Windows that touch are one, so what is evaluated is less than what is written."""
-    assert windows.begins_a_day(schedule(window).schedule) == often
-    assert windows.begins_a_day(schedule(window, window).schedule) == 2 * often
+def test_how_often_windows_begin(window: dict[str, Any], begins: int, spans: int) -> None:
+    """Windows that touch are one span, but each of them is a begin."""
+    assert windows.begins_a_day(schedule(window).schedule) == begins
+    assert windows.begins_a_day(schedule(window, window).schedule) == 2 * begins
+    assert windows.spans_a_day(schedule(window, window).schedule) == 2 * spans
+
+
+@given(
+    st.sampled_from(
+        ["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "America/Havana", "Africa/Cairo"]
+    ),
+    st.sampled_from(["*", "*/7", "0,59", "*/15", "1-50/9", "30"]),
+    st.sampled_from(["*", "0", "0-3", "*/2", "2,23", "1,2,3,23"]),
+    st.sampled_from([1, 59, 60, 61, 420, 900, 3600, 3601, 86_400, 40 * 3600]),
+    st.integers(-3 * DAY, 3 * DAY),
+    st.integers(0, 10),
+)
+@settings(deadline=None, max_examples=2000 if thorough.is_chosen() else 150)
+def test_runs_are_the_begins_one_by_one(
+    name: str, minute: str, hour: str, seconds: int, shift: int, pick: int
+) -> None:
+    """Also around the days on which a clock is set, where the begins that a clock skips are one."""
+    zone, changes = ZoneInfo(name), around(name)
+    instant = changes[pick % len(changes)] + shift
+    window = windows.CronWindow(f"{minute} {hour} * * *", seconds)
+    matches = windows.read_cron(window.expression)
+    days = [local_time.local_at(instant, zone).date() + timedelta(days=number) for number in range(-4, 4)]
+    covered = {
+        (begin, begin + seconds)
+        for day in days
+        for at in matches.hours
+        for within in matches.minutes
+        for begin in [local_time.first_at(datetime.combine(day, time(at, within)), zone)]
+    }
+    found = windows.Schedule("a/b", zone, (windows.Window("w", window, 1, None),))
+    expected: list[Span] = []
+    for begin, end in sorted(covered):
+        if expected and begin <= expected[-1].end:
+            expected[-1] = Span(expected[-1].begin, max(end, expected[-1].end))
+        else:
+            expected.append(Span(begin, end))
+    listed = windows.spans_of(found.windows[0], found, instant, instant + DAY)
+    assert _cut(listed, instant) == _cut(expected, instant)
+
+
+def _cut(spans: Sequence[Span], start: int) -> list[Span]:
+    """Return what spans have of a day: how far they reach beyond depends on the days that were looked at."""
+    cut = [Span(max(span.begin, start), min(span.end, start + DAY)) for span in spans]
+    return [span for span in cut if span.begin < span.end]
+
+
+def test_begins_near_a_change_of_the_clock_cost_little() -> None:
+    """Local times of the days around it were computed one by one: 100 windows took seconds."""
+    window = windows.CronWindow("* * * * *", 744 * HOUR)
+    instant, zone = utc("2026-10-27T12:00:00"), ZoneInfo("Europe/Berlin")
+    begun = thread_time()
+    for _ in range(100):
+        assert len(list(window.spans(instant, instant + DAY, zone, frozenset()))) < 60
+    assert thread_time() - begun < 0.4
