@@ -19,7 +19,7 @@ from adapter.model.forecasts import job
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
-from adapter.rules import lookback, matchers
+from adapter.rules import lookback, matchers, parsing
 from adapter.rules.scrape import exposition, series
 from adapter.scrape import cache as scraped
 from adapter.scrape import http, schedule, targets
@@ -158,6 +158,8 @@ NUMBERS = {
     ),
     "| 64; 4 MiB of parsed requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
+    "65,536 characters; brackets and operators 100 deep": (parsing.LONGEST_RULE, parsing.DEEPEST),
+    "with the selectors of a request 1,048,576 characters": parsing.LONGEST,
     "100 an autoscaler, 20,000 in all, 64 MiB": (
         reporter.PER_AUTOSCALER, reporter.IN_ALL, reporter.ROOM // MIB,
     ),

@@ -21,7 +21,7 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import lookback, matchers, mergeable, naming
+from adapter.rules import lookback, matchers, mergeable, naming, parsing
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.query import QueryRule
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
@@ -169,7 +169,7 @@ def _compile_pod_query(
 def _named_series(selector: str, report: Report) -> str:
     """Return the one series that a selector names, "" after a report."""
     try:
-        parsed = promql.parse(selector)
+        parsed = parsing.parse(selector)
     except ValueError:
         parsed = None
     name = ""
@@ -200,6 +200,9 @@ def _compile_union_query(config: RuleConfig, query: Template, report: Report) ->
 
 
 def _parse_query(text: str, path: str, report: Report) -> Template | None:
+    if excess := parsing.excess_of(text):
+        report(path, text, f"expected a shorter query: {excess}")
+        return None
     try:
         return template.parse(text)
     except TemplateError as error:

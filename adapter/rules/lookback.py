@@ -16,7 +16,7 @@ from adapter.errors import TemplateError
 from adapter.model import memo
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, mergeable
+from adapter.rules import matchers, mergeable, parsing
 from adapter.rules.matchers import Matcher
 from adapter.rules.template import template
 from adapter.rules.template.template import Template
@@ -41,7 +41,7 @@ def lookback_of(query: str) -> float | None:
     whose names have a colon.
     """
     try:
-        node = promql.parse(query)
+        node = parsing.parse(query)
     except ValueError:
         return None
     return _lookback(node)
@@ -141,7 +141,7 @@ def age_query(query: str, series: str, parts: Sequence[Matcher]) -> AgeQuery:
 def _grouping(query: str) -> tuple[str, ...] | None:
     """Return the labels that the items of a query are grouped by, None for all labels of its one selector."""
     try:
-        node = promql.parse(query)
+        node = parsing.parse(query)
     except ValueError:
         return ()
     loses_le = False
@@ -175,7 +175,7 @@ def usage_age(query: Template) -> Template | None:
     if not query.is_plain or not set(query.fields) <= _USAGE_FIELDS:
         return None
     try:
-        node = promql.parse(query.render({"LabelMatchers": mergeable.MATCHERS_SLOT, "GroupBy": "object"}))
+        node = parsing.parse(query.render({"LabelMatchers": mergeable.MATCHERS_SLOT, "GroupBy": "object"}))
     except (TemplateError, ValueError):
         return None
     for selector in _selectors(node):

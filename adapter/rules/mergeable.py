@@ -20,7 +20,7 @@ import promql_parser as promql
 
 from adapter.errors import NotSeparableError, TemplateError
 from adapter.model.go_text import quote
-from adapter.rules import matchers
+from adapter.rules import matchers, parsing
 from adapter.rules.template.template import Template
 
 # Placeholders for the series name and for `.LabelMatchers` in the analyzed query.
@@ -92,7 +92,7 @@ def analyse(
     try:
         group_by = ",".join(map(matchers.write_label, filter(None, (object_label, part_label))))
         text = template.render({"Series": SERIES_SLOT, "LabelMatchers": MATCHERS_SLOT, "GroupBy": group_by})
-        expression = promql.parse(text)
+        expression = parsing.parse(text)
     except (TemplateError, ValueError) as error:
         return Separability(reason=f"the query does not parse: {matchers.shorten(str(error))}")
     if fleeting := sorted(_FLEETING & {object_label, namespace_label}):

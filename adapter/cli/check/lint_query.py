@@ -14,7 +14,7 @@ import promql_parser as promql
 from adapter.cli.check.preview import Example, ResourcePreview, RulePreview, named_series, parse_selector
 from adapter.errors import Fault
 from adapter.model.go_text import quote
-from adapter.rules import matchers
+from adapter.rules import matchers, parsing
 from adapter.rules.naming import NAMESPACES
 
 # A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and
@@ -44,7 +44,7 @@ def check(made: RulePreview, scrape_interval: float) -> Iterator[Finding]:
                 yield "metricsQuery", "", f"requests fail: {example.fault}"
             continue
         try:
-            parsed = promql.parse(example.promql)
+            parsed = parsing.parse(example.promql)
         except ValueError as error:
             yield (
                 "metricsQuery",
@@ -206,7 +206,7 @@ def _resource_findings(made: ResourcePreview) -> Iterator[tuple[str, str]]:
         yield "", f"no usage is ever served: {example.fault}"
         return
     try:
-        parsed = promql.parse(example.promql)
+        parsed = parsing.parse(example.promql)
     except ValueError as error:
         yield example.promql, f"this PromQL does not parse: {matchers.shorten(str(error))}"
         return

@@ -14,7 +14,7 @@ from adapter.config.rules_file import ResourceRulesConfig, RuleConfig
 from adapter.errors import NamingError, PrometheusError, TemplateError
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
-from adapter.rules import matchers
+from adapter.rules import matchers, parsing
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.mergeable import Separability
@@ -112,7 +112,7 @@ class ResourcePreview(NamedTuple):
 
 def parse_selector(text: str) -> promql.VectorSelector:
     """Parse a `seriesQuery`. Raises ValueError with the reason."""
-    parsed = promql.parse(text)
+    parsed = parsing.parse(text)
     if not isinstance(parsed, promql.VectorSelector):
         raise ValueError("it is an expression, not a selector of series")  # noqa: TRY004 - what the parser raises
     return parsed

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import promql_parser as promql
 
 from adapter.cli.check.preview import RulePreview
+from adapter.rules import parsing
 
 
 class CappedGauge(NamedTuple):
@@ -120,7 +121,7 @@ def of_rule(made: RulePreview) -> Saturation | None:
     if len(made.series) != 1 or made.main is None or not made.main.promql:
         return None
     try:
-        parsed = promql.parse(made.main.promql)
+        parsed = parsing.parse(made.main.promql)
     except ValueError:
         return None
     found = _of(parsed)

@@ -24,7 +24,7 @@ from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
 from adapter.provider import rule_queries
 from adapter.rules import compile as compiler
-from adapter.rules import lookback, matchers, registry
+from adapter.rules import lookback, matchers, parsing, registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
@@ -168,7 +168,7 @@ def selectors_of(query: str) -> list[str]:
         return True
 
     try:
-        promql.walk(promql.parse(query), look)
+        promql.walk(parsing.parse(query), look)
     except ValueError:
         return []
     return list(found)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import promql_parser as promql
 
 from adapter.errors import TemplateError, UnscrapableError
-from adapter.rules import matchers, mergeable
+from adapter.rules import matchers, mergeable, parsing
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import arithmetic
 from adapter.rules.scrape.series import PodSeries, Selections, Track
@@ -149,7 +149,7 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
                 "GroupBy": matchers.write_label(pod_label),
             }
         )
-        expression = promql.parse(text)
+        expression = parsing.parse(text)
     except (TemplateError, ValueError) as error:
         raise UnscrapableError(f"the query does not parse: {matchers.shorten(str(error))}") from error
     compiler = _Compiler(pod_label, namespace_label)

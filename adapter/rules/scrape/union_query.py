@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import promql_parser as promql
 
 from adapter.errors import TemplateError, UnionError, UnscrapableError
-from adapter.rules import matchers, mergeable
+from adapter.rules import matchers, mergeable, parsing
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import arithmetic, pod_query
 from adapter.rules.scrape.pod_query import FIELDS, SLOT_LABEL, last_value, plain
@@ -136,7 +136,7 @@ def compile_query(template: Template, absent: Collection[str] = ()) -> UnionQuer
         raise UnscrapableError(f"the template uses .{foreign[0]}")
     slots = {"Series": mergeable.SERIES_SLOT, "LabelMatchers": mergeable.MATCHERS_SLOT, "GroupBy": ""}
     try:
-        expression = promql.parse(template.render(slots))
+        expression = parsing.parse(template.render(slots))
     except (TemplateError, ValueError) as error:
         raise UnscrapableError(f"the query does not parse: {matchers.shorten(str(error))}") from error
     compiler = _Compiler(frozenset(absent))
