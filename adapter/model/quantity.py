@@ -68,6 +68,11 @@ class Quantity:
     def sign(self) -> int:
         return (self.unscaled > 0) - (self.unscaled < 0)
 
+    @property
+    def has_milli(self) -> bool:
+        """Whether 64 bits hold the thousandths. `milli` of any other number is what is left of it."""
+        return not (self > GREATEST or self < LEAST)
+
     def __str__(self) -> str:
         """Return the canonical text, as ``CanonicalizeBytes``.
 
@@ -286,6 +291,10 @@ def _magnitude(quantity: Quantity) -> tuple[int, int]:
     """Return sign and signed number of digits before the point: a coarse order of the numbers."""
     digits = len(str(abs(quantity.unscaled))) + quantity.scale if quantity.unscaled else 0
     return quantity.sign, quantity.sign * digits
+
+
+LEAST, GREATEST = Quantity(_MIN, -3), Quantity(_MAX, -3)
+"""The bounds of the numbers whose thousandths 64 bits hold."""
 
 
 # --- thousandths, without a Quantity: the measured values of the metrics APIs

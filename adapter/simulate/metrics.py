@@ -20,6 +20,10 @@ from adapter.model import quantity
 from adapter.model.autoscaling.hpa import MetricSpec, MetricTarget
 from adapter.model.pods import PodFacts, Requests
 from adapter.model.quantity import Quantity
+from adapter.simulate.load import GREATEST
+
+LEAST_CAPACITY = 0.001
+"""The least that a pod serves at the target: decisions count thousandths."""
 
 _NO_VALUE = Unavailable("NoMetrics", "no value in a gap of the recorded load")
 
@@ -83,8 +87,13 @@ def simulated_metrics(specs: Sequence[MetricSpec], request: Quantity | None) -> 
     for index, spec in enumerate(specs):
         path = f"spec.metrics[{index}]"
         metric = _simulated(spec, request, path, faults)
-        if metric is not None:
+        if metric is None:
+            continue
+        if LEAST_CAPACITY <= metric.capacity <= GREATEST:
             found.append(metric)
+        else:
+            expected = f"expected a target of {LEAST_CAPACITY:g} to {GREATEST:g} for each pod"
+            faults.append(Fault(path, f"{metric.name}: {metric.capacity:g}", expected))
     if faults:
         raise InputError(faults)
     return tuple(found)

@@ -127,7 +127,7 @@ def _quantity(text: str, written: str) -> Quantity:
         quantity = read_quantity(written)
     except ValueError:
         quantity = None
-    if quantity is None or quantity.milli <= 0:
+    if quantity is None or quantity.sign <= 0 or not quantity.has_milli:
         raise _error(text, f"target={written}: expected a quantity above 0 such as 10 or 500m")
     return quantity
 

@@ -291,3 +291,29 @@ def test_is_equal_by_number_alone() -> None:
 
 def test_module_names_its_limit() -> None:
     assert quantity.parse_quantity("1" + "0" * 499) == quantity.parse_quantity("1e499")
+
+
+@given(number=st.integers(0, 10**40), suffix=st.sampled_from(sorted(_SUFFIXES)), negative=st.booleans())
+def test_thousandths_that_64_bits_hold_are_the_number(number: int, suffix: str, *, negative: bool) -> None:
+    read_number = parse_quantity(f"{'-' if negative else ''}{number}{suffix}")
+    exact = (Fraction(read_number.unscaled) * Fraction(10) ** read_number.scale) * 1000
+    assert read_number.has_milli is (-(2**63) <= exact <= _MAX)
+    if read_number.has_milli and not negative:
+        assert read_number.milli == math.ceil(exact)
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        ("9223372036854775807m", True),
+        ("9223372036854775.808", False),
+        ("18446744073709551616", False),
+        ("100E", False),
+        ("8Ei", False),
+        ("-9223372036854775808m", True),
+        ("1e2000000000", False),
+        ("0e2000000000", True),
+    ],
+)
+def test_numbers_of_which_64_bits_hold_the_thousandths(text: str, *, has: bool) -> None:
+    assert parse_quantity(text).has_milli is has

@@ -7,6 +7,7 @@ import pytest
 from adapter.errors import InputError
 from adapter.simulate import load
 from adapter.simulate.load import Span
+from adapter.simulate.recorded import history
 
 
 def test_a_value_holds_until_the_next() -> None:
@@ -72,3 +73,11 @@ def test_bad_files(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         load.read_csv(text, "load.csv")
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("total", [-1.0, 1.1e15, 1e300])
+def test_a_total_that_no_metric_has_is_a_gap(total: float) -> None:
+    grid = history.Grid(0, 30, 10)
+    found = history.load_of(history.History({0: 5.0, 10: total, 20: 6.0}, {10: total}), grid, 10.0)
+    assert [value for value in found.values if not math.isnan(value)] == [5.0, 6.0]
+    assert (found.known_seconds, found.saturated) == (20, ())

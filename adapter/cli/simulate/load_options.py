@@ -1,6 +1,5 @@
 """Options that name an autoscaler, its load and its pods: what a simulation and a forecast need."""
 
-import math
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -17,17 +16,20 @@ from adapter.model.quantity import read as read_quantity
 _STARTS = tuple(timestamps.read_instant(f"{year}-01-01T00:00:00Z") for year in (1971, 2200))
 """The first start, and the first one that is too late: local times cannot be computed for all years."""
 
+_RATIOS = (0.001, 1000)
+
 _load = partial(option, group="Autoscaler and load")
 _cluster = partial(option, group="Pods")
 
 
 def _ratio(number: float) -> str:
-    return "" if 0 < number < math.inf else "expected a number above 0"
+    least, most = _RATIOS
+    return "" if least <= number <= most else f"expected a number from {least:g} to {most:g}"
 
 
 def _request(text: str) -> str:
     try:
-        good = not text or read_quantity(text).milli > 0
+        good = not text or ((read := read_quantity(text)).sign > 0 and read.has_milli)
     except ValueError:
         good = False
     return "" if good else "expected a quantity above 0 such as 500m or 256Mi"

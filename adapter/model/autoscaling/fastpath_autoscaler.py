@@ -20,6 +20,7 @@ from adapter.model.autoscaling.hpa import (
     HPAScalingRules,
     Int32,
     MetricSpec,
+    MetricTarget,
     ObjectMeta,
     Struct,
     encode_scalar,
@@ -30,6 +31,7 @@ from adapter.model.autoscaling.validation import Violation
 from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.go_text import quote
+from adapter.model.quantity import GREATEST
 from adapter.model.timestamps import SECOND, FineInstant, Span, write_span
 
 GROUP = "fastpath.io"
@@ -236,6 +238,9 @@ def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
     """Return every violation with its field path. The status is not checked.
 
+    A target of which decisions could not count the thousandths is one, though the API server accepts it: the
+    controller decides with what is left of it in 64 bits.
+
     Nor is the time zone of a forecast: a zone that the API server accepts and the tz database lacks must not
     stop the scaling. `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a
     HorizontalPodAutoscaler.
@@ -245,9 +250,31 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
     if autoscaler.kind == HPA_KIND:
         # a minimum of zero may rest on the handshake, which is no metric of ours
         least = 1 if spec.min_replicas == 0 else spec.min_replicas
-        return validation.validate(replace(shared, spec=replace(shared.spec, min_replicas=least)))
+        shared = replace(shared, spec=replace(shared.spec, min_replicas=least))
+        return [*validation.validate(shared), *_uncountable(spec)]
     floors = () if floor_metric else _floors(spec)
-    return [*validation.validate(shared), *_counts(spec), *floors, *_own(spec)]
+    return [*validation.validate(shared), *_uncountable(spec), *_counts(spec), *floors, *_own(spec)]
+
+
+def _uncountable(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    for index, metric in enumerate(spec.metrics or ()):
+        for name, target in _targets(metric):
+            for field, number in (("value", target.value), ("averageValue", target.average_value)):
+                if number is not None and number.sign == 1 and not number.has_milli:
+                    path = f"spec.metrics[{index}].{name}.target.{field}"
+                    detail = f"must be at most {GREATEST}, as decisions count thousandths in 64 bits"
+                    yield Violation(path, "Invalid value", quote(str(number)), detail)
+
+
+def _targets(metric: MetricSpec) -> Iterator[tuple[str, MetricTarget]]:
+    sources = {
+        "object": metric.object,
+        "external": metric.external,
+        "pods": metric.pods,
+        "resource": metric.resource,
+        "containerResource": metric.container_resource,
+    }
+    return ((name, source.target) for name, source in sources.items() if source is not None)
 
 
 def floor_source(metric: MetricSpec) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from adapter.model.autoscaling.hpa import MetricSpec, Struct
 from adapter.model.autoscaling.validation import Violation
 from adapter.model.go_text import quote
-from adapter.model.quantity import Quantity, read
+from adapter.model.quantity import GREATEST, Quantity, read
 from adapter.model.timestamps import FineInstant
 
 ANNOTATION = "fastpath.io/pending-capacity"
@@ -43,9 +43,10 @@ def check(
     seen = set()
     for index, each in enumerate(listed):
         where, name = f"{path}[{index}]", each.metric
-        if each.pod_throughput.sign != 1:
+        if each.pod_throughput.sign != 1 or not each.pod_throughput.has_milli:
             shown = quote(str(each.pod_throughput))
-            yield Violation(f"{where}.podThroughput", "Invalid value", shown, "must be positive")
+            detail = "must be positive" if each.pod_throughput.sign != 1 else f"must be at most {GREATEST}"
+            yield Violation(f"{where}.podThroughput", "Invalid value", shown, detail)
         if name in seen:
             yield Violation(f"{where}.metric", "Duplicate value", quote(name), "")
         elif fault := fault_of(name, metrics):

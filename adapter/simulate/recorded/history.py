@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from adapter.simulate.load import Load, Span, of_points
+from adapter.simulate.load import GREATEST, Load, Span, of_points
 
 CHUNK_POINTS = 2_000
 """Points of one query: at most 11,000 are allowed, and a query over fewer is easier on Prometheus."""
@@ -65,16 +65,18 @@ def grid_of(until: float, length: float, step: int) -> Grid:
 def load_of(history: History, grid: Grid, capacity: float) -> Load:
     """Return the load of a history; `capacity` is what one pod serves, in the unit of the metric.
 
-    A negative total is no demand, and a gap. Where every pod was within 5 % of its capacity or above, the
-    load is marked as saturated.
+    A negative total, and one that the metrics APIs cannot hold, is no demand, and a gap. Where every pod was
+    within 5 % of its capacity or above, the load is marked as saturated.
     """
     points = []
     spans: list[Span] = []
     for second in range(0, grid.end - grid.start, grid.step):
         at = grid.start + second
         total = history.total.get(at, math.nan)
-        points.append((float(second), total if total >= 0 else math.nan))
-        if total >= 0 and history.least.get(at, -math.inf) >= SATURATED_FROM * capacity:
+        if not 0 <= total <= GREATEST:
+            total = math.nan
+        points.append((float(second), total))
+        if not math.isnan(total) and history.least.get(at, -math.inf) >= SATURATED_FROM * capacity:
             if spans and spans[-1].end == second:
                 spans[-1] = Span(spans[-1].start, second + grid.step)
             else:

@@ -382,3 +382,42 @@ def test_any_field_is_read_or_refused(kind: str, spec: dict[str, Any], meta: Any
     except InputError:
         return
     assert validate(read) == []
+
+
+_HUGE = "9223372036854775808m"
+_DESCRIBED = {"apiVersion": "v1", "kind": "Service", "name": "web"}
+_SOURCES: dict[str, dict[str, Any]] = {
+    "pods": {"metric": {"name": "m"}},
+    "object": {"metric": {"name": "m"}, "describedObject": _DESCRIBED},
+    "external": {"metric": {"name": "m"}},
+    "resource": {"name": "cpu"},
+    "containerResource": {"name": "cpu", "container": "main"},
+}
+
+
+@pytest.mark.parametrize("kind", ["FastPathAutoscaler", "HorizontalPodAutoscaler"])
+@pytest.mark.parametrize("source", _SOURCES)
+def test_a_target_has_thousandths(kind: str, source: str) -> None:
+    """The controller decides with what is left of a larger target in 64 bits."""
+    name = source[0].upper() + source[1:]
+
+    def document(number: str, field: str = "averageValue") -> dict[str, Any]:
+        kept = "Value" if field == "value" else "AverageValue"
+        below = _SOURCES[source] | {"target": {"type": kept, field: number}}
+        return _document(kind, metrics=[{"type": name, source: below}])
+
+    assert documents.read_document(document("9223372036854775807m")).spec.metrics
+    fields = ("averageValue", "value") if source in {"object", "external"} else ("averageValue",)
+    for field in fields:
+        with pytest.raises(InputError) as caught:
+            documents.read_document(document(_HUGE, field))
+        detail = "must be at most 9223372036854775807m, as decisions count thousandths in 64 bits"
+        path = f"spec.metrics[0].{source}.target.{field}"
+        assert [str(each) for each in caught.value.faults] == [f'{path}: Invalid value: "{_HUGE}": {detail}']
+
+
+def test_a_throughput_has_thousandths() -> None:
+    source = {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "3"}}
+    queue = {"type": "External", "external": source}
+    with pytest.raises(InputError, match=r"podThroughput: .* must be at most 9223372036854775807m$"):
+        _read(metrics=[queue], pendingCapacity=[{"metric": "jobs", "podThroughput": _HUGE}])
