@@ -16,6 +16,7 @@ from adapter.autoscaler.reporter import JournalEntry
 from adapter.autoscaler.snapshot import MetricInput
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.cache.scale_targets import Unfound
+from adapter.model import visible
 from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.ready_times import PARTS, TOTAL
@@ -56,7 +57,8 @@ def _failure(code: int, reason: str, message: str, details: dict[str, Any]) -> D
 
 
 def encode(document: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(document, enc_hook=encode_scalar) + b"\n"
+    """Return the document as JSON; of names that others chose, nothing acts on a terminal that shows it."""
+    return visible.escape(msgspec.json.encode(document, enc_hook=encode_scalar).decode()).encode() + b"\n"
 
 
 def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:

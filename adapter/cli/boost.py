@@ -6,7 +6,6 @@ byte, so the verb prints its own output unchanged.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -97,12 +96,12 @@ def main(argv: Sequence[str]) -> int:
     wish = Wish(mode, options.handshake)
     manifest = change(source.text, source.name, wish, patches=options.output == "patch")
     for note in manifest.notes:
-        print(f"{command_line.program()} boost: {note}", file=sys.stderr)
+        command_line.tell("boost", note)
     if options.output == "patch":
         (patch,) = manifest.patches
-        print(json.dumps([each.plain() for each in patch], indent=2, ensure_ascii=False))
+        command_line.show(json.dumps([each.plain() for each in patch], indent=2, ensure_ascii=False) + "\n")
     else:
-        print(manifest.text, end="")
+        command_line.show_file(manifest.text)
     return 0
 
 

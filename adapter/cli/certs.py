@@ -25,7 +25,7 @@ from adapter.config import checks
 from adapter.config.option_fields import Command, option, renamed
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
-from adapter.model import apiservices
+from adapter.model import apiservices, visible
 from adapter.model.apiservices import ServiceReference
 from adapter.server import tls
 from adapter.server.tls import IssuedCertificate
@@ -107,11 +107,11 @@ def main(arguments: Sequence[str]) -> int:
     config_map = head + _dump(_config_map(service, authorities))
     if not options.out_dir:
         sys.stdout.write(f"{secret}---\n{config_map}")
-        print("Make the API server trust the certificate before Fastpath serves it:", file=sys.stderr)
+        sys.stderr.write("Make the API server trust the certificate before Fastpath serves it:\n")
         # not server-side apply: kubectl warns at length if the APIService was applied from the client before
         patch = json.dumps({"spec": {"caBundle": bundle}})
         for name in apiservices.names_of(options.groups):
-            print(f"kubectl patch apiservice {name} --type=merge -p '{patch}'", file=sys.stderr)
+            sys.stderr.write(f"kubectl patch apiservice {name} --type=merge -p '{patch}'\n")
         return 0
     files = {
         "kustomization.yaml": head + _dump(_component(bundle)),
@@ -120,13 +120,16 @@ def main(arguments: Sequence[str]) -> int:
         "ca.crt": issued.authority.decode(),
     }
     _write(Path(options.out_dir), files)
-    print(f"wrote {', '.join(files)} into {options.out_dir}; secret.yaml holds the private key")
+    lines = [f"wrote {', '.join(files)} into {options.out_dir}; secret.yaml holds the private key"]
     if options.previous:
         old = Path(options.previous).parent
-        print("Replace the old folder with this one, then apply the authorities before the certificate:")
-        print(f"kubectl apply -f {old / CONFIG_MAP_FILE}")
-        print(f"kubectl apply -k . -l {_REGISTRATION}")
-        print("kubectl apply -k .")
+        lines += [
+            "Replace the old folder with this one, then apply the authorities before the certificate:",
+            f"kubectl apply -f {old / CONFIG_MAP_FILE}",
+            f"kubectl apply -k . -l {_REGISTRATION}",
+            "kubectl apply -k .",
+        ]
+    command_line.show(visible.join(lines))
     return 0
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 import msgspec
+import yaml
 
 from adapter.config.option_fields import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
+from adapter.model import visible
 
 PLUGIN = "kubectl-fastpath"
 """The name that kubectl runs the command under as a plugin."""
@@ -37,15 +39,33 @@ def read(command: Command[T], argv: Sequence[str]) -> T | None:
         return None
     options, notices = command.parse(argv)
     for notice in notices:
-        print(f"{program()} {command.verb}: {notice}", file=sys.stderr)
+        tell(command.verb, notice)
     return options
 
 
 def print_help(command: Command[T], argv: Sequence[str]) -> bool:
     text = command.help_for(argv, program())
     if text is not None:
-        print(text, end="")
+        show(text)
     return text is not None
+
+
+def show(text: str) -> None:
+    """Print a result. Of what others chose in it, nothing acts on the terminal."""
+    print(visible.escape_lines(text), end="")
+
+
+def show_file(text: str) -> None:
+    """Print a file that others wrote, byte by byte; a terminal gets it as it gets a result."""
+    if sys.stdout.isatty():
+        show(text)
+    else:
+        sys.stdout.write(text)
+
+
+def tell(verb: str, sentence: str) -> None:
+    """Print a line to standard error. `verb` may be ""."""
+    print(f"{f'{program()} {verb}'.rstrip()}: {visible.escape(sentence)}", file=sys.stderr)
 
 
 def output(*formats: str, help_: str) -> str:
@@ -60,6 +80,13 @@ def output(*formats: str, help_: str) -> str:
         group="Output",
     )
     return format_
+
+
+def to_yaml(document: object) -> str:
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    if visible.escape_lines(text) != text:  # YAML leaves some of these characters as they are
+        text = yaml.safe_dump(document, sort_keys=False)
+    return text
 
 
 def to_json(document: object) -> str:
@@ -83,7 +110,7 @@ def given_files(verb: str, files: Sequence[str]) -> Sequence[str]:
     A person at a terminal is told that the verb waits for it.
     """
     if not files and os.isatty(0):
-        print(f"{program()} {verb}: reading standard input; Ctrl-D ends it", file=sys.stderr)
+        tell(verb, "reading standard input; Ctrl-D ends it")
     return files or (STDIN,)
 
 

@@ -135,7 +135,7 @@ def print_candidates(words: Sequence[str]) -> int:
     """Print the candidates for a command line in cobra's format."""
     found = complete(words)
     lines = [f"{word}\t{about}" if about else word for word, about in found.candidates]
-    print("\n".join([*lines, f":{found.directive.value}"]))
+    sys.stdout.write("\n".join([*lines, f":{found.directive.value}\n"]))
     return 0
 
 
@@ -280,5 +280,5 @@ def main(argv: Sequence[str]) -> int:
     if len(options.shells) != 1 or options.shells[0] not in _SCRIPTS:
         given = " ".join(options.shells)
         raise InputError([Fault("SHELL", given, "expected bash, zsh or fish")])
-    print(_SCRIPTS[options.shells[0]], end="")
+    sys.stdout.write(_SCRIPTS[options.shells[0]])
     return 0

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-import yaml
 
 from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.decision import Decision, decide
@@ -23,6 +22,7 @@ from adapter.config.option_fields import Command, CommandOptions, arguments, opt
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
+from adapter.model import visible
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
 
 
@@ -86,10 +86,7 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                 if not line.strip():
                     continue
                 if first and not line.lstrip().startswith(b"{"):
-                    print(
-                        f"{command_line.program()} evaluate: {command_line.name_of(file)}: {_NO_LINES}",
-                        file=sys.stderr,
-                    )
+                    command_line.tell("evaluate", f"{command_line.name_of(file)}: {_NO_LINES}")
                 first = False
                 try:
                     read = evaluate_document.read_json(line)
@@ -98,7 +95,7 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
                     status = 2
                     invalid = "; ".join(map(str, error.faults))
                     answer = to_json({"name": evaluate_document.name_of(line), "invalid": invalid})
-                out.write(answer + b"\n")
+                out.write(visible.escape(answer.decode()).encode() + b"\n")
                 out.flush()  # the writer of the next line may wait for this answer
     return status
 
@@ -117,13 +114,13 @@ def _evaluate_documents(paths: Iterable[str], output: str, *, explained: bool) -
             if isinstance(read, InputError):
                 status = 2
                 for fault in read.faults:
-                    print(f"{command_line.program()} evaluate: {fault}", file=sys.stderr)
+                    command_line.tell("evaluate", str(fault))
                 continue
             decision = evaluate(read)
             if explained:
-                print("\n" if written else "", explain(read, decision), sep="", end="")
+                command_line.show(("\n" if written else "") + explain(read, decision))
             else:
-                print(_render(show(read, decision), output, first=not written), end="")
+                command_line.show(_render(show(read, decision), output, first=not written))
             written += 1
     return status
 
@@ -171,7 +168,7 @@ def _read_yaml(
 
 def _render(shown: dict[str, Any], output: str, *, first: bool) -> str:
     if output == "yaml":
-        text = yaml.safe_dump(to_plain(shown), sort_keys=False, allow_unicode=True)
+        text = command_line.to_yaml(to_plain(shown))
         return text if first else f"---\n{text}"
     encoded = to_json(shown)
     return (msgspec.json.format(encoded) if sys.stdout.isatty() else encoded).decode() + "\n"
@@ -241,7 +238,7 @@ def explain(given: EvaluateDocument, decision: Decision) -> str:
         ]
     if decision.error:
         lines += ["", f"error: {decision.error}"]
-    return "\n".join(lines) + "\n"
+    return visible.join(lines)
 
 
 def _headline(decision: Decision) -> str:

@@ -13,6 +13,7 @@ from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
+from adapter.model import visible
 from adapter.model.forecasts.settings import FLOOR
 
 _SHOWN = 10
@@ -89,9 +90,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     document = asyncio.run(fetch(options))
     if options.output == "json":
-        print(command_line.to_json(document), end="")
+        command_line.show(command_line.to_json(document))
     else:
-        print("\n".join(render(document, options.last)))
+        command_line.show(visible.join(render(document, options.last)))
     return 0
 
 

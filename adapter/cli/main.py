@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from adapter.cli.command_line import program, version
+from adapter.cli.command_line import program, show, tell, version
 from adapter.cli.verbs import HIDDEN, VERBS
 from adapter.errors import FastpathError, InputError
 
@@ -30,31 +30,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(argv) > 1 and argv[0] in _HELP:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in _HELP:
-        print(usage(), end="", file=sys.stdout if argv else sys.stderr)
+        (sys.stdout if argv else sys.stderr).write(usage())
         return 0 if argv else 2
     if argv[0] in {"--version", "version"}:
-        print(f"fastpath {version()}")
+        show(f"fastpath {version()}\n")
         return 0
     name, *rest = argv
     verb = VERBS.get(name) or HIDDEN.get(name)
     if verb is None:
         close = difflib.get_close_matches(name, VERBS, n=1)
         hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(VERBS)}"
-        print(f"{program()}: {name}: no such verb: {hint}", file=sys.stderr)
+        tell("", f"{name}: no such verb: {hint}")
         return 2
     try:
         status = verb.run(rest)
         sys.stdout.flush()
     except InputError as error:
         for fault in error.faults:
-            print(f"{program()} {name}: {fault}", file=sys.stderr)
+            tell(name, str(fault))
         return 2
     except BrokenPipeError:  # the reader of the output has ended, as `head` does
         # the interpreter flushes standard output when it ends, and would complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (FastpathError, OSError) as error:
-        print(f"{program()} {name}: {_sentence(error)}", file=sys.stderr)
+        tell(name, _sentence(error))
         return 1
     except KeyboardInterrupt:
         return 130

@@ -4,7 +4,6 @@ It changes nothing in the cluster. `model.apiservices` judges which server an AP
 """
 
 import asyncio
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from adapter.config.option_fields import Command
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
-from adapter.model import apiservices
+from adapter.model import apiservices, visible
 from adapter.model.apiservices import Finding, Owner
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -105,7 +104,7 @@ def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> bool:
     width = max(len(finding.name) for finding in findings)
     foreign = False
     for finding in findings:
-        print(f"{finding.name:<{width}}  {finding.state}")
+        command_line.show(f"{finding.name:<{width}}  {visible.escape(finding.state)}\n")
         if finding.owner is Owner.OURS and finding.advice:
             _complain(f"{finding.name} is not available: {finding.advice}")
         if finding.owner is Owner.FOREIGN and _group_of(finding) in groups:
@@ -130,7 +129,7 @@ async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> Non
             _complain(f"whether {what} is unknown: you may not create SubjectAccessReviews")
             return
         if allowed:
-            print(what)
+            command_line.show(f"{what}\n")
             continue
         role = READERS[group]
         remedy = (
@@ -141,4 +140,4 @@ async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> Non
 
 
 def _complain(sentence: str) -> None:
-    print(f"{command_line.program()} preflight: {sentence}", file=sys.stderr)
+    command_line.tell("preflight", sentence)

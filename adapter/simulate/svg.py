@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from xml.sax import saxutils
 
+from adapter.model import visible
+
 STYLE = """svg { --ink: #1f2328; --soft: #59636e; --rule: #d8dee4; --paper: #ffffff; }
 @media (prefers-color-scheme: dark) {
   svg { --ink: #e6edf3; --soft: #9198a1; --rule: #2f353d; --paper: #0d1117; }
@@ -38,7 +40,7 @@ def number(value: float) -> str:
 
 
 def escaped(text: str) -> str:
-    return saxutils.escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text))
+    return saxutils.escape(visible.escape(text))
 
 
 def text(x: float, y: float, words: str, kind: str = "", *, anchor: str = "") -> str:

@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from adapter.model import visible
+
 TRACE = 5
 """The level of bodies and of lookups that miss the registry, below DEBUG."""
 
@@ -31,7 +33,9 @@ class TextFormatter(logging.Formatter):
         parts = [format_time(record.created), record.levelname, f"{record.name}:", record.getMessage()]
         parts += [f"{key}={_render(value)}" for key, value in getattr(record, "facts", {}).items()]
         line = " ".join(parts)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        return f"{line}\n{visible.escape_lines(self.formatException(record.exc_info))}"
 
 
 def level_of(verbosity: int) -> int:

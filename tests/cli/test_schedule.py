@@ -340,7 +340,7 @@ def test_a_calendar_file(run: Runner) -> None:
 
     assert found == [
         (at(7), at(9), "shop/office: min 1", names[0]),
-        (at(9), at(11), "shop/office: min 1, max 4", f"{names[0]}, line break"),
+        (at(9), at(11), "shop/office: min 1, max 4", f"{names[0]}, line\\nbreak"),
         (at(11), at(17), "shop/office: min 1", names[0]),
     ]
     events = calendar.walk("VEVENT")
@@ -485,10 +485,10 @@ def test_a_terminal_gets_no_control_characters(run: Runner) -> None:
     range_ = span("2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z")
     text = json.dumps(document({"name": "red \x1b[31m\n"} | DAILY))
     assert run(*range_, text=text).out.splitlines()[1:2] == [
-        "  Tue 2026-11-24  08:00 - 18:00  min 1  (red ?[31m?)"
+        "  Tue 2026-11-24  08:00 - 18:00  min 1  (red \\u001b[31m\\n)"
     ]
     result = run(*range_, text='kind: "\\e[31m"\n---\n' + text)
-    assert result.err == f'{PLACE}1: "\\u001b[31m": left out\n'
+    assert result.err == f"{PLACE}1: \\u001b[31m: left out\n"
 
 
 @pytest.mark.parametrize("format_", ["text", "json", "ics"])

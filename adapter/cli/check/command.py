@@ -6,7 +6,6 @@ cluster.
 
 import asyncio
 import logging
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from adapter.cli import command_line
-from adapter.cli.check import autoscalers, empty, inputs, lint, lint_query, missing, preview, report, why
+from adapter.cli.check import autoscalers, empty, inputs, lint, lint_query, missing, preview, why
 from adapter.cli.check.follow import Explanation
 from adapter.cli.check.options import COMMAND, CheckOptions
 from adapter.cli.check.preview import ResourcePreview, RulePreview
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     if options is None:
         return 0
     if options.print_config:
-        print(inputs.render_config(options.config), end="")
+        command_line.show_file(inputs.render_config(options.config))
         return 0
     question = why.parse_question(options) if options.why else None
     logs.configure_logging(options.verbosity)
@@ -98,7 +97,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
             warned = summary.warning_count > 0
             _print(summary, options.output)
     for line in (*map(str, faults), *dict.fromkeys(unreachable)):
-        print(f"{command_line.program()} check: {line}", file=sys.stderr)
+        command_line.tell("check", line)
     if faults or (options.strict and warned):
         return 2
     return 1 if unreachable or absent else 0
@@ -106,9 +105,9 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
 
 def _print(answer: Explanation | Summary, output: str) -> None:
     if output == "json":
-        print(msgspec.json.format(msgspec.json.encode(answer.document())).decode())
+        command_line.show(msgspec.json.format(msgspec.json.encode(answer.document())).decode() + "\n")
     else:
-        print(report.printable(answer.text()), end="")
+        command_line.show(answer.text())
 
 
 async def _report_rules(

@@ -14,6 +14,7 @@ from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.wanted import ALL, Wanted, build_query
 from adapter.config.rules_file import OnNaN
 from adapter.errors import KubernetesError, NamingError, PrometheusError, TemplateError
+from adapter.model import visible
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
@@ -54,8 +55,8 @@ class Explanation:
         return lines
 
     def text(self) -> str:
-        blocks = ["\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in self.sections]
-        return "\n\n".join([*blocks, self.conclusion]) + "\n"
+        blocks = [visible.join([title, *(f"  {line}" for line in lines)]) for title, lines in self.sections]
+        return "\n".join([*blocks, visible.join([self.conclusion])])
 
     def document(self) -> dict[str, Any]:
         steps = [

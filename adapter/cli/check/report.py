@@ -1,6 +1,5 @@
 """The report of `fastpath check`: lines or a JSON object for each rule and each resource query."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +7,12 @@ from typing import Any, NamedTuple
 
 from adapter.cli.check.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
 from adapter.errors import Fault, PrometheusError
+from adapter.model import visible
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
 from adapter.rules.wording import counted, listed
 
 _SHOWN_VALUES = 3
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 Answer = QueryResult | PrometheusError
 
@@ -47,8 +46,8 @@ class Summary:
 
     def text(self) -> str:
         """Return the report for people: a block for each rule and resource query, and a line that counts."""
-        blocks = ["\n".join(_block(report)) for report in self.reports]
-        blocks += ["\n".join([_place(warning), _warning(warning, "")]) for warning in self.warnings]
+        blocks = [visible.join(_block(report)) for report in self.reports]
+        blocks += [visible.join([_place(warning), _warning(warning, "")]) for warning in self.warnings]
         apis = Counter(report.preview.api for report in self.reports)
         counts = [
             counted(apis[CUSTOM], "rule", "rules"),
@@ -63,7 +62,7 @@ class Summary:
         counts.append(counted(self.warning_count, "warning", "warnings"))
         if self.faults:
             counts.append(counted(len(self.faults), "fault", "faults"))
-        return "\n\n".join([*blocks, ", ".join(counts)]) + "\n"
+        return "\n".join([*blocks, ", ".join(counts)]) + "\n"
 
     def document(self) -> dict[str, Any]:
         """Return the same report for programs."""
@@ -138,14 +137,6 @@ def place_of(source: str, line: int) -> str:
     The line alone is left out where it is not known, as for the chart's own rules.
     """
     return f"{source}:{line}" if line else source
-
-
-def printable(text: str) -> str:
-    """Return text for a terminal.
-
-    Labels and values of series may hold control characters, which are shown as escapes.
-    """
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def one_line(text: str) -> str:

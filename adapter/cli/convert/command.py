@@ -5,12 +5,9 @@ FastPathSchedule for each ScaledObject with cron triggers and each ScalingSchedu
 does not have, and times at which a schedule differs from what it comes from, are named on standard error.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import yaml
 
 from adapter.cli import command_line
 from adapter.cli.convert import drafts, keda, scaling_schedules
@@ -79,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
         )
     if faults:
         raise InputError(faults)
-    print("---\n".join(made), end="")
+    command_line.show("---\n".join(made))
     return 0
 
 
@@ -110,18 +107,18 @@ def _convert(found: Sequence[_Object], faults: list[Fault], *, back: bool) -> It
     now = int(SystemClock().wall())
     for tree, place, document, source in found:
         where = f"{source}:{document.line_of(place.rstrip('.'))}"
-        line = f"{command_line.program()} convert: {where}: {_named(tree)}"
+        line = f"{where}: {_named(tree)}"
         try:
             converted = _successors(tree, autoscalers, now, back=back)
         except InputError as error:
             faults += (documents.located(fault, place, document, source) for fault in error.faults)
             continue
         if not converted:
-            print(f"{line}: left out", file=sys.stderr)
+            command_line.tell("convert", f"{line}: left out")
         for each in converted:
             for note in each.notes:
-                print(f"{line}: {note}", file=sys.stderr)
-            yield yaml.safe_dump(_listed(each.document), sort_keys=False, allow_unicode=True)
+                command_line.tell("convert", f"{line}: {note}")
+            yield command_line.to_yaml(_listed(each.document))
 
 
 def _successors(

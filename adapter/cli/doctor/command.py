@@ -6,7 +6,6 @@ judges these, and `report` prints the result. Nothing is changed in the cluster,
 
 import asyncio
 import logging
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
@@ -63,8 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     found = asyncio.run(_run(options))
     if found.unread:
-        print(f"{command_line.program()} doctor: {KIND}s cannot be read: {found.unread}", file=sys.stderr)
-    print(_render(options, found), end="")
+        command_line.tell("doctor", f"{KIND}s cannot be read: {found.unread}")
+    command_line.show(_render(options, found))
     states = [*(each.state for each in found.hpas), *(each.state for each in found.fpas)]
     return 1 if State.FAULT in states else 0
 

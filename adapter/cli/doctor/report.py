@@ -6,6 +6,7 @@ from typing import Any
 
 from adapter.cli.doctor.diagnosis import Examination, FastExamination
 from adapter.cli.doctor.model import Hop, State, Took, Unread, seconds
+from adapter.model import visible
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, HPA_KIND, KIND
 
 _LINE = 150
@@ -21,7 +22,7 @@ def render(found: Examination | FastExamination) -> str:
         if not change and found.state is not State.FAULT:
             change = "no change would save a second" if found.slowest.whole else "none in what could be read"
     lines += ["", f"diagnosis: {found.diagnosis}", *([f"change:    {change}"] if change else [])]
-    return "\n".join(lines) + "\n"
+    return visible.join(lines)
 
 
 def _lines(found: Examination) -> list[str]:
@@ -70,7 +71,7 @@ def render_table(found: Sequence[Examination], others: Sequence[FastExamination]
         mode = "fast-scaler" if other.mode == AUTO else f"fast-scaler ({other.mode.lower()})"
         text = other.diagnosis if other.state is not State.OK else f"{KIND}: {other.explain}"
         rows.append((other.key, mode, "", "", other.state.value, _shorten(text)))
-    return "\n".join(_columns(rows, right=(2, 3))) + "\n"
+    return visible.join(_columns(rows, right=(2, 3)))
 
 
 def _row(hop: Hop) -> tuple[str, ...]:

@@ -50,13 +50,14 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     shown = _make(options) if options.needs_load else _fetch(options)
     if options.output == JSON:
-        print(command_line.to_json(shown.document), end="")
+        command_line.show(command_line.to_json(shown.document))
     elif options.output == SVG:
-        print(picture.draw(shown.name, shown.card, shown.notes, is_dated=shown.is_dated), end="")
+        command_line.show(picture.draw(shown.name, shown.card, shown.notes, is_dated=shown.is_dated))
     else:
         has_blocks = (sys.stdout.encoding or "").lower().startswith("utf")
         drawn = chart.draw(shown.card, chart.BLOCKS if has_blocks else chart.ASCII)
-        print(wording.to_text(shown.name, shown.card, drawn, shown.notes, is_dated=shown.is_dated), end="")
+        text = wording.to_text(shown.name, shown.card, drawn, shown.notes, is_dated=shown.is_dated)
+        command_line.show(text)
     return 0
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from adapter.cli.simulate import report
-from adapter.model import timestamps
+from adapter.model import timestamps, visible
 from adapter.model.forecasts import floors
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.settings import FLOOR
@@ -118,7 +118,7 @@ def to_text(
     blocks = [table(card), drawn, [*notes, *_advice(card)]]
     for block in blocks:
         lines += ["", *block] if block else []
-    return "\n".join(lines) + "\n"
+    return visible.join(lines)
 
 
 def _advice(card: ForecastCard) -> Iterator[str]:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from adapter.model import visible
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.schedules import local_time, windows
 from adapter.model.schedules.documents import BY_START, FastPathSchedule
@@ -33,7 +34,7 @@ def _calendar(document: FastPathSchedule, start: int, end: int) -> str:
     lines = [f"{schedule.name}, {schedule.zone.key}, from {first} to {last}"]
     found = windows.levels(schedule, start, end)
     if not found:
-        return lines[0] + ": no window is active\n"
+        return visible.join([f"{lines[0]}: no window is active"])
     starts_within, ends_within = _is_boundary(schedule, start), _is_boundary(schedule, end)
     rows = [
         _level(
@@ -52,8 +53,7 @@ def _calendar(document: FastPathSchedule, start: int, end: int) -> str:
         lines.append(f"  {day:14}  {row.times:{width}}  {row.text}".rstrip())
         before = row.day
     lines += [f"  Note: {note}." for note in _notes(document, found)]
-    # names are free text, and a terminal acts on control characters
-    return "".join("".join(sign if sign.isprintable() else "?" for sign in line) + "\n" for line in lines)
+    return visible.join(lines)
 
 
 def _is_boundary(schedule: Schedule, instant: int) -> bool:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -76,11 +76,11 @@ def main(argv: Sequence[str]) -> int:
     schedules = read_schedules(command_line.given_files("schedule", options.files), left_out=_tell_left_out)
     _check_size(schedules, start, end)
     if options.output == "json":
-        print(command_line.to_json(show(schedules, start, end)), end="")
+        command_line.show(command_line.to_json(show(schedules, start, end)))
     elif options.output == "ics":
-        print(ics.render(schedules, start, end), end="")
+        sys.stdout.write(ics.render(schedules, start, end))
     else:
-        print(calendar.render(schedules, start, end), end="")
+        command_line.show(calendar.render(schedules, start, end))
     return 0
 
 
@@ -141,7 +141,7 @@ def read_schedules(
 
 
 def _tell_left_out(what: str) -> None:
-    print(f"{command_line.program()} schedule: {what}: left out", file=sys.stderr)
+    command_line.tell("schedule", f"{what}: left out")
 
 
 def _schedules_in(
@@ -157,16 +157,14 @@ def _schedules_in(
                 and isinstance(kind := tree.get("kind"), str)
                 and kind != documents.KIND
             ):
-                left_out(f"{source.name}:{document.line_of(place.rstrip('.'))}: {_printable(kind)}")
+                left_out(f"{source.name}:{document.line_of(place.rstrip('.'))}: {kind}")
                 continue
             try:
                 yield documents.read_document(tree, namespace)
             except InputError as error:
-                located = (
+                faults += (
                     yaml_documents.located(fault, place, document, source.name) for fault in error.faults
                 )
-                # the keys of a document are free text
-                faults += [replace(fault, path=_printable(fault.path)) for fault in located]
 
 
 def show(schedules: Sequence[FastPathSchedule], start: int, end: int) -> dict[str, Any]:
@@ -209,10 +207,6 @@ def write_local(instant: int, zone: ZoneInfo) -> str:
     """Return an instant with the offset of a zone."""
     offset = timezone(timedelta(seconds=local_time.offset_at(instant, zone)))
     return datetime.fromtimestamp(instant, UTC).astimezone(offset).isoformat()
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else autoscaler_documents.shown(text)
 
 
 def _instant(text: str) -> int | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from adapter.model import visible
 from adapter.model.schedules import windows
 from adapter.model.schedules.documents import FastPathSchedule
 from adapter.model.schedules.windows import Level
@@ -44,10 +45,11 @@ def _instant(instant: int) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as a value; control characters, which values may not have, become blanks."""
+    """Return a text as a value; control characters, which values may not have, become escapes."""
+    text = visible.escape(text)
     for sign in ("\\", ";", ","):
         text = text.replace(sign, f"\\{sign}")
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    return text
 
 
 def _folded(line: str) -> Iterator[str]:

@@ -3,7 +3,6 @@
 `inputs` reads what the command line names, `simulation` runs each policy, and `report` prints the figures.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         forecasts.check_extra()
     given = inputs.read_inputs(options)
     if options.suggest:
-        print(suggestions.render(given, options.output), end="")
+        command_line.show(suggestions.render(given, options.output))
         return 0
     limits = budget.read_budget(options.budget) if options.budget else ()
     if limits and len(given.variants) < 2:
@@ -52,13 +51,13 @@ def main(arguments: Sequence[str]) -> int:
     rolled = {each.figures.policy: each.rolled.verdicts for each in played if each.rolled is not None}
     made = SimulationReport(name, scenario.loads, setting, figures, given.notes, verdicts, rolled)
     if options.output == SVG:
-        print(_draw(made, scenario, given.variants, played), end="")
+        command_line.show(_draw(made, scenario, given.variants, played))
     else:
         render = {JSON: report.to_json, MARKDOWN: report.to_markdown}.get(options.output, report.to_text)
-        print(render(made), end="")
+        command_line.show(render(made))
     broken = [verdict for verdict in verdicts if not verdict.is_kept]
     for verdict in broken:
-        print(f"{command_line.program()} simulate: budget not kept: {verdict.sentence}", file=sys.stderr)
+        command_line.tell("simulate", f"budget not kept: {verdict.sentence}")
     return OVER_BUDGET if broken else 0
 
 

@@ -1,6 +1,7 @@
 """`fastpath simulate --replay FILE`: the decisions of a live scaler, made again from its journal."""
 
 from adapter.cli import command_line
+from adapter.model import visible
 from adapter.rules.wording import counted
 from adapter.simulate.recorded.replay import Replayed, replay
 
@@ -10,9 +11,9 @@ def run(file: str, output: str) -> int:
     source = command_line.read_source(file)
     done = replay(source.text, source.name)
     if output == "json":
-        print(command_line.to_json(done.document()), end="")
+        command_line.show(command_line.to_json(done.document()))
     else:
-        print("\n".join(render(done)))
+        command_line.show(visible.join(render(done)))
     return 1 if done.differences else 0
 
 

@@ -13,7 +13,7 @@ from adapter.cli.forecast import daily
 from adapter.cli.forecast.daily import RolledVerdict
 from adapter.cli.simulate.budget import Verdict
 from adapter.cli.simulate.results import PolicyFigures
-from adapter.model import timestamps
+from adapter.model import timestamps, visible
 from adapter.simulate.load import Load
 
 
@@ -88,7 +88,7 @@ def to_text(report: SimulationReport) -> str:
     lines += text_table(_rows(report))
     if notes := [*_notes(report), *(_verdict(verdict) for verdict in report.verdicts)]:
         lines += ["", *notes]
-    return "\n".join(lines) + "\n"
+    return visible.join(lines)
 
 
 def to_markdown(report: SimulationReport) -> str:
@@ -99,7 +99,7 @@ def to_markdown(report: SimulationReport) -> str:
         lines += ["", *(f"- {note}." for note in notes)]
     if report.verdicts:
         lines += ["", *(f"- **{_verdict(verdict)}.**" for verdict in report.verdicts)]
-    return "\n".join(lines) + "\n"
+    return visible.join(lines)
 
 
 def describe_loads(loads: Mapping[str, Load]) -> str:

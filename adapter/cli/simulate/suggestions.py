@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
 from adapter.cli import command_line
 from adapter.cli.simulate import report, running
 from adapter.cli.simulate.inputs import Inputs, Variant
 from adapter.cli.simulate.options import JSON, MARKDOWN
 from adapter.cli.simulate.results import PolicyFigures
+from adapter.model import visible
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.simulate import simulation, suggest
 from adapter.simulate.policies import BOOST, FAST, NATIVE, read_policy
@@ -86,11 +86,11 @@ def render(given: Inputs, output: str) -> str:
         lines = [f"{name}: {described}", f"{_heading(front)}.", "", *report.text_table(rows), "", *said]
     for pick in filter(None, (_pick(front, percent) for percent in _ROOM)):
         if change := _change(given, pick.suggestion):
-            text = yaml.safe_dump(change, sort_keys=False).rstrip()
+            text = command_line.to_yaml(change).splitlines()
             lines += ["", f"What {_described(pick.suggestion)} changes in the autoscaler:", ""]
-            lines += ["```yaml", text, "```"] if output == MARKDOWN else [text]
+            lines += ["```yaml", *text, "```"] if output == MARKDOWN else text
         break
-    return "\n".join(lines) + "\n"
+    return visible.join(lines)
 
 
 def _heading(front: Front) -> str:

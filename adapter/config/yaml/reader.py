@@ -18,6 +18,7 @@ from typing import ClassVar
 import yaml
 
 from adapter import errors
+from adapter.model import visible
 
 NULL = "tag:yaml.org,2002:null"
 BOOL = "tag:yaml.org,2002:bool"
@@ -250,19 +251,14 @@ def join(path: str, key: Hashable) -> str:
 
 def shown_text(text: str) -> str:
     """Return text for a message: quoted, on one line, about sixty characters, nothing invisible."""
-    return _visible(
-        json.dumps(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", ensure_ascii=False)
-    )
+    cut = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return visible.escape(json.dumps(cut, ensure_ascii=False))
 
 
 def one_line(text: str) -> str:
     """Return foreign text on one line, cut to a length that fits a message."""
-    joined = _visible(" ".join(text.split()))
+    joined = visible.escape(" ".join(text.split()))
     return joined if len(joined) <= 160 else joined[:157] + "..."
-
-
-def _visible(text: str) -> str:
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)
 
 
 def shown(node: yaml.Node) -> str:

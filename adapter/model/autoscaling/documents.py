@@ -18,6 +18,7 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
+from adapter.model import visible
 from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
@@ -299,4 +300,4 @@ def shown(value: object) -> str:
     """Return what stands somewhere, on one line and cut to a length that a message can carry."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)
+    return visible.escape(text)

@@ -161,7 +161,7 @@ def test_control_characters_do_not_reach_the_terminal(
     main.main(["check", str(tmp_path / "rules.yaml")])
     out = capsys.readouterr().out
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
-    assert r"up{a='\x1b[2J\x9b'}" in out
+    assert r"up{a='\u001b[2J\u009b'}" in out
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
