@@ -8,14 +8,16 @@ import pytest
 from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.metrics import feed
+from adapter.autoscaler.schedules import book
 from adapter.boost import publisher
 from adapter.config.options import Options
 from adapter.forecast import service
 from adapter.kubernetes import codec
-from adapter.kubernetes.cache import label_index, pod_codec, reflector, scale_codec
+from adapter.kubernetes.cache import label_index, pod_codec, reflector, scale_codec, schedules
 from adapter.kubernetes.write import events
 from adapter.model import ready_times
 from adapter.model.forecasts import job
+from adapter.model.schedules import documents
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
@@ -131,7 +133,12 @@ NUMBERS = {
         answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
     ),
     "| 16 MiB |": codec._LINE_BYTES // MIB,
-    "64 are processed": codec._WATCH_STEP,
+    "64 are processed at a time, of schedules 16 KiB": (
+        codec._WATCH_STEP, schedules.CODEC.step_bytes // 1024,
+    ),
+    "100 windows, which may begin 2,000 times a day": (documents.MOST_WINDOWS, schedules.MOST_BEGINS),
+    "expressions of 8,192 characters": documents.MOST_CRONS,
+    "500, which may begin 5,000 times a day": (book.MOST_WINDOWS, book.MOST_BEGINS),
     "40 are distinguished": reflector.MAX_REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (

@@ -69,7 +69,8 @@ class Schedules(Protocol):
     def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:
         """Return the bounds of an autoscaler at `now` (ns), None outside all windows.
 
-        `lead` is by how many seconds a floor begins early if its schedule asks for that.
+        `lead` is by how many seconds a floor begins early if its schedule asks for that. NotSyncedError while
+        the bounds are being computed; the autoscaler is touched when they are known.
         """
         ...
 

@@ -14,6 +14,9 @@ from adapter.model.timestamps import SECOND
 _SLEWED = SECOND
 """A difference between the clocks that a time daemon may cause, which is not a jump."""
 
+_MOST_STALE = 1000
+"""Former entries in the heap beside twice those that count; then all are dropped."""
+
 
 class DecisionClock:
     """The time of day in nanoseconds, advanced by the monotonic clock.
@@ -74,6 +77,9 @@ class Scheduler:
         self._due[key] = due
         # A former entry of the key stays in the heap; `_discard_stale` drops it when it comes up.
         heapq.heappush(self._heap, (due, next(self._numbers), key))
+        if len(self._heap) > _MOST_STALE + 2 * len(self._due):
+            self._heap = [(at, next(self._numbers), each) for each, at in self._due.items()]
+            heapq.heapify(self._heap)
 
     def remove(self, key: Key) -> None:
         self._due.pop(key, None)

@@ -28,6 +28,7 @@ from adapter.autoscaler.decide.observation import NO_STATUS
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, Key
 from adapter.autoscaler.snapshot import AutoscalerContext, Snapshot, Subscriptions
+from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.kubernetes.write.scale import ScaleState
@@ -105,6 +106,8 @@ class AutoscalerState:
         """The floor of the forecast, 0 for none, as `follow_schedule` last found it."""
         self.bounds: ScheduledBounds | None = None
         """The bounds of both; None without."""
+        self._held = 0
+        """The count that bounds hold because there are too many schedules, 0 for none."""
         self.epoch = 0
         """The number of targets before this one. A write that began in a former epoch is void."""
         self.clock_shift = 0
@@ -298,13 +301,23 @@ class AutoscalerState:
         schedules = self._context.schedules
         if not schedules.synced:
             return False
-        schedule = schedules.bounds_of(self.key, now, self.lead)
+        try:
+            schedule = schedules.bounds_of(self.key, now, self.lead)
+        except NotSyncedError:
+            return False
         floor = self.forecast_floor
         forecast = floor.replicas if now < floor.until else 0
-        if forecast != self.forecast or schedule != self.schedule:
-            self.schedule, self.forecast = schedule, forecast
-            self.bounds = schedule_bounds.with_forecast(schedule, forecast)
+        held = 0 if schedule is None or not schedule.excess else self._count()
+        if forecast != self.forecast or schedule != self.schedule or held != self._held:
+            self.schedule, self.forecast, self._held = schedule, forecast, held
+            bounds = schedule if schedule is None else schedule.holding(held)
+            self.bounds = schedule_bounds.with_forecast(bounds, forecast)
         return True
+
+    def _count(self) -> int:
+        """Return the count of the target, 0 if it is not known."""
+        found = self.find_target()
+        return 0 if isinstance(found, Unfound) else found.replicas
 
     def constraints(self) -> Constraints | None:
         """Return what limits a decision beside the snapshot; None while the other autoscalers are unknown."""

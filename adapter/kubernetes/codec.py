@@ -89,6 +89,7 @@ class ObjectCodec(Generic[T]):
     `wire` is the msgspec type that an object is decoded to; `keep` turns that into the kept value, and must
     not raise. `list_accept` and `watch_accept` are the media types to request. `version_of` reads the
     resourceVersion from a decoded object; without it each watch event is decoded a second time for that.
+    `step_bytes` is for kinds of which more than names are read: so many bytes are decoded at once.
     """
 
     def __init__(
@@ -99,8 +100,10 @@ class ObjectCodec(Generic[T]):
         watch_accept: str = _JSON,
         *,
         version_of: Callable[[Any], str] | None = None,
+        step_bytes: int = 0,
     ) -> None:
         self.keep = keep
+        self._step_bytes = step_bytes
         self._version_of = version_of
         self.list_accept = list_accept
         self.watch_accept = watch_accept
@@ -110,6 +113,10 @@ class ObjectCodec(Generic[T]):
             "_Document", [("metadata", ListMeta), ("items", list[wire] | None, None)], gc=False
         )
         self._document = msgspec.json.Decoder(document)
+
+    @property
+    def step_bytes(self) -> int:
+        return self._step_bytes or STEP_BYTES
 
     def decode(self, text: bytes | msgspec.Raw) -> T:
         return self.keep(self._one.decode(text))
@@ -181,7 +188,7 @@ class ListDecoder(Generic[T]):
                 return
             self._head = bytes(self._rest[: opening.end()])
             del self._rest[: opening.end()]
-        while len(self._rest) >= STEP_BYTES:
+        while len(self._rest) >= self._codec.step_bytes:
             items = self._cut()
             if items is None:
                 return
@@ -194,12 +201,13 @@ class ListDecoder(Generic[T]):
             if first is None:
                 return None
             self._first_key = first[1]
-        start = self._rest.rfind(self._first_key, 1, STEP_BYTES)
+        step = self._codec.step_bytes
+        start = self._rest.rfind(self._first_key, 1, step)
         while start > 0:
             if (items := self._decode_until(start)) is not None:
                 return items
             start = self._rest.rfind(self._first_key, 1, start)
-        start = self._rest.find(self._first_key, STEP_BYTES)
+        start = self._rest.find(self._first_key, step)
         while start > 0:
             if (items := self._decode_until(start)) is not None:
                 return items
@@ -231,19 +239,22 @@ class WatchDecoder(Generic[T]):
 
     def __init__(self, codec: ObjectCodec[T]) -> None:
         self._rest = bytearray()
-        self._decode = codec.decode_event
+        self._codec = codec
 
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
-        """Yield the events that `piece` completes, at most 64 at a time; an ERROR is its Status, the last."""
+        """Yield the events that `piece` completes; an ERROR is its Status, the last.
+
+        At most 64 are yielded at a time, and less of large objects.
+        """
         scanned = len(self._rest)
         self._rest += piece
         events: list[WatchEvent[T]] = []
-        start = 0
+        start = size = 0
         while (end := self._rest.find(b"\n", max(start, scanned))) >= 0:
             line = bytes(self._rest[start:end])
             start = end + 1
             if line and not line.isspace():
-                event = self._decode(line)
+                event = self._codec.decode_event(line)
                 if isinstance(event, Status):
                     if events:
                         yield events
@@ -251,9 +262,10 @@ class WatchDecoder(Generic[T]):
                     yield event
                     return
                 events.append(event)
-                if len(events) == _WATCH_STEP:
+                size += len(line)
+                if len(events) == _WATCH_STEP or size >= self._codec.step_bytes:
                     yield events
-                    events = []
+                    events, size = [], 0
         del self._rest[:start]
         if events:
             yield events

@@ -10,6 +10,7 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
@@ -65,7 +66,10 @@ class Bench:
         self.cluster.create(made)
 
     def bounds(self, key: Key, lead: int = 0) -> ScheduledBounds | None:
-        return self.book.bounds_of(key, self.controller.time, lead)
+        """Return the bounds, None also while they are being computed."""
+        with contextlib.suppress(NotSyncedError):
+            return self.book.bounds_of(key, self.controller.time, lead)
+        return None
 
     def active(self, key: Key = OWN) -> tuple[str, ...]:
         found = self.bounds(key)
@@ -111,14 +115,15 @@ async def test_schedules_come_change_and_go(bench: Bench) -> None:
     found = bench.bounds(OWN)
     assert found is not None
     assert (found.floor, found.ceiling) == (5, 7)
+    assert bench.book.has(HPA)
 
     bench.cluster.patch("fastpathschedule", "limit", {"spec": {"targets": TARGETS[:1]}}, "shop")
     await until(lambda: bench.active() == ("shop/office day",))
     bench.cluster.delete("fastpathschedule", "office", "shop")
-    await until(lambda: bench.bounds(OWN) is None)
+    await until(lambda: not bench.book.has(OWN))
+    assert bench.book.bounds_of(OWN, NOW, 0) is None
     bench.cluster.delete("fastpathschedule", "limit", "shop")
-    await until(lambda: not bench.book._timelines)
-    assert not bench.book._by_target
+    await until(lambda: not bench.book.has(HPA))
 
 
 async def test_an_hpa_has_no_ceiling(bench: Bench) -> None:
@@ -162,9 +167,9 @@ async def test_boundaries_and_changes_wake_the_loop(bench: Bench) -> None:
     try:
         await until(lambda: bench.book.controller is not None)
         bench.create(DAY)
-        await until(lambda: controller.touched == [OWN, HPA])
-        await until(lambda: OWN in controller.touched[2:])  # its bounds are not those of its last decision
+        await until(lambda: controller.touched == [OWN, HPA])  # their bounds are known now
         controller.states[OWN].schedule = bench.bounds(OWN)
+        assert controller.states[OWN].schedule is not None
         controller.touched.clear()
         controller.time += 6 * 3600 * SECOND
         await until(lambda: OWN in controller.touched)

@@ -13,6 +13,7 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.shards import Shard
+from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -66,7 +67,7 @@ class Bench:
         self.problems = ProblemLog(Monitoring(), FakeClock())
         self.time: int = NOW
         self.own: FastPathAutoscaler | None = fpa()
-        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=0)
+        self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=0, schedule=None)
         self.reporter = ScheduleReporter(
             self.cache,  # type: ignore[arg-type]
             self.writer,  # type: ignore[arg-type]
@@ -118,6 +119,11 @@ async def test_what_the_target_is_like(bench: Bench) -> None:
     bench.own, bench.state.violations = fpa(), ["spec.maxReplicas: must be greater than 0"]
     (invalid,) = await bench.write()
     assert invalid["targets"][0]["message"] == "spec.maxReplicas: must be greater than 0"
+    bench.state.violations = ()
+    bench.state.schedule = ScheduledBounds(None, None, (), excess="12 FastPathSchedules select it")
+    (many,) = await bench.write()
+    assert (many["targets"][0]["reason"], many["targets"][0]["applied"]) == ("TooManyWindows", False)
+    assert many["conditions"][0]["message"] == "FastPathAutoscaler/web: 12 FastPathSchedules select it"
     bench.state = None  # another process decides it
     assert [each["conditions"][0]["status"] for each in await bench.write()] == ["True"]
 

@@ -10,6 +10,7 @@ from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.errors import NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import Floor, floor_of
 from adapter.model.ready_times import UNKNOWN, PodStart
@@ -36,10 +37,14 @@ class HandSchedules:
 
     def __init__(self) -> None:
         self.synced = True
+        self.computed = True
         self.by_key: Mapping[Key, tuple[Schedule, ...]] = {}
+        self.excess = ""
 
     def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:
-        return BoundsTimeline(self.by_key.get(key, ())).at(now // SECOND, lead)
+        if not self.computed:
+            raise NotSyncedError("the bounds of its schedules are being computed")
+        return BoundsTimeline(self.by_key.get(key, ()), excess=self.excess).at(now // SECOND, lead)
 
 
 class HandFloors:
@@ -323,3 +328,67 @@ async def test_nothing_is_decided_before_the_schedules_are_known(bench: Schedule
     bench.schedules.synced = True
     await bench.step(1)
     assert bench.counts() == [7]
+
+
+async def test_nothing_is_decided_while_bounds_are_computed(bench: ScheduleBench) -> None:
+    bench.want(3)
+    bench.schedules.computed = False
+    bench.own(10)
+    for _ in range(3):
+        await bench.step(300)
+    assert bench.counts() == []
+    bench.schedules.computed = True
+    await bench.step(1)
+    for _ in range(60):
+        await bench.step(10)
+    assert bench.counts() == [3]
+
+
+async def test_too_many_schedules_hold_the_count(bench: ScheduleBench) -> None:
+    """Their floors are not known: metrics raise the count, and nothing lowers it, until they fit."""
+    bench.schedules.by_key = {OWN: (window("00:00", "24:00", 5),)}
+    bench.schedules.excess = "12 FastPathSchedules select it"
+    bench.want(3)
+    bench.own(10)
+    for _ in range(3):
+        await bench.step(600)
+    assert bench.counts() == []
+    condition = next(each for each in bench.last().status.conditions if each.type == "ScheduleActive")
+    assert (condition.status, condition.reason) == ("True", "TooManyWindows")
+    assert condition.message == (
+        "minReplicas 10, maxReplicas 20: shop/office lunch; 12 FastPathSchedules select it"
+    )
+    bench.want(12)
+    await bench.step(1)
+    assert bench.counts() == [12]
+    bench.pods.pods["app=web"] = pods(12)
+    bench.want(3)
+    for _ in range(3):
+        await bench.step(600)
+    assert bench.counts() == [12]
+    bench.schedules.excess = ""
+    await bench.step(1)
+    for _ in range(60):
+        await bench.step(10)
+    assert bench.counts() == [12, 5]
+
+
+async def test_too_many_schedules_hold_the_count_of_a_boosted_hpa(bench: ScheduleBench) -> None:
+    bench.schedules.excess = "12 FastPathSchedules select it"
+    bench.want(3)
+    bench.boosted(10)
+    for _ in range(3):
+        await bench.step(60)
+    assert bench.floor() == 10
+    bench.schedules.excess = ""
+    await bench.step(60)
+    assert bench.floor() == 0
+
+
+async def test_too_many_schedules_wake_nothing(bench: ScheduleBench) -> None:
+    bench.schedules.excess = "12 FastPathSchedules select it"
+    bench.want(0)
+    bench.own(0)
+    for _ in range(3):
+        await bench.step(600)
+    assert bench.counts() == []

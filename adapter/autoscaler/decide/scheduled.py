@@ -5,6 +5,9 @@ of an autoscaler with these bounds. Two rules are added. Where a floor falls, be
 schedule is changed or deleted, or the forecast is lower, the floor counts as a recommendation of that moment.
 So the scale-down waits for its stabilization window, as that of a HorizontalPodAutoscaler does, which has
 read the floor as a metric. And a forecast never wakes a target from zero (`for_count`).
+
+Where an autoscaler has too many schedules, some do not count, and their floors are not known. Its bounds then
+hold the count that it has as a floor, so that it is not scaled down.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +25,8 @@ from adapter.model.autoscaling.status import FORECAST_ACTIVE, FORECAST_READY, SC
 from adapter.model.forecasts.readiness import PENDING, Readiness
 from adapter.model.schedules import bounds as schedule_bounds
 from adapter.model.schedules.bounds import ScheduledBounds
+
+TOO_MANY_WINDOWS = "TooManyWindows"
 
 
 class BoundedSpec(PreparedSpec, frozen=True, kw_only=True):
@@ -185,8 +190,9 @@ def _of_windows(lowest: int, highest: int, bounds: ScheduledBounds | None) -> _C
     if bounds is None:
         return None
     lowest, highest = schedule_bounds.limits(lowest, highest, bounds)
-    reason = "WindowActive" if bounds.windows else "WindowAhead"
-    return _ConditionText(reason, f"minReplicas {lowest}, maxReplicas {highest}: {describe(bounds)}")
+    reason = TOO_MANY_WINDOWS if bounds.excess else "WindowActive" if bounds.windows else "WindowAhead"
+    why = "; ".join(filter(None, (describe(bounds), bounds.excess)))
+    return _ConditionText(reason, f"minReplicas {lowest}, maxReplicas {highest}: {why}")
 
 
 def _of_forecast(lowest: int, highest: int, bounds: ScheduledBounds) -> _ConditionText | None:

@@ -1,27 +1,108 @@
 """Which schedules are for which autoscaler, and when their bounds change.
 
-A boundary is no event of the cluster, so nothing wakes the loop at it. `follow` looks every half a second
-whether the bounds of an autoscaler are other than those of its last decision, and has it decided. The time
-is that of decisions, which follows the clock of the machine when that is set.
+A boundary is no event of the cluster, so nothing wakes the loop at it. `follow` has an autoscaler decided
+when its bounds change: the bounds of each are kept until their next boundary, and wait for it in a heap. The
+time is that of decisions, which follows the clock of the machine when that is set.
+
+A tenant chooses how many schedules there are and how often their windows begin. So their spans are computed
+in steps of some milliseconds, and the steps take turns by namespace as those of scrapes do: until the bounds
+of an autoscaler are known it is not decided, and others are. The work for one autoscaler is limited:
+`MOST_WINDOWS` and `MOST_BEGINS` say how much of its schedules counts.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import bisect
+import logging
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.scheduler import Scheduler
+from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import ScheduleCache, WatchedSchedule
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from adapter.model.schedules import windows
 from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, SpansOfDay
-from adapter.model.schedules.documents import ScheduleTarget
+from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.timestamps import SECOND
+from adapter.scrape.schedule import FairTurns, ScrapeJob
 from adapter.telemetry.problems import ProblemLog
 
+_log = logging.getLogger(__name__)
+
 PERIOD = 0.5
-"""How often, in seconds, boundaries are looked for."""
+"""How often, in seconds, the heap is looked at."""
+
+MOST_WINDOWS = 500
+"""The most windows of all schedules for one autoscaler: each of its boundaries looks at all of them."""
+
+MOST_BEGINS = 5000
+"""How often the windows of all schedules for one autoscaler may begin on a day."""
 
 PROBLEM = "schedule"
+
+_MOST_AT_ONCE = 200
+"""The most boundaries that are taken from the heap in one step."""
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A schedule that can be used, and what it costs."""
+
+    targets: Sequence[Key]
+    spans: SpansOfDay
+    windows: int
+    begins: int
+
+
+@dataclass(slots=True)
+class _Target:
+    """The schedules for one autoscaler, by name and in the order of names, and their bounds."""
+
+    entries: dict[str, _Entry] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    windows: int = 0
+    begins: int = 0
+    timeline: BoundsTimeline | None = None
+    """None after a change."""
+
+    def put(self, name: str, entry: _Entry) -> None:
+        bisect.insort(self.names, name)
+        self.entries[name] = entry
+        self._count(entry, 1)
+
+    def remove(self, name: str) -> None:
+        del self.names[bisect.bisect_left(self.names, name)]
+        self._count(self.entries.pop(name), -1)
+
+    def _count(self, entry: _Entry, by: int) -> None:
+        self.windows += by * entry.windows
+        self.begins += by * entry.begins
+        self.timeline = None
+
+    def bounds(self) -> BoundsTimeline:
+        """Return the bounds of the schedules that count: the first by name, as many as are allowed."""
+        if self.timeline is None:
+            excess, most_windows, most_begins = "", MOST_WINDOWS, MOST_BEGINS
+            parts = []
+            for name in self.names:
+                entry = self.entries[name]
+                most_windows, most_begins = most_windows - entry.windows, most_begins - entry.begins
+                if most_windows < 0 or most_begins < 0:
+                    excess = self._excess(name)
+                    break
+                parts.append(entry.spans)
+            self.timeline = BoundsTimeline((), parts, excess)
+        return self.timeline
+
+    def _excess(self, name: str) -> str:
+        return (
+            f"{len(self.names)} FastPathSchedules with {self.windows} windows that begin {self.begins} times "
+            f"a day select it: expected at most {MOST_WINDOWS} windows that begin at most {MOST_BEGINS} "
+            f"times; by name, {name} and those after it do not count, and it is not scaled down"
+        )
 
 
 class ScheduleBook:
@@ -32,23 +113,41 @@ class ScheduleBook:
         self.controller: Controller | None = None
         """The controller of this term; None while this process does not lead."""
         self._problems = problems
-        self._known: dict[tuple[str, str], WatchedSchedule] = {}
-        self._by_target: dict[Key, dict[str, WatchedSchedule]] = {}
-        self._timelines: dict[Key, BoundsTimeline] = {}
-        self._spans: dict[str, SpansOfDay] = {}
-        """The spans of each schedule, which all of its targets share."""
+        self._known: dict[str, _Entry] = {}
+        self._targets: dict[Key, _Target] = {}
+        self._turns = FairTurns(watching.clock)
+        self._renewals: dict[SpansOfDay, ScrapeJob] = {}
+        self._boundaries = Scheduler()
+        self._waiting: dict[str, dict[Key, None]] = {}
+        """The autoscalers whose bounds may have changed, by namespace; each namespace has a job for them."""
+        self._looked = 0
 
     @property
     def synced(self) -> bool:
         return self.cache.synced
 
+    def has(self, key: Key) -> bool:
+        """Tell whether a schedule is for an autoscaler."""
+        return key in self._targets
+
     def bounds_of(self, key: Key, now: int, lead: int) -> ScheduledBounds | None:
-        """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no ceiling."""
-        timeline = self._timelines.get(key)
-        found = None if timeline is None else timeline.at(now // SECOND, lead)
+        """Return the bounds of an autoscaler at `now`; a HorizontalPodAutoscaler has no ceiling.
+
+        NotSyncedError while they are being computed.
+        """
+        target = self._targets.get(key)
+        if target is None:
+            return None
+        timeline, instant = target.bounds(), now // SECOND
+        if not timeline.keeps(instant, lead):
+            self._renew(timeline, instant)
+            if not all(part.covers(instant) for part in timeline.parts):
+                raise NotSyncedError("the bounds of its schedules are being computed")
+            self._boundaries.reschedule(key, timeline.next_look(instant, lead))
+        found = timeline.at(instant, lead)
         if found is None or not key.is_native or found.ceiling is None:
             return found
-        return None if found.floor is None else found.without_ceiling()
+        return None if found.floor is None and not found.excess else found.without_ceiling()
 
     async def follow(self, controller: Controller) -> None:
         """Have autoscalers decided when their bounds change, until cancelled."""
@@ -56,16 +155,88 @@ class ScheduleBook:
         try:
             while True:
                 await asyncio.sleep(PERIOD)
-                self._look(controller)
+                for _ in self._look(controller):
+                    await asyncio.sleep(0)
         finally:
             self.controller = None
 
-    def _look(self, controller: Controller) -> None:
+    # -- boundaries ------------------------------------------------------------------------------------------
+
+    def _look(self, controller: Controller) -> Iterator[None]:
+        """Compare the bounds of the autoscalers that are at a boundary; yield where other work may run."""
+        now = controller.now() // SECOND
+        if now < self._looked:  # the clock was set back: all boundaries come again
+            for key in self._targets:
+                self._compare(key)
+        self._looked = now
+        taken = 0
+        while (due := self._boundaries.pop(now)) is not None:
+            self._compare(due.key)
+            taken += 1
+            if taken % _MOST_AT_ONCE == 0:
+                yield
+
+    def _compare(self, key: Key) -> None:
+        """Have an autoscaler decided, in a turn of its namespace, if its bounds have changed."""
+        waiting = self._waiting.get(key.namespace)
+        if waiting is not None:
+            waiting[key] = None
+            return
+        self._waiting[key.namespace] = {key: None}
+        self._start(key.namespace, self._compare_all(key.namespace))
+
+    def _compare_all(self, namespace: str) -> Generator[None, None, None]:
+        waiting = self._waiting[namespace]
+        try:
+            while waiting:
+                key, _ = waiting.popitem()
+                self._touch_if_changed(key)
+                yield
+        finally:
+            del self._waiting[namespace]
+
+    def _touch_if_changed(self, key: Key) -> None:
+        controller = self.controller
+        state = None if controller is None else controller.find(key)
+        if controller is None or state is None:
+            return
         now = controller.now()
-        for key in self._timelines:
-            state = controller.find(key)
-            if state is not None and self.bounds_of(key, now, state.lead) != state.schedule:
-                controller.touch(key)
+        if (target := self._targets.get(key)) is not None:
+            self._renew(target.bounds(), now // SECOND)
+        try:
+            found = self.bounds_of(key, now, state.lead)
+        except NotSyncedError:
+            return  # it is touched when they are known
+        if target is not None:
+            self._boundaries.reschedule(key, target.bounds().next_look(now // SECOND, state.lead))
+        if found != state.schedule:
+            controller.touch(key)
+
+    # -- spans -----------------------------------------------------------------------------------------------
+
+    def _renew(self, timeline: BoundsTimeline, instant: int) -> None:
+        """Have the spans computed that are not known, or will not be soon."""
+        for part in timeline.parts:
+            if part.is_ending(instant) and part not in self._renewals:
+                namespace = part.schedule.name.partition("/")[0]
+                self._renewals[part] = self._start(namespace, self._renew_one(part, instant))
+
+    def _renew_one(self, part: SpansOfDay, instant: int) -> Generator[None, None, None]:
+        is_known = part.covers(instant)
+        try:
+            yield from part.renew(instant)
+        finally:
+            self._renewals.pop(part, None)
+        entry = self._known.get(part.schedule.name)
+        if entry is not None and entry.spans is part and not is_known and self.controller is not None:
+            self.controller.touch_all(entry.targets)
+
+    def _start(self, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
+        job = self._turns.start(namespace, steps)
+        job.done.add_done_callback(_tell_defect)
+        return job
+
+    # -- changes ---------------------------------------------------------------------------------------------
 
     def _changed(self, namespace: str, name: str) -> None:
         """Follow a change of a schedule. One that cannot be used stays as it was."""
@@ -75,37 +246,43 @@ class ScheduleBook:
             self._problems.report(PROBLEM, message, "; ".join(map(str, found.faults)), subject=subject)
             return
         self._problems.resolve(PROBLEM, subject=subject)
-        self._spans.pop(subject, None)
-        before = self._known.pop((namespace, name), None)
-        touched = set(_keys(before))
-        for key in touched:
-            del self._by_target[key][subject]
+        touched: dict[Key, None] = {}
+        before = self._known.pop(subject, None)
+        if before is not None:
+            self._forget(subject, before)
+            touched |= dict.fromkeys(before.targets)
         if found is not None and found.schedule is not None:
-            self._known[namespace, name] = found
-            self._spans[subject] = SpansOfDay(found.schedule.schedule)
-            for key in _keys(found):
-                self._by_target.setdefault(key, {})[subject] = found
-                touched.add(key)
-        for key in touched:
-            self._build(key)
+            entry = self._known[subject] = _entry_of(found, found.schedule)
+            for key in entry.targets:
+                self._targets.setdefault(key, _Target()).put(subject, entry)
+            touched |= dict.fromkeys(entry.targets)
         if self.controller is not None:
-            self.controller.touch_all(touched)
+            for key in touched:
+                self._compare(key)
 
-    def _build(self, key: Key) -> None:
-        listed = self._by_target.get(key)
-        if not listed:
-            self._by_target.pop(key, None)
-            self._timelines.pop(key, None)
-            return
-        self._timelines[key] = BoundsTimeline((), [self._spans[subject] for subject in sorted(listed)])
+    def _forget(self, subject: str, entry: _Entry) -> None:
+        job = self._renewals.pop(entry.spans, None)
+        if job is not None:
+            self._turns.abort(job)
+        for key in entry.targets:
+            target = self._targets[key]
+            target.remove(subject)
+            if not target.names:
+                del self._targets[key]
+                self._boundaries.remove(key)
+
+
+def _entry_of(found: WatchedSchedule, schedule: FastPathSchedule) -> _Entry:
+    plain = schedule.schedule
+    targets = [key_of(found.namespace, target) for target in schedule.targets]
+    return _Entry(targets, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
+
+
+def _tell_defect(done: asyncio.Future[None]) -> None:
+    if (error := done.exception()) is not None:
+        _log.error("unexpected error while computing the bounds of schedules", exc_info=error)
 
 
 def key_of(namespace: str, target: ScheduleTarget) -> Key:
     """Return the key of a target in the namespace of its schedule."""
     return Key(namespace, target.name, is_native=target.kind == HPA_KIND)
-
-
-def _keys(found: WatchedSchedule | None) -> Iterable[Key]:
-    if found is None or found.schedule is None:
-        return ()
-    return [key_of(found.namespace, target) for target in found.schedule.targets]

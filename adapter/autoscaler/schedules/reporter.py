@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
+from adapter.autoscaler.decide.scheduled import TOO_MANY_WINDOWS
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.schedules import status
@@ -121,6 +122,8 @@ class ScheduleReporter:
             return TargetState()
         if state.violations:
             return TargetState(status.INVALID_TARGET, str(state.violations[0]))
+        if state.schedule is not None and state.schedule.excess:
+            return TargetState(TOO_MANY_WINDOWS, state.schedule.excess)
         return TargetState(lead=None if state.ready_times is None else state.lead)
 
     def _obstacle(self, key: Key) -> tuple[str, str]:

@@ -71,6 +71,10 @@ def keep_schedule(raw: msgspec.Raw) -> WatchedSchedule:
     )
 
 
+CODEC: ObjectCodec[WatchedSchedule] = ObjectCodec(msgspec.Raw, keep_schedule, step_bytes=16 * 1024)
+"""A document is read as it is decoded, which takes a millisecond for 100 windows."""
+
+
 def _same(one: WatchedSchedule, other: WatchedSchedule) -> bool:
     return (one.uid, one.schedule, one.faults) == (other.uid, other.schedule, other.faults)
 
@@ -87,12 +91,11 @@ class ScheduleCache(ReflectedCache):
         changed: Callable[[str, str], None],
         namespaces: Sequence[str] = ("",),
     ) -> None:
-        codec = ObjectCodec(msgspec.Raw, keep_schedule)
         self._objects: TypedStore[WatchedSchedule] = TypedStore(self._note, self._listed, _same)
         self._changed = changed
         self._told = False
         self.reflectors = build_reflectors(
-            codec, SCHEDULES, context, self._objects, namespaces, optional=True
+            CODEC, SCHEDULES, context, self._objects, namespaces, optional=True
         )
 
     def __iter__(self) -> Iterator[WatchedSchedule]:
@@ -108,4 +111,6 @@ class ScheduleCache(ReflectedCache):
     def _listed(self) -> Iterator[None]:
         if not self._told and self.synced:
             self._told = True
-            yield from in_steps(tuple(self._objects), lambda each: self._changed(each.namespace, each.name))
+            yield from in_steps(
+                tuple(self._objects), lambda each: self._changed(each.namespace, each.name), 5
+            )

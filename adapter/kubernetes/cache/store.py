@@ -53,11 +53,11 @@ class ObjectStore(Protocol[T_contra]):
         """End a list: report the changes, and yield wherever other work may run."""
 
 
-def in_steps(items: Iterable[_T], act: Callable[[_T], None]) -> Iterator[None]:
-    """Call `act` for each item; yield after every `STEP` calls, where other work may run."""
+def in_steps(items: Iterable[_T], act: Callable[[_T], None], step: int = STEP) -> Iterator[None]:
+    """Call `act` for each item; yield after every `step` calls, where other work may run."""
     for count, item in enumerate(items, 1):
         act(item)
-        if count % STEP == 0:
+        if count % step == 0:
             yield
 
 

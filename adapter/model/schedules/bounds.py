@@ -5,13 +5,14 @@ the `lead`. Ceilings, and the ends of windows, never move.
 """
 
 import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from adapter.model.schedules import windows
-from adapter.model.schedules.windows import Schedule, Span, Window
+from adapter.model.schedules.windows import Schedule, Window
 
 MOST_LEAD = 600
 """The longest lead, in seconds."""
@@ -19,13 +20,19 @@ MOST_LEAD = 600
 _AHEAD = 24 * 3600
 """For how many seconds spans are computed at once."""
 
+_RENEWED = 3600
+"""Spans are computed for another day when they are known for so many seconds only."""
+
+_NO_END = 1 << 40
+
 
 class ScheduledBounds(msgspec.Struct, frozen=True):
     """A floor and a ceiling, None for no bound, and the windows that are active.
 
     A window is written as ``namespace/schedule window``. Those of `early` have not begun yet: their floor is
     here for the time that pods take to be Ready. `until` is when the window of the floor ends, in seconds
-    since 1970. `forecast` is the floor of a forecast, 0 for none; it is never above the ceiling.
+    since 1970. `forecast` is the floor of a forecast, 0 for none; it is never above the ceiling. `excess`
+    says which schedules do not count because they are too many, "" if all do.
     """
 
     floor: int | None
@@ -34,6 +41,7 @@ class ScheduledBounds(msgspec.Struct, frozen=True):
     early: tuple[str, ...] = ()
     until: int | None = None
     forecast: int = 0
+    excess: str = ""
 
     @property
     def lowest(self) -> int:
@@ -44,12 +52,18 @@ class ScheduledBounds(msgspec.Struct, frozen=True):
     def without_ceiling(self) -> "ScheduledBounds":
         return msgspec.structs.replace(self, ceiling=None)
 
+    def holding(self, replicas: int) -> "ScheduledBounds":
+        """Return the bounds with a floor of at least so many replicas, for as long as these bounds hold."""
+        if replicas <= (self.floor or 0):
+            return self
+        return msgspec.structs.replace(self, floor=replicas, until=_NO_END)
+
 
 def with_forecast(bounds: ScheduledBounds | None, replicas: int) -> ScheduledBounds | None:
     """Return the bounds with the floor of a forecast, 0 for none."""
     if bounds is None:
         return ScheduledBounds(None, None, (), forecast=replicas) if replicas else None
-    if not replicas and not bounds.windows and not bounds.early:
+    if not (replicas or bounds.windows or bounds.early or bounds.excess):
         return None
     return msgspec.structs.replace(bounds, forecast=replicas)
 
@@ -69,7 +83,8 @@ class _Spans(NamedTuple):
     name: str
     window: Window
     is_early: bool
-    spans: Sequence[Span]
+    begins: "array[int]"
+    ends: "array[int]"
 
 
 class SpansOfDay:
@@ -82,83 +97,128 @@ class SpansOfDay:
         self._start = 0
         self._spans: Sequence[_Spans] = ()
 
+    def covers(self, instant: int) -> bool:
+        """Tell whether the spans around an instant are known."""
+        return self._start <= instant < self.last
+
+    def is_ending(self, instant: int) -> bool:
+        """Tell whether the spans are to be computed again, now or soon."""
+        return not self._start <= instant < self.last - _RENEWED
+
     def around(self, instant: int) -> Sequence[_Spans]:
         """Return the spans that are active at an instant, or begin within MOST_LEAD seconds."""
-        if not self._start <= instant < self.last:
-            self._start, self.last = instant, instant + _AHEAD
-            schedule, end = self.schedule, self.last + MOST_LEAD
-            self._spans = [
-                _Spans(
-                    f"{schedule.name} {window.name}",
-                    window,
-                    schedule.by_start and window.floor is not None,
-                    found,
-                )
-                for window in schedule.windows
-                if (found := windows.spans_of(window, schedule, instant, end))
-            ]
+        if not self.covers(instant):
+            for _ in self.renew(instant):
+                pass
         return self._spans
+
+    def renew(self, instant: int) -> Iterator[None]:
+        """Compute the spans of the day from an instant on; yield after each window."""
+        schedule, last = self.schedule, instant + _AHEAD
+        made = []
+        for window in schedule.windows:
+            if found := windows.spans_of(window, schedule, instant, last + MOST_LEAD):
+                is_early = schedule.by_start and window.floor is not None
+                begins, ends = (array("q", instants) for instants in zip(*found, strict=True))
+                made.append(_Spans(f"{schedule.name} {window.name}", window, is_early, begins, ends))
+            yield
+        self._start, self.last, self._spans = instant, last, made
+
+
+class _Kept(NamedTuple):
+    """The bounds with a lead from one instant until another."""
+
+    lead: int
+    since: int
+    until: int
+    bounds: ScheduledBounds | None
+
+
+_NOTHING = _Kept(0, 0, 0, None)
 
 
 class BoundsTimeline:
-    """The bounds of some schedules over time. The spans may be shared with other timelines."""
+    """The bounds of some schedules over time. The spans may be shared with other timelines.
 
-    def __init__(self, schedules: Sequence[Schedule], shared: Sequence[SpansOfDay] = ()) -> None:
-        self._parts = (*shared, *map(SpansOfDay, schedules))
+    Bounds are kept until they change. `excess` is that of the bounds.
+    """
+
+    def __init__(
+        self, schedules: Sequence[Schedule], shared: Sequence[SpansOfDay] = (), excess: str = ""
+    ) -> None:
+        self.parts = (*shared, *map(SpansOfDay, schedules))
+        self._excess = excess
+        self._kept = _NOTHING
+
+    def keeps(self, instant: int, lead: int) -> bool:
+        """Tell whether the bounds at an instant are known."""
+        return self._kept.lead == lead and self._kept.since <= instant < self._kept.until
 
     def at(self, instant: int, lead: int = 0) -> ScheduledBounds | None:
         """Return the bounds at an instant, None outside all windows.
 
         `lead`, at most MOST_LEAD seconds, is for the schedules that are Ready by the start.
         """
+        if not self.keeps(instant, lead):
+            self._kept = self._evaluate(instant, lead)
+        return self._kept.bounds
+
+    def next_change(self, instant: int, lead: int = 0) -> int:
+        """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
+        self.at(instant, lead)
+        return self._kept.until
+
+    def next_look(self, instant: int, lead: int = 0) -> int:
+        """Return when the bounds change, or before that when spans are to be computed for another day."""
+        change = self.next_change(instant, lead)
+        ending = min((part.last for part in self.parts), default=change) - _RENEWED
+        return min(change, ending) if ending > instant else change
+
+    def _evaluate(self, instant: int, lead: int) -> _Kept:
         floor: int | None = None
         ceiling: int | None = None
         until: int | None = None
         active, early = [], []
-        for name, window, is_early, spans in self._around(instant):
-            covering = _covering(spans, instant, lead if is_early else 0)
-            if covering is None:
-                continue
-            if instant < covering.begin:
-                early.append(name)
-            else:
+        change = instant + _AHEAD
+        for name, window, is_early, begins, ends in self._around(instant):
+            place = bisect.bisect_right(begins, instant)
+            ahead = lead if is_early else 0
+            following = _next_begin(begins, place, instant, ahead)
+            if place and instant < ends[place - 1]:
+                end = ends[place - 1]
+                change = min(change, end, following)
                 active.append(name)
                 if window.ceiling is not None:
                     ceiling = window.ceiling if ceiling is None else min(ceiling, window.ceiling)
+            else:
+                change = min(change, following)
+                if place == len(begins) or begins[place] - ahead > instant:
+                    continue
+                end = ends[place]
+                early.append(name)
             if window.floor is not None and (floor is None or window.floor >= floor):
-                until = covering.end if until is None or window.floor != floor else max(until, covering.end)
+                until = end if until is None or window.floor != floor else max(until, end)
                 floor = window.floor
-        if not active and not early:
-            return None
-        if floor is not None and ceiling is not None:
-            ceiling = max(floor, ceiling)
-        return ScheduledBounds(floor, ceiling, tuple(sorted(active)), tuple(sorted(early)), until)
-
-    def next_change(self, instant: int, lead: int = 0) -> int:
-        """Return an instant up to which the bounds stay as they are at `instant`, a day later at most."""
-        edges = [at for at in _edges(self._around(instant), lead) if at > instant]
         # a span may end long after the others were computed: what begins in between is not among them
-        lasts = [part.last for part in self._parts] or [instant + _AHEAD]
-        return min([*lasts, *edges])
+        change = min([change, *(part.last for part in self.parts)])
+        found = None
+        if active or early or self._excess:
+            if floor is not None and ceiling is not None:
+                ceiling = max(floor, ceiling)
+            names = tuple(sorted(active)), tuple(sorted(early))
+            found = ScheduledBounds(floor, ceiling, *names, until, excess=self._excess)
+        return _Kept(lead, instant, change, found)
 
     def _around(self, instant: int) -> Iterator[_Spans]:
-        for part in self._parts:
+        for part in self.parts:
             yield from part.around(instant)
 
 
-def _covering(spans: Sequence[Span], instant: int, lead: int) -> Span | None:
-    """Return the span that an instant is in, else the one that begins within the lead."""
-    place = bisect.bisect_right(spans, instant, key=_begin)
-    if place and instant < spans[place - 1].end:
-        return spans[place - 1]
-    return spans[place] if place < len(spans) and spans[place].begin - lead <= instant else None
-
-
-def _begin(span: Span) -> int:
-    return span.begin
-
-
-def _edges(listed: Iterable[_Spans], lead: int) -> Iterator[int]:
-    for each in listed:
-        for begin, end in each.spans:
-            yield from (begin - lead if each.is_early else begin, begin, end)
+def _next_begin(begins: "array[int]", place: int, instant: int, lead: int) -> int:
+    """Return when the next of some spans begins, or its floor; at `place` is the first after `instant`."""
+    found = begins[place] if place < len(begins) else _NO_END
+    if lead:
+        place = bisect.bisect_right(begins, instant + lead)
+        if place < len(begins):
+            found = min(found, begins[place] - lead)
+    return found

@@ -1,0 +1,254 @@
+"""Schedules that one tenant fills to their limits: no step holds the loop, and others have their bounds."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.schedules import book as books
+from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.errors import NotSyncedError
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.schedules import CODEC, keep_schedule
+from adapter.kubernetes.codec import WatchDecoder
+from adapter.model.schedules.bounds import ScheduledBounds
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support import steps
+from tests.support.clock import ShiftedClock
+from tests.support.schedule_reading import utc
+from tests.support.schedules import document
+from tests.support.waiting import until
+
+VICTIM = Key("quiet", "api")
+MORNING = utc("2026-10-23T06:00:00")  # two days before clocks are set back in Europe
+LONGEST = 0.1
+"""The longest step that passes, in seconds of processor time; without limits steps take seconds."""
+
+
+class HandController:
+    """Autoscalers that follow the bounds of a book when they are touched, as those of a controller do."""
+
+    def __init__(self, book: ScheduleBook, keys: Iterable[Key]) -> None:
+        self.time: int = MORNING * SECOND
+        self._book = book
+        self.states: dict[Key, Any] = {key: SimpleNamespace(lead=0, schedule=None) for key in keys}
+        self.known: set[Key] = set()
+        """Those whose bounds were known when they were decided last."""
+
+    def now(self) -> int:
+        return self.time
+
+    def find(self, key: Key) -> Any:
+        return self.states.get(key)
+
+    def touch(self, key: Key) -> None:
+        """Decide an autoscaler in a step of its own."""
+        asyncio.get_running_loop().call_soon(self._decide, key)
+
+    def touch_all(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.touch(key)
+
+    def _decide(self, key: Key) -> None:
+        state = self.states.get(key)
+        if state is None:
+            return
+        self.known.discard(key)
+        with contextlib.suppress(NotSyncedError):
+            state.schedule = self._book.bounds_of(key, self.time, 0)
+            self.known.add(key)
+
+
+class Bench:
+    """A book that follows a controller, and schedules that come to it."""
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        monitoring, clock = Monitoring(), ShiftedClock()
+        self.problems = ProblemLog(monitoring, clock)
+        no_client: Any = None
+        context = ReflectorContext(no_client, clock, monitoring, self.problems, lambda: 0.0)
+        self.book = ScheduleBook(context, self.problems, ("",))
+        self.controller = HandController(self.book, keys)
+        (reflector,) = self.book.cache.reflectors
+        reflector.synced = True
+        self.store = reflector.store
+        for _ in self.store.listed():
+            pass
+
+    def put(self, name: str, *windows: dict[str, Any], namespace: str = "noisy", **spec: Any) -> None:
+        self.store.put(keep_schedule(raw(name, *windows, namespace=namespace, **spec)))
+
+    def delete(self, name: str, namespace: str = "noisy") -> None:
+        self.store.remove(namespace, name)
+
+    def bounds(self, key: Key) -> ScheduledBounds | None:
+        found: ScheduledBounds | None = self.controller.states[key].schedule
+        return found
+
+    @contextlib.asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        controller: Any = self.controller
+        task = asyncio.create_task(self.book.follow(controller), name="schedules")
+        await until(lambda: self.book.controller is not None)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def raw(name: str, *windows: dict[str, Any], namespace: str = "noisy", **spec: Any) -> msgspec.Raw:
+    tree = document(*windows, **spec)
+    tree["metadata"] = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
+    return msgspec.Raw(msgspec.json.encode(tree))
+
+
+def targets(*names: str) -> list[dict[str, str]]:
+    return [{"kind": "FastPathAutoscaler", "name": name} for name in names]
+
+
+def victims() -> dict[str, Any]:
+    """Return the window of the other tenant, which begins in a minute."""
+    return {"cron": "1 6 * * *", "for": "1h", "minReplicas": 7, "zone": "UTC", "targets": targets("api")}
+
+
+def put_victim(bench: Bench) -> None:
+    spec = victims()
+    window = {key: spec.pop(key) for key in ("cron", "for", "minReplicas")}
+    bench.put("office", window, namespace="quiet", **spec)
+
+
+async def test_many_begins_near_a_change_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 windows that begin each minute are refused; as many begins as are allowed cost little."""
+    monkeypatch.setattr(books, "PERIOD", 0.01)
+    bench = Bench([VICTIM, Key("noisy", "web")])
+    async with bench.following():
+        with steps.measured() as taken:
+            for zone in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"):
+                endless = {"cron": "* * * * *", "for": "744h"}
+                bench.put(f"refused-{zone}", *[endless] * 100, zone=zone, targets=targets("web"))
+                often = {"cron": "*/3 * * * *", "for": "59s"}
+                bench.put(f"allowed-{zone}", *[often] * 4, zone=zone, targets=targets("web"))
+                put_victim(bench)
+            await until(lambda: {VICTIM, Key("noisy", "web")} <= bench.controller.known)
+            assert bench.bounds(VICTIM) is None
+            bench.controller.time += 60 * SECOND
+            await until(lambda: bench.bounds(VICTIM) is not None)
+    assert len(bench.problems.active()) == 3
+    assert taken.longest < LONGEST
+
+
+def test_refused_schedules_as_events() -> None:
+    """Each took 0.1 s, and up to 64 were one step."""
+    refused = [raw(f"many-{number}", *[{"cron": "* * * * *", "for": "59s"}] * 100) for number in range(60)]
+    lines = b"".join(
+        b'{"type": "MODIFIED", "object": %s}\n'
+        % bytes(each).replace(b'"uid"', b'"resourceVersion": "7", "uid"')
+        for each in refused
+    )
+    taken, batches, seen = steps.Steps(), WatchDecoder(CODEC).feed(lines), 0
+    while True:
+        with taken.step():
+            events = next(batches, None)
+        if events is None:
+            break
+        assert isinstance(events, list)
+        seen += len(events)
+        assert all(event.object is not None and event.object.schedule is None for event in events)
+    assert seen == 60
+    assert taken.longest < LONGEST
+
+
+async def test_many_schedules_for_many_autoscalers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 schedules for all of 100 autoscalers, each with 100 windows that begin 12 times a day."""
+    monkeypatch.setattr(books, "PERIOD", 0.01)
+    names = [f"web-{number}" for number in range(100)]
+    noisy = [Key("noisy", name) for name in names]
+    bench = Bench([VICTIM, *noisy])
+    listed = [
+        {"cron": f"{number % 60} */2 * * *", "for": "59m", "minReplicas": number} for number in range(1, 101)
+    ]
+    spec: dict[str, Any] = {"zone": "UTC", "targets": targets(*names)}
+    found = [keep_schedule(raw(f"many-{number:03}", *listed, **spec)) for number in range(100)]
+    async with bench.following():
+        with steps.measured() as taken:
+            for each in found:
+                bench.store.put(each)
+                await asyncio.sleep(0)
+            put_victim(bench)
+            await until(lambda: VICTIM in bench.controller.known)
+            bench.controller.time += 60 * SECOND
+            await until(lambda: bench.bounds(VICTIM) is not None)
+            await until(lambda: bench.controller.known >= set(noisy))
+            bench.controller.time += 3600 * SECOND
+            await until(lambda: bench.bounds(VICTIM) is None)
+            await until(lambda: all(_excess(bench.bounds(key))[:4] == "100 " for key in noisy))
+    assert taken.longest < LONGEST
+    assert _excess(bench.bounds(noisy[0])) == (
+        "100 FastPathSchedules with 10000 windows that begin 120000 times a day select it: expected at most "
+        "500 windows that begin at most 5000 times; by name, noisy/many-004 and those after it do not "
+        "count, and it is not scaled down"
+    )
+
+
+def _excess(bounds: ScheduledBounds | None) -> str:
+    return "" if bounds is None else bounds.excess
+
+
+async def test_schedules_that_are_too_many_count_again_when_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first by name count, whichever came first."""
+    monkeypatch.setattr(books, "PERIOD", 0.01)
+    monkeypatch.setattr(books, "MOST_WINDOWS", 3)
+    monkeypatch.setattr(books, "MOST_BEGINS", 200)
+    key, native = Key("noisy", "web"), Key("noisy", "web", is_native=True)
+    day = {"from": "00:00", "to": "24:00"}
+    both = [{"kind": each.kind, "name": "web"} for each in (key, native)]
+    bench = Bench([key, native])
+
+    def shown(of: Key = key) -> tuple[int | None, int | None, bool]:
+        bounds = bench.bounds(of)
+        assert bounds is not None
+        return bounds.floor, bounds.ceiling, bool(bounds.excess)
+
+    async with bench.following():
+        bench.put("c", day | {"minReplicas": 9}, targets=both)
+        bench.put("b", day | {"minReplicas": 3, "maxReplicas": 8}, day, targets=both)
+        await until(lambda: bench.bounds(key) is not None and shown() == (9, 9, False))
+        bench.put("a", day | {"maxReplicas": 4}, targets=both)
+        await until(lambda: shown() == (3, 4, True))
+        assert shown(native) == (3, None, True)
+        bench.delete("b")
+        await until(lambda: shown() == (9, 9, False))
+        bench.put("b", {"cron": "*/5 * * * *", "for": "1m", "maxReplicas": 2}, targets=both)
+        await until(lambda: shown() == (None, 4, True))
+        assert shown(native) == (None, None, True)
+        bench.delete("b")
+        await until(lambda: shown() == (9, 9, False))
+        for name in "ac":
+            bench.delete(name)
+        await until(lambda: bench.bounds(key) is None)
+        assert not bench.book.has(key)
+
+
+async def test_spans_are_computed_for_another_day_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over many days, at a step of the clock back, and forward over a day."""
+    monkeypatch.setattr(books, "PERIOD", 0.001)
+    bench = Bench([VICTIM])
+    async with bench.following():
+        put_victim(bench)
+        await until(lambda: VICTIM in bench.controller.known)
+        for hours in [*[1] * 50, -30, 30, -1, 100, 1]:
+            bench.controller.time += hours * 3600 * SECOND
+            is_active = (bench.controller.time // SECOND // 60) % 1440 in range(361, 421)
+            await _until_bounds(bench, is_active)
+
+
+async def _until_bounds(bench: Bench, wanted: bool) -> None:  # noqa: FBT001 - what is waited for
+    await until(lambda: (bench.bounds(VICTIM) is not None) is wanted)
