@@ -45,6 +45,12 @@ _CRON = r"\s+".join(
 # A finer part of a second is left to the program: no rule within the cost limit finds it.
 _WHOLE = parts.rule("duration(self).getMilliseconds() % 1000 == 0", "must be whole seconds")
 
+# The name is shown to people. The program reads objects that an older schema let through as they are.
+_VISIBLE = parts.matching(
+    r"[^\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]*",
+    "must have no control characters, and no invisible ones that change the direction of text or a line",
+)
+
 
 def _clock(about: str, pattern: str, latest: str) -> JSON:
     rule = parts.matching(pattern, f"must be HH:MM or HH:MM:SS, from 00:00 to {latest}")
@@ -67,7 +73,7 @@ def _with_seconds(field: str, size: int) -> str:
 def _windows() -> JSON:
     named = "A name that no other window of the schedule has; status and events show it."
     properties = {
-        "name": parts.text(named, minLength=1),
+        "name": parts.text(named, _VISIBLE, minLength=1),
         "days": parts.list_(
             "The days on which a window with from and to begins; every day if absent.",
             parts.choice("A day.", *documents.DAYS),

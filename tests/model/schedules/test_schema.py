@@ -102,6 +102,21 @@ def test_rules_have_messages_and_look_only_at_what_is_bounded() -> None:
 # --- the same verdicts
 
 
+@pytest.mark.parametrize(
+    "sign", ["\x1b", "\n", "\x7f", "\x9b", "\u200b", "\u202e", "\u2028", "\u2066", "\ufeff"]
+)
+def test_names_of_windows_have_no_control_characters(sign: str) -> None:
+    """The program reads them: a schedule that an older schema let through stays in force."""
+    tree = document(DAILY | {"name": f"a{sign}b"})
+    (refused,) = _refused_by_schema(tree)
+    assert "must have no control characters" in refused
+    assert _refused_by_program(tree) == []
+
+
+def test_names_of_windows_are_of_any_language() -> None:
+    assert _refused_by_schema(document(DAILY | {"name": "Büro, früh - 日本語 😀 'x' \\"})) == []
+
+
 def _refused_by_schema(tree: JSON) -> list[str]:
     return structural.verdict(tree, SCHEMA)
 
