@@ -1,9 +1,13 @@
 """The histories that the process of forecasts has in memory, and how they are kept up to date.
 
 A history is read once as a whole, in chunks, and afterwards only what is new. It is a row of doubles, 8 bytes
-a minute: 14 days of one metric are 161 kB. All of them together have at most `MOST_VALUES` values.
+a minute: 14 days of one metric are 161 kB. All of them together have at most `MOST_VALUES` values, those of
+one namespace at most half as many. When the room is full, a namespace that would have less than another one
+gets room: the namespace that has most loses the history that was used longest ago. So no namespace keeps the
+others out, and two namespaces do not take the same room from each other in turns.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -26,7 +30,7 @@ Read = Callable[[str, int, int, int], dict[int, float]]
 
 
 class NoRoomError(Exception):
-    """The histories take too much memory."""
+    """The histories take too much memory, or those of one namespace do."""
 
 
 class _Row(NamedTuple):
@@ -38,15 +42,16 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """The histories of one autoscaler by metric, and when they were last asked for."""
+    """The histories of one autoscaler by metric, and when they were last asked for.
+
+    `values` is the room that is reserved for them. A history that cannot be read has its room too: else each
+    new try would take it from other namespaces.
+    """
 
     queries: tuple[HistoryQuery, ...]
-    used: int
+    used: int = 0
+    values: int = 0
     rows: dict[str, _Row] = field(default_factory=dict)
-
-    @property
-    def values(self) -> int:
-        return sum(len(each.values) for each in self.rows.values())
 
 
 class Histories:
@@ -55,6 +60,7 @@ class Histories:
     def __init__(self, most: int = MOST_VALUES) -> None:
         self._most = most
         self._kept: dict[str, _Kept] = {}
+        """The one that was used last comes last."""
 
     @property
     def values(self) -> int:
@@ -65,39 +71,61 @@ class Histories:
     ) -> dict[str, Values]:
         """Return the demand of each step from `begin` to `end` by metric, NaN where it is not known.
 
-        Times are multiples of a step in seconds since 1970. Raises PrometheusError, NoRoomError.
+        `name` begins with the namespace and a slash. Times are multiples of a step in seconds since 1970.
+        Raises PrometheusError, NoRoomError.
         """
-        kept = self._kept.get(name)
+        kept = self._kept.pop(name, None)
         if kept is None or kept.queries != tuple(queries):
-            self._kept.pop(name, None)
-            kept = _Kept(tuple(queries), now)
-        self._make_room(name, len(queries) * (end - begin) // STEP, now)
+            kept = _Kept(tuple(queries))
+        values = len(queries) * (end - begin) // STEP
+        self._make_room(_namespace_of(name), values, now)
+        kept.used, kept.values = now, values
         self._kept[name] = kept
-        kept.used = now
         for query in queries:
-            start, values = kept.rows.get(query.metric, _Row(begin, np.empty(0)))
-            values = values[(begin - start) // STEP :] if start <= begin else np.empty(0)
-            known = begin + len(values) * STEP
-            if known < end:
-                values = np.concatenate((values, _read(query.promql, known, end, read)))
-            kept.rows[query.metric] = _Row(begin, values)
+            start, known = kept.rows.get(query.metric, _Row(begin, np.empty(0)))
+            known = known[(begin - start) // STEP :] if start <= begin else np.empty(0)
+            last = begin + len(known) * STEP
+            if last < end:
+                known = np.concatenate((known, _read(query.promql, last, end, read)))
+            kept.rows[query.metric] = _Row(begin, known)
         return {metric: row.values[: (end - begin) // STEP] for metric, row in kept.rows.items()}
 
-    def _make_room(self, name: str, values: int, now: int) -> None:
-        others = {key: each for key, each in self._kept.items() if key != name}
-        taken = sum(each.values for each in others.values())
-        if taken + values <= self._most:
-            return
-        for key, each in others.items():
-            if now - each.used > _UNUSED:
-                taken -= each.values
+    def _make_room(self, namespace: str, values: int, now: int) -> None:
+        """Drop histories of other autoscalers until there is room for new values of a namespace."""
+        sums = self._sums()
+        room = self._most // 2
+        if sums.total() + values > self._most or sums[namespace] + values > room:
+            for key in [key for key, each in self._kept.items() if now - each.used > _UNUSED]:
                 del self._kept[key]
-        if taken + values > self._most:
-            self._kept.pop(name, None)
+            sums = self._sums()
+        own, total = sums[namespace], sums.total()
+        if own + values > room:
             raise NoRoomError(
-                f"no room for {values:,} values of its history: {taken:,} of {self._most:,} are taken by "
-                f"{len(self._kept)} autoscalers"
+                f"no room for {values:,} values of its history: namespace {namespace} has {own:,}, and one "
+                f"namespace may have {room:,} of {self._most:,}"
             )
+        left = dict(self._kept)
+        while sums.total() + values > self._most:
+            ((most, taken),) = sums.most_common(1)
+            if taken <= own + values:
+                raise NoRoomError(
+                    f"no room for {values:,} values of its history: {total:,} of {self._most:,} are taken, "
+                    f"{own:,} by namespace {namespace}, and no other one would have more than it"
+                )
+            oldest = next(key for key in left if _namespace_of(key) == most)
+            sums[most] -= left.pop(oldest).values
+        self._kept = left
+
+    def _sums(self) -> Counter[str]:
+        """Return the values of each namespace."""
+        sums: Counter[str] = Counter()
+        for name, kept in self._kept.items():
+            sums[_namespace_of(name)] += kept.values
+        return sums
+
+
+def _namespace_of(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _read(promql: str, begin: int, end: int, read: Read) -> Values:

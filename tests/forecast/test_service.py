@@ -223,14 +223,17 @@ async def test_a_metric_that_was_renamed_is_named(start: Start) -> None:
 
 
 async def test_histories_have_room_for_so_many_values(start: Start) -> None:
-    service = await start(most_values=15_000)
+    service = await start(most_values=30_000)
     assert not (await service.run(job())).problem
     other = msgspec.structs.replace(job(), name="default/other")
     answer = await service.run(other)
     assert (answer.reason, answer.values) == ("NoRoom", 7 * 1440)
     assert answer.problem == (
-        "no room for 10,080 values of its history: 10,080 of 15,000 are taken by 1 autoscalers"
+        "no room for 10,080 values of its history: namespace default has 10,080, "
+        "and one namespace may have 15,000 of 30,000"
     )
+    elsewhere = msgspec.structs.replace(job(), name="elsewhere/web")
+    assert not (await service.run(elsewhere)).problem
     later = NOW + 3 * HOUR  # the first autoscaler is gone by then
     assert not (await service.run(msgspec.structs.replace(other, now=later))).problem
 
