@@ -18,7 +18,7 @@ from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading
 from adapter.autoscaler.decide.record import DecisionInputs, DecisionRecord, record
-from adapter.autoscaler.decide.trace import Step
+from adapter.autoscaler.decide.trace import Step, undecided
 from adapter.autoscaler.interfaces import Actuator, Key
 from adapter.autoscaler.series import AutoscalerSeries
 from adapter.autoscaler.snapshot import MetricInput, Snapshot
@@ -39,12 +39,16 @@ _ENTRY_BYTES, _STEP_BYTES, _VALUE_BYTES = 2000, 1000, 400
 
 
 class JournalEntry(NamedTuple):
-    """One decision. `outcome` is that of its write: ``written``, ``failed``, or ``none`` without a write."""
+    """One decision.
+
+    `outcome` is that of its write: ``written``, ``failed``, or ``none`` without a write. `current` is None if
+    the count was not read, and `replicas` if none was decided; `reason` then says why.
+    """
 
     key: Key
     at: int
-    current: int
-    replicas: int
+    current: int | None
+    replicas: int | None
     outcome: str
     reason: str
     error: str
@@ -135,7 +139,7 @@ class Journal:
 def mark_of(made: Decision) -> tuple[object, ...]:
     """Return what must change for a decision to be news: all but the values of metrics."""
     conditions = tuple((each.type, each.status, each.reason) for each in made.status.conditions or ())
-    return made.replicas, made.status.desired_replicas, conditions, bool(made.error), bool(made.covered)
+    return made.replicas, made.desired, conditions, bool(made.error), bool(made.covered)
 
 
 # -- reports -------------------------------------------------------------------------------------------------
@@ -232,7 +236,7 @@ class Reporter:
         made_from: DecisionInputs | None,
     ) -> None:
         """Add a decision to the journal if it changed something or was kept from that."""
-        desired, current = made.status.desired_replicas, made.status.current_replicas
+        desired, current = made.desired, made.status.current_replicas
         self._decisions["none" if not made.rescale else "up" if made.replicas > current else "down"].inc()
         is_limited = statuses.holds(made.status.conditions, SCALING_LIMITED)
         if is_limited:
@@ -251,10 +255,10 @@ class Reporter:
             JournalEntry(
                 key=state.key,
                 at=now,
-                current=current,
+                current=None if snapshot is None else current,
                 replicas=desired,
                 outcome=outcome,
-                reason=made.reason,
+                reason=undecided(made.trace) if desired is None else made.reason,
                 error=made.error,
                 pods=0 if snapshot is None else len(snapshot.observation.pods),
                 inputs=inputs,

@@ -52,15 +52,17 @@ class AutoscalerSeries:
     def show(self, state: AutoscalerState, made: Decision, snapshot: Snapshot | None, now: int) -> None:
         """Expose a decision that was made at `now`; without a `snapshot` it looked at nothing."""
         monitoring = self._monitoring
-        desired, current = made.status.desired_replicas, made.status.current_replicas
+        desired = made.desired
+        current = None if snapshot is None else made.status.current_replicas
         if state.boost is None:
             self._set(monitoring.scaler_desired, self._own, desired)
             self._set(monitoring.scaler_current, self._own, current)
         else:
             memory = state.memory.boost
+            difference = None if desired is None or current is None else desired - current
             demotion = boosting.active_demotion(memory, state.boost, now)
             self._set(monitoring.recommended, self._own, desired)
-            self._set(monitoring.recommended_difference, self._own, desired - current)
+            self._set(monitoring.recommended_difference, self._own, difference)
             self._set(monitoring.floor, self._own, 0 if memory.floor is None else memory.floor.replicas)
             self._set(monitoring.boost_demoted, self._own, 0 if demotion is None else 1)
         lowest, highest = state.prepared.limits
@@ -71,7 +73,7 @@ class AutoscalerSeries:
         self._show_times(state.ready_times)
         self._show_reason(_reason_of(made.status))
         self._show_inputs(snapshot)
-        if snapshot is not None:
+        if current is not None:
             self._follow(current)
             self._follow(made.replicas)
 

@@ -209,16 +209,21 @@ def _percentiles(seconds: dict[str, float]) -> str:
 
 
 def _headline(entry: dict[str, Any]) -> str:
-    done = {"written": "scaled", "failed": "could not scale"}.get(entry["outcome"])
-    counts = f"from {entry['currentReplicas']} to {entry['desiredReplicas']}"
-    if done is None:
-        same = entry["currentReplicas"] == entry["desiredReplicas"]
-        what = f"stayed at {entry['currentReplicas']}" if same else f"would have scaled {counts}"
-    else:
-        what = f"{done} {counts}"
     seen = entry.get("changeSeen")
     by = f"; {seen['manager']} had changed the replicas by {seen['replicas']:+d}" if seen else ""
-    return f"{entry['time']}: {what}{': ' if entry['reason'] else ''}{entry['reason']}{by}"
+    reason = f": {entry['reason']}" if entry["reason"] else ""
+    return f"{entry['time']}: {_outcome(entry, reason)}{by}"
+
+
+def _outcome(entry: dict[str, Any], reason: str) -> str:
+    """Return what an entry decided; without a count neither a scale nor a wish for one."""
+    current, desired = entry["currentReplicas"], entry["desiredReplicas"]
+    if desired is None:
+        return f"no decision{reason}{'' if current is None else f'; stays {current}'}"
+    done = {"written": "scaled", "failed": "could not scale"}.get(entry["outcome"], "would have scaled")
+    if current == desired:
+        return f"stayed at {current}{reason}"
+    return f"{done} from {current} to {desired}{reason}"
 
 
 def _input(given: dict[str, Any]) -> str:

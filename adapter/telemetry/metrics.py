@@ -447,7 +447,9 @@ class Monitoring:
     # decisions
     scaler_autoscalers = _gauge("fastpath_scaler_autoscalers", "Autoscalers that this process runs.")
     scaler_desired = _gauge(
-        "fastpath_scaler_desired_replicas", "Desired replicas of an autoscaler.", "namespace name"
+        "fastpath_scaler_desired_replicas",
+        "Desired replicas of an autoscaler; none if the last decision has no count.",
+        "namespace name",
     )
     scaler_current = _gauge(
         "fastpath_scaler_current_replicas",
@@ -456,7 +458,8 @@ class Monitoring:
     )
     recommended = _gauge(
         "fastpath_recommended_replicas",
-        "Recommended replicas for a HorizontalPodAutoscaler that is advised or boosted.",
+        "Recommended replicas for a HorizontalPodAutoscaler that is advised or boosted; none if the last "
+        "decision has no count.",
         "namespace horizontalpodautoscaler",
     )
     recommended_difference = _gauge(

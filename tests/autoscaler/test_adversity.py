@@ -468,6 +468,15 @@ async def test_the_same_warning_is_not_repeated_at_every_decision(bench: Bench) 
     assert counts == {"FailedGetExternalMetric": 4, "FailedComputeMetricsReplicas": 4}
 
 
+async def test_a_decision_without_a_count_has_no_desired_replicas(bench: Bench) -> None:
+    bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    labels, registry = {"namespace": "default", "name": "web"}, bench.monitoring.registry
+    assert registry.get_sample_value("fastpath_scaler_desired_replicas", labels) is None
+    assert registry.get_sample_value("fastpath_scaler_current_replicas", labels) == 4
+
+
 async def test_who_no_longer_leads_shows_no_replicas(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(7)
     bench.put(fpa(QUEUE), replicas=4)

@@ -11,11 +11,12 @@ from aiohttp import web
 
 from adapter.autoscaler import debug
 from adapter.autoscaler.debug import encode, show
-from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
 from adapter.cli import explain, main, scaler_access
 from adapter.errors import InputError, RunError
 from adapter.kubernetes.cache.pod_starts import StartingPods
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.ready_times import Outcome, PodStart
 from adapter.sandbox.apiserver.server import Cluster
 from tests.support.controller import Bench, fpa
@@ -53,6 +54,48 @@ async def test_a_journal_in_words() -> None:
     assert any("scaled from 4 to 7: external metric queue(nil) above target" in line for line in lines)
     assert any("stayed at 9" in line and "kubectl had changed the replicas by +2" in line for line in lines)
     assert "  external metric queue(nil): 7 (age unknown)" in lines
+
+
+async def without_value(**spec: Any) -> str:
+    """Return what is shown of an autoscaler that never had a value."""
+    bench = Bench()
+    bench.sources.readings["queue"] = Unavailable("NoMetrics", "no metrics")
+    bench.put(fpa(QUEUE, **spec), replicas=2)
+    await bench.step()
+    answer = show(bench.controller, "default", "web", "")
+    bench.controller.close()
+    return "\n".join(explain.render(msgspec.json.decode(encode(answer.document))))
+
+
+async def test_a_decision_without_a_count_names_none() -> None:
+    text = await without_value()
+    assert ": no decision: no metric has a value; stays 2\n" in text
+    assert "would have scaled" not in text
+    paused = await without_value(mode="Paused")
+    assert ": no decision: nothing is written: scaling is paused by spec.mode; stays 2\n" in paused
+
+
+async def test_without_a_scale_no_count_is_known() -> None:
+    bench = Bench()
+    bench.put(fpa(QUEUE))
+    bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
+    await bench.step()
+    answer = show(bench.controller, "default", "web", "")
+    bench.controller.close()
+    text = "\n".join(explain.render(msgspec.json.decode(encode(answer.document))))
+    assert 'no decision: the scale could not be read: deployments.apps "web" not found\n' in text
+
+
+async def test_a_count_that_could_not_be_written_is_named() -> None:
+    bench = Bench()
+    bench.sources.readings["queue"] = ExternalReading([7000])
+    bench.server.fail = "forbidden"
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    answer = show(bench.controller, "default", "web", "")
+    bench.controller.close()
+    text = "\n".join(explain.render(msgspec.json.decode(encode(answer.document))))
+    assert "could not scale from 4 to 7" in text
 
 
 async def test_how_long_pods_take_to_be_ready() -> None:

@@ -232,7 +232,8 @@ AUTOSCALER = Dashboard(
         ),
         stat(
             "Asked for",
-            "Replicas that Fastpath decided on, within the limits. For an HPA: what it recommends.",
+            "Replicas that Fastpath decided on, within the limits. For an HPA: what it recommends. Without a "
+            "number the last decision has no count: no metric has a value, or scaling is paused.",
             _DESIRED,
         ),
         stat(

@@ -54,7 +54,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `replicas` is the count afterwards; `rescale` says whether to write it, and `reason` why. `status` is the
     status afterwards, to be written if `status_changed`. `error` is the error that ends the sync, "" without
     one; some metrics may have failed all the same. `history` is the next sync's, once this decision is
-    carried out.
+    carried out. `desired` is the count that was decided, also if it is withheld or cannot be written, and
+    None if no count was decided: the status then repeats the previous one.
 
     `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
     what the metrics ask for before limits, None if one is absent or none was computed. `covered` is by how
@@ -71,6 +72,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     history: History
     trace: tuple[Step, ...]
+    desired: int | None = None
     absent: tuple[str, ...] | None = None
     wanted: int | None = None
     covered: int | None = None
@@ -97,27 +99,30 @@ class _Sync:
 
     def end(
         self,
-        desired: int,
+        desired: int | None,
         *,
-        replicas: int | None = None,
+        rescale: bool = False,
         reason: str = "",
         statuses: tuple[MetricStatus, ...] | None = None,
         error: str = "",
     ) -> Decision:
-        """Return the decision: `desired` for the status, and `replicas`, if given, for the scale."""
+        """Return the decision: `desired` is to be written with `rescale`; None if no count was decided.
+
+        Without a decided count, and if it could not be written, the status keeps the previous one.
+        """
         before, current = self.observation.status, self.observation.replicas
+        after = desired if rescale and desired is not None else current
         status = HorizontalPodAutoscalerStatus(
-            last_scale_time=before.last_scale_time if replicas is None else Instant(self.now),
+            last_scale_time=Instant(self.now) if rescale else before.last_scale_time,
             current_replicas=current,
-            desired_replicas=desired,
+            desired_replicas=after if desired == after else before.desired_replicas,
             current_metrics=statuses,
             conditions=self.conditions.listed(),
         )
-        after = current if replicas is None else replicas
         self.steps.append(Step("result", {"current": current, "replicas": after, "reason": reason}))
         return Decision(
             replicas=after,
-            rescale=replicas is not None,
+            rescale=rescale,
             reason=reason,
             status=status,
             status_changed=not conditions.same_status(before, status),
@@ -125,6 +130,7 @@ class _Sync:
             error=error,
             history=self.history,
             trace=tuple(self.steps),
+            desired=desired,
             absent=self.absent,
             wanted=self.wanted,
             covered=self.covered,
@@ -194,7 +200,7 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
         whole = "failed to compute desired number of replicas based on listed metrics for"
         error = f"{whole} {sync.spec.target}: {wanted.error}"
         if least <= current:
-            return sync.end(sync.observation.status.desired_replicas, statuses=wanted.statuses, error=error)
+            return sync.end(None, statuses=wanted.statuses, error=error)
     else:
         error, description = wanted.error, wanted.description
         desired = max(0, wanted.replicas)
@@ -250,7 +256,7 @@ def _rescale(
         sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
         sync.steps.append(Step("failed", {"done": "written", "message": problem}))
         failed = f"failed to rescale {spec.target}: {problem}"
-        return sync.end(observation.status.desired_replicas, statuses=statuses, error=failed)
+        return sync.end(replicas, statuses=statuses, error=failed)
     text = f"the HPA controller was able to update the target scale to {replicas}"
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededRescale", message=text)
     sync.events.append(Event("Normal", "SuccessfulRescale", f"New size: {replicas}; reason: {reason}"))
@@ -267,7 +273,7 @@ def _rescale(
         sync.conditions.set(SCALED_TO_ZERO, holds=to_zero, reason=reason_of_zero)
     else:
         sync.conditions.remove(SCALED_TO_ZERO)
-    return sync.end(replicas, replicas=replicas, reason=reason, statuses=statuses, error=error)
+    return sync.end(replicas, rescale=True, reason=reason, statuses=statuses, error=error)
 
 
 def without_scale(

@@ -248,11 +248,7 @@ def _commit_boosted(
     """Return the memory after a decision about a HorizontalPodAutoscaler, and events on writes and advice."""
     boosted, events = memory.boost, tuple(event for event in made.events if event.reason in _ADVISED_EVENTS)
     if boosting.only_advised(boosted, boost, now):
-        # Without values the status repeats the previous recommendation, which is no advice.
-        has_values = not any(
-            each.type == SCALING_ACTIVE and each.status == "False" for each in made.status.conditions or ()
-        )
-        recommended = made.status.desired_replicas if has_values else observation.replicas
+        recommended = observation.replicas if made.desired is None else made.desired
         boosted, advice = boosting.advise(boosted, recommended, observation.replicas, boost, now)
         events = events if advice is None else (*events, advice)
     return Memory(made.status, made.history, state, boost=boosted), events

@@ -5,10 +5,13 @@ decisions for each that is read. Every number that influenced the result is in a
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Facts = Mapping[str, Any]
+
+_UNDECIDED = frozenset({"selector", "blocked", "failed", "withheld"})
+"""The steps that can end a decision without a count."""
 
 
 class Step(NamedTuple):
@@ -21,6 +24,11 @@ class Step(NamedTuple):
         """Return the step as a sentence without a full stop."""
         text = _TEXTS[self.name]
         return text.format_map(self.facts) if isinstance(text, str) else text(self.facts)
+
+
+def undecided(steps: Sequence[Step]) -> str:
+    """Return why no count was decided, "" if no step says it."""
+    return next((step.text() for step in reversed(steps) if step.name in _UNDECIDED), "")
 
 
 def number(value: float) -> str:
@@ -160,7 +168,7 @@ def _choice(facts: Facts) -> str:
 
 def _blocked(facts: Facts) -> str:
     if facts["failed"] == facts["metrics"]:
-        return "no metric has a value: no scaling"
+        return "no metric has a value"
     return (
         f"{facts['failed']} of {facts['metrics']} metrics have no value and the others propose "
         f"{facts['replicas']}, fewer than {facts['current']}: no scale-down"

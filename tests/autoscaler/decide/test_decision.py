@@ -24,6 +24,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
+from adapter.autoscaler.decide.trace import undecided
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
 from tests.support.scaling import (
@@ -696,6 +697,29 @@ def test_a_raise_in_words() -> None:
 LONG_AGO = remembered((0, 1000))
 
 
+def test_a_decision_without_a_count_is_not_one_to_zero() -> None:
+    """The status repeats the previous count, 0 at first; what was decided is not that."""
+    blocked, below, pods = (
+        _several(4, None),
+        _several(4, None, 3),
+        _decide(autoscaler(QUEUE), _seen(4, 4, selector=""), LONG_AGO),
+    )
+    for made, why in (
+        (blocked, "no metric has a value"),
+        (below, "1 of 2 metrics have no value and the others propose 3, fewer than 4: no scale-down"),
+        (pods, "the pods cannot be found: selector is required"),
+    ):
+        assert (made.desired, made.replicas, made.status.desired_replicas) == (None, 4, 0)
+        assert undecided(made.trace) == why
+    made = _several(4, 5)
+    assert (made.desired, undecided(made.trace)) == (5, "")
+
+
+def test_a_count_that_cannot_be_written_is_decided_all_the_same() -> None:
+    made = _decide(autoscaler(QUEUE), _seen(4, 7, write_error="conflict"), LONG_AGO)
+    assert (made.desired, made.replicas, made.rescale, made.status.desired_replicas) == (7, 4, False, 0)
+
+
 def test_other_paths_in_words() -> None:
     assert _words(_several(4, None, 3))[-4:] == [
         "external metric m1: 3, target 1 for each of 4 replicas: ratio 0.75",
@@ -705,7 +729,7 @@ def test_other_paths_in_words() -> None:
     ]
     assert _words(_several(4, None))[1:3] == [
         "external metric m0: no value: unable to get external metric default/m0/nil: nothing",
-        "no metric has a value: no scaling",
+        "no metric has a value",
     ]
     assert _words(_several(4, None, 5))[-3] == (
         "highest proposal: 5, from external metric m1 (1 of 2 metrics have no value)"
