@@ -9,6 +9,7 @@ from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.schedules import book
+from adapter.autoscaler.schedules import reporter as schedule_statuses
 from adapter.boost import publisher
 from adapter.config.options import Options
 from adapter.forecast import service
@@ -138,6 +139,7 @@ NUMBERS = {
     ),
     "100 windows, which may begin 2,000 times a day": (documents.MOST_WINDOWS, schedules.MOST_BEGINS),
     "expressions of 8,192 characters": documents.MOST_CRONS,
+    "20 writes of a namespace in a pass": schedule_statuses.MOST_WRITES,
     "500, which may begin 5,000 times a day": (book.MOST_WINDOWS, book.MOST_BEGINS),
     "40 are distinguished": reflector.MAX_REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),

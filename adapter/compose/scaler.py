@@ -221,6 +221,8 @@ class Scaler:
                         writer,
                         self._shard,
                         problems,
+                        self._schedules.turns,
+                        clock,
                         self.rivals.hpas.find,
                         self._source.find,
                     ).run(controller)

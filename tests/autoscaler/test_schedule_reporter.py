@@ -8,16 +8,19 @@ import msgspec
 import pytest
 
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.schedules.reporter import RETRY, ScheduleReporter
+from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.shards import Shard
+from adapter.model.clock import Clock
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
+from adapter.scrape.schedule import FairTurns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.clock import FakeClock
+from tests.support import steps
+from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.controller import fpa
 from tests.support.scaling import NOW
 from tests.support.schedules import document
@@ -62,9 +65,11 @@ class HandWriter:
 class Bench:
     """A reporter on all that."""
 
-    def __init__(self, shard: Shard = Shard()) -> None:  # noqa: B008 - immutable
+    def __init__(self, shard: Shard = Shard(), clock: Clock | None = None) -> None:  # noqa: B008 - immutable
         self.cache, self.writer = HandCache(), HandWriter()
-        self.problems = ProblemLog(Monitoring(), FakeClock())
+        self.clock = FakeClock()
+        turns_by = clock or self.clock
+        self.problems = ProblemLog(Monitoring(), self.clock)
         self.time: int = NOW
         self.own: FastPathAutoscaler | None = fpa()
         self.state: Any = SimpleNamespace(violations=(), ready_times=None, lead=0, schedule=None)
@@ -73,14 +78,22 @@ class Bench:
             self.writer,  # type: ignore[arg-type]
             shard,
             self.problems,
+            FairTurns(turns_by),
+            self.clock,
             lambda *_: None,
             self._find,
         )
         self.controller: Any = SimpleNamespace(now=lambda: self.time, find=lambda _: self.state)
 
     def _find(self, key: Key) -> FastPathAutoscaler | None:
-        assert key == Key("shop", "web")
+        assert key.name == "web"
         return self.own
+
+    async def pass_by(self) -> list[str]:
+        """Write what has changed, and return the namespaces whose statuses were sent."""
+        self.writer.sent.clear()
+        await self.reporter.write_all(self.controller)
+        return [path.split("/")[5] for _, path, _ in self.writer.sent]
 
     async def write(self) -> list[dict[str, Any]]:
         """Write what has changed, and return the statuses that were sent."""
@@ -153,17 +166,14 @@ async def test_the_status_that_is_stored_is_not_written_again(bench: Bench) -> N
     assert await other.write() == []
 
 
-async def test_a_refused_write_is_repeated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = [100.0]
-    loop = SimpleNamespace(time=lambda: seconds[0])
-    monkeypatch.setattr("adapter.autoscaler.schedules.reporter.asyncio.get_running_loop", lambda: loop)
+async def test_a_refused_write_is_repeated(bench: Bench) -> None:
     bench.cache.put(LUNCH)
     bench.writer.fail = KubernetesError(403, "Forbidden", "no")
     assert await bench.write() == []
     assert list(bench.problems.active()) == [("schedule-status", "shop/office")]
     bench.writer.fail = None
     assert await bench.write() == []
-    seconds[0] += RETRY
+    bench.clock.advance(RETRY)
     assert len(await bench.write()) == 1
     assert bench.problems.active() == {}
 
@@ -186,3 +196,70 @@ async def test_nothing_is_written_for_other_shards_or_before_the_first_list() ->
         bench.cache.synced = True
         owners.append(len(await bench.write()))
     assert sorted(owners) == [0, 1]
+
+
+def many(namespace: str, count: int, *windows: dict[str, Any]) -> list[WatchedSchedule]:
+    tree = document(*windows, targets=OWN)
+    found = []
+    for number in range(count):
+        tree["metadata"] = {
+            "name": f"office-{number}",
+            "namespace": namespace,
+            "uid": f"{namespace}-{number}",
+        }
+        found.append(keep_schedule(msgspec.Raw(msgspec.json.encode(tree))))
+    return found
+
+
+async def test_namespaces_take_turns_and_have_a_part_of_the_writes(bench: Bench) -> None:
+    bench.cache.found = [*many("noisy", MOST_WRITES + 5, LUNCH), *many("quiet", 2, LUNCH)]
+    sent = await bench.pass_by()
+    assert sent[:4] == ["noisy", "quiet", "noisy", "quiet"]
+    assert sent.count("noisy") == MOST_WRITES
+    assert await bench.pass_by() == ["noisy"] * 5
+
+
+async def test_statuses_of_many_windows_are_computed_in_steps() -> None:
+    """Each schedule has as many windows that begin as often as is allowed, with pairs in conflict."""
+    windows = [
+        {"cron": f"{number} 4-23 * * *", "for": "59m", ("minReplicas", "maxReplicas")[number % 2]: number + 1}
+        for number in range(60)
+    ]
+    bench = Bench(clock=ShiftedClock())
+    bench.cache.found = [*many("noisy", 10, *windows), *many("quiet", 1, LUNCH)]
+    sent: list[str] = []
+    with steps.measured() as taken:
+        while len(sent) < 11:
+            sent += await bench.pass_by()
+    assert sent.index("quiet") < 2
+    assert taken.longest < 0.1
+    with steps.measured() as taken:
+        for _ in range(10):
+            bench.time += SECOND
+            assert await bench.pass_by() == []
+    assert taken.longest < 0.05
+
+
+class TickingClock(FakeClock):
+    """Each reading is so late that a turn ends."""
+
+    def monotonic(self) -> float:
+        self.advance(1.0)
+        return super().monotonic()
+
+
+async def test_one_that_changes_while_it_is_looked_at() -> None:
+    """What is computed for its former windows is dropped."""
+    bench = Bench(clock=TickingClock())
+    bench.cache.put(*[LUNCH | {"name": f"window-{number}"} for number in range(100)])
+    assert await bench.write() == []
+    bench.cache.put(LUNCH | {"minReplicas": 6}, generation=2)
+    written: list[dict[str, Any]] = []
+    while not written:
+        written = await bench.write()
+    assert (written[0]["minReplicas"], written[0]["observedGeneration"]) == (6, 2)
+    bench.cache.put(*[LUNCH | {"name": f"window-{number}"} for number in range(100)], generation=3)
+    assert await bench.write() == []
+    bench.cache.found = []
+    for _ in range(300):
+        assert await bench.write() == []

@@ -6,12 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from adapter.autoscaler.schedules import status
-from adapter.autoscaler.schedules.status import ScheduleStatus, TargetState, TargetStatus
+from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus, TargetState, TargetStatus
 from adapter.errors import Fault
+from adapter.model.schedules import documents, windows
 from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.timestamps import SECOND, read_instant
+from tests.model.schedules.test_reading import cases
 from tests.support.schedules import schedule
 
 HPA = ScheduleTarget("HorizontalPodAutoscaler", "web")
@@ -36,9 +40,19 @@ def described(
 ) -> Any:
     """Return the status as it is stored."""
     known = {target: TargetState() for target in found.targets} | dict(states or {})
-    made = status.describe(found, 3, known, status.look_ahead(found.schedule, now), before, now)
+    made = status.describe(found, 3, known, look(Lookout(found.schedule), now), before, now)
     assert status.decode(json.dumps(json.loads(_encode(made))).encode()) == made
     return json.loads(_encode(made))
+
+
+def look(lookout: Lookout, now: int) -> Outlook:
+    steps = lookout.look(now)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: Outlook = ended.value
+            return found
 
 
 def _encode(made: ScheduleStatus) -> bytes:
@@ -135,3 +149,39 @@ def test_one_that_cannot_be_used_says_why_and_keeps_the_rest() -> None:
 
 def test_a_stored_status_that_cannot_be_read_counts_as_none() -> None:
     assert status.decode(b"") == status.decode(b'{"targets": 7}') == ScheduleStatus()
+
+
+@pytest.mark.timeout(60)
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(), st.lists(st.integers(-2 * 86_400, 4 * 86_400), min_size=1, max_size=4))
+def test_the_outlook_is_that_of_the_windows(
+    case: tuple[str, int, dict[str, Any]], moments: list[int]
+) -> None:
+    """Whatever was looked at before, also if a clock is set back."""
+    _, middle, tree = case
+    found = documents.read_document(tree).schedule
+    lookout = Lookout(found)
+    for moment in moments:
+        now = middle + moment
+        outlook = look(lookout, now)
+        plain = windows.levels(found, now, now + 1)
+        assert outlook.level == (plain[0] if plain else None)
+        following = next(
+            (
+                listed[0]
+                for days in (1, 31, 366)
+                if (listed := windows.boundaries([found], now + 1, now + days * 86_400))
+            ),
+            None,
+        )
+        if windows.spans_a_day(found) < 50 or (following is not None and following.at < now + 86_400):
+            assert outlook.following == following
+        assert outlook.until == min(now + 86_400, now + 86_400 if following is None else following.at)
+
+
+def test_conflicts_are_kept_for_some_minutes() -> None:
+    lookout = Lookout(schedule(BUSINESS, QUIET, targets=BOTH).schedule)
+    (conflict,) = look(lookout, FRIDAY).conflicts
+    assert look(lookout, FRIDAY + 599).conflicts == (conflict,)
+    assert look(lookout, FRIDAY + 2 * 3600).conflicts == ()
+    assert look(lookout, FRIDAY).conflicts == (conflict,)

@@ -115,7 +115,8 @@ class ScheduleBook:
         self._problems = problems
         self._known: dict[str, _Entry] = {}
         self._targets: dict[Key, _Target] = {}
-        self._turns = FairTurns(watching.clock)
+        self.turns = FairTurns(watching.clock)
+        """The turns of namespaces for all that is computed about schedules."""
         self._renewals: dict[SpansOfDay, ScrapeJob] = {}
         self._boundaries = Scheduler()
         self._waiting: dict[str, dict[Key, None]] = {}
@@ -183,7 +184,7 @@ class ScheduleBook:
             waiting[key] = None
             return
         self._waiting[key.namespace] = {key: None}
-        self._start(key.namespace, self._compare_all(key.namespace))
+        start(self.turns, key.namespace, self._compare_all(key.namespace))
 
     def _compare_all(self, namespace: str) -> Generator[None, None, None]:
         waiting = self._waiting[namespace]
@@ -219,7 +220,7 @@ class ScheduleBook:
         for part in timeline.parts:
             if part.is_ending(instant) and part not in self._renewals:
                 namespace = part.schedule.name.partition("/")[0]
-                self._renewals[part] = self._start(namespace, self._renew_one(part, instant))
+                self._renewals[part] = start(self.turns, namespace, self._renew_one(part, instant))
 
     def _renew_one(self, part: SpansOfDay, instant: int) -> Generator[None, None, None]:
         is_known = part.covers(instant)
@@ -230,11 +231,6 @@ class ScheduleBook:
         entry = self._known.get(part.schedule.name)
         if entry is not None and entry.spans is part and not is_known and self.controller is not None:
             self.controller.touch_all(entry.targets)
-
-    def _start(self, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
-        job = self._turns.start(namespace, steps)
-        job.done.add_done_callback(_tell_defect)
-        return job
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -263,7 +259,7 @@ class ScheduleBook:
     def _forget(self, subject: str, entry: _Entry) -> None:
         job = self._renewals.pop(entry.spans, None)
         if job is not None:
-            self._turns.abort(job)
+            self.turns.abort(job)
         for key in entry.targets:
             target = self._targets[key]
             target.remove(subject)
@@ -276,6 +272,13 @@ def _entry_of(found: WatchedSchedule, schedule: FastPathSchedule) -> _Entry:
     plain = schedule.schedule
     targets = [key_of(found.namespace, target) for target in schedule.targets]
     return _Entry(targets, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
+
+
+def start(turns: FairTurns, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
+    """Start a job for which nothing waits; a defect in it is logged."""
+    job = turns.start(namespace, steps)
+    job.done.add_done_callback(_tell_defect)
+    return job
 
 
 def _tell_defect(done: asyncio.Future[None]) -> None:

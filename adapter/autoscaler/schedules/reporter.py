@@ -1,8 +1,14 @@
-"""Writes the statuses of the schedules of a shard for one term, each when it has changed."""
+"""Writes the statuses of the schedules of a shard for one term, each when it has changed.
+
+What the windows tell is kept until their next boundary, and is computed in the turns of namespaces that the
+book of schedules has. In each pass the schedules of the namespaces take turns as well, and a namespace has a
+part of the writes.
+"""
 
 import asyncio
-from collections.abc import Callable
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -11,8 +17,8 @@ from adapter.autoscaler.decide.scheduled import TOO_MANY_WINDOWS
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.schedules import status
-from adapter.autoscaler.schedules.book import key_of
-from adapter.autoscaler.schedules.status import Outlook, ScheduleStatus, TargetState
+from adapter.autoscaler.schedules.book import key_of, start
+from adapter.autoscaler.schedules.status import Lookout, Outlook, ScheduleStatus, TargetState
 from adapter.kubernetes import client
 from adapter.kubernetes.cache.autoscalers import WatchedHPA
 from adapter.kubernetes.cache.schedules import SCHEDULES, ScheduleCache, WatchedSchedule
@@ -20,12 +26,21 @@ from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling.boost import MODE_ANNOTATION
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED, FastPathAutoscaler
 from adapter.model.autoscaling.shards import Shard
+from adapter.model.clock import Clock
+from adapter.model.fairness import Turns
 from adapter.model.schedules.documents import ScheduleTarget
 from adapter.model.timestamps import SECOND
+from adapter.scrape.schedule import FairTurns, ScrapeJob
 from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 1.0
-"""How often, in seconds, the statuses are computed."""
+"""The least pause, in seconds, between two passes over the statuses."""
+
+_REST = 9
+"""How many times as long as a pass has computed the pause is: statuses take a tenth of the time, at most."""
+
+MOST_WRITES = 20
+"""The most statuses of one namespace that are written in a pass: the others wait for the next."""
 
 RETRY = 15.0
 """Seconds before a status that could not be written is written again."""
@@ -35,12 +50,16 @@ PROBLEM = "schedule-status"
 _PATCH = "application/merge-patch+json"
 
 
-class _Known(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Known:
     """What is known of one schedule: its object, the status that is stored, what is ahead."""
 
     found: WatchedSchedule
     written: ScheduleStatus
-    outlook: Outlook | None
+    lookout: Lookout | None = None
+    """None for a schedule that cannot be used."""
+    outlook: Outlook | None = None
+    job: ScrapeJob | None = None
     retry_at: float = 0.0
 
 
@@ -53,6 +72,8 @@ class ScheduleReporter:
         writer: Writer,
         shard: Shard,
         problems: ProblemLog,
+        turns: FairTurns,
+        clock: Clock,
         find_hpa: Callable[[str, str], WatchedHPA | None],
         find_autoscaler: Callable[[Key], FastPathAutoscaler | None],
     ) -> None:
@@ -60,6 +81,8 @@ class ScheduleReporter:
         self._writer = writer
         self._shard = shard
         self._problems = problems
+        self._turns = turns
+        self._clock = clock
         self._find_hpa = find_hpa
         self._find_autoscaler = find_autoscaler
         self._known: dict[tuple[str, str], _Known] = {}
@@ -68,44 +91,85 @@ class ScheduleReporter:
         """Write statuses until cancelled."""
         try:
             while True:
-                await self.write_all(controller)
-                await asyncio.sleep(PERIOD)
+                computed = await self.write_all(controller)
+                await asyncio.sleep(max(PERIOD, _REST * computed))
         finally:
-            for namespace, name in self._known:
+            for (namespace, name), known in self._known.items():
                 self._problems.resolve(PROBLEM, subject=f"{namespace}/{name}")
+                self._stop(known)
 
-    async def write_all(self, controller: Controller) -> None:
-        """Write the statuses that have changed."""
+    async def write_all(self, controller: Controller) -> float:
+        """Write the statuses that have changed; return the seconds that it took to compute them."""
         if not self._cache.synced:
-            return
-        former, self._known = self._known, {}
-        for found in tuple(self._cache):
-            key = found.namespace, found.name
-            if not self._shard.owns(*key):
-                continue
-            self._known[key] = known = self._look(found, former.get(key), controller.now() // SECOND)
+            return 0.0
+        computed, written = 0.0, Counter[str]()
+        self._follow(controller.now() // SECOND)
+        await asyncio.sleep(0)  # most outlooks are known after one turn
+        for known in self._in_turns():
+            began = self._clock.monotonic()
             wanted = self._describe(known, controller)
-            if wanted != known.written and asyncio.get_running_loop().time() >= known.retry_at:
-                self._known[key] = await self._write(known, wanted)
+            computed += self._clock.monotonic() - began
+            namespace = known.found.namespace
+            if (
+                wanted is not None
+                and wanted != known.written
+                and began >= known.retry_at
+                and written[namespace] < MOST_WRITES
+            ):
+                written[namespace] += 1
+                await self._write(known, wanted)
             await asyncio.sleep(0)
-        for gone in former.keys() - self._known.keys():
-            self._problems.resolve(PROBLEM, subject="/".join(gone))
+        return computed
 
-    def _look(self, found: WatchedSchedule, known: _Known | None, now: int) -> _Known:
+    def _follow(self, now: int) -> None:
+        """Follow the schedules of the cache, and have those looked at that are at a boundary."""
+        former, self._known = self._known, {}
+        for found in self._cache:
+            key = found.namespace, found.name
+            if self._shard.owns(*key):
+                self._known[key] = self._known_of(found, former.pop(key, None), now)
+        for (namespace, name), gone in former.items():
+            self._problems.resolve(PROBLEM, subject=f"{namespace}/{name}")
+            self._stop(gone)
+
+    def _known_of(self, found: WatchedSchedule, known: _Known | None, now: int) -> _Known:
         """Return what is known of a schedule at `now`, in seconds."""
         if known is None or known.found.uid != found.uid:
-            known = _Known(found, status.decode(found.status), None)
-        outlook = known.outlook
+            self._stop(known)
+            known = _Known(found, status.decode(found.status))
         if found.schedule is None:
-            outlook = None
-        elif outlook is None or known.found.schedule != found.schedule or now >= outlook.until:
-            outlook = status.look_ahead(found.schedule.schedule, now)
-        return known._replace(found=found, outlook=outlook)
+            self._stop(known)
+            known.lookout = known.outlook = None
+        elif known.lookout is None or known.found.schedule != found.schedule:
+            self._stop(known)
+            known.lookout, known.outlook = Lookout(found.schedule.schedule), None
+        known.found = found
+        if known.lookout is not None and known.job is None and not _is_current(known.outlook, now):
+            known.job = start(self._turns, found.namespace, _look(known, known.lookout, now))
+        return known
 
-    def _describe(self, known: _Known, controller: Controller) -> ScheduleStatus:
+    def _stop(self, known: _Known | None) -> None:
+        if known is not None and known.job is not None:
+            self._turns.abort(known.job)
+            known.job = None
+
+    def _in_turns(self) -> Iterator[_Known]:
+        """Yield what is known of each schedule, one of each namespace in turn."""
+        turns: Turns[tuple[str, str]] = Turns()
+        for key in self._known:
+            turns.add(key[0], "", key)
+        while turns:
+            namespace, owner, key = turns.next()
+            turns.discard(namespace, owner, key)
+            yield self._known[key]
+
+    def _describe(self, known: _Known, controller: Controller) -> ScheduleStatus | None:
+        """Return the status as it is to be; None while what is ahead is not known."""
         found, now = known.found, controller.now() // SECOND
-        if found.schedule is None or known.outlook is None:
+        if found.schedule is None:
             return status.describe_invalid(found.faults, found.generation, known.written, now)
+        if known.outlook is None or not _is_current(known.outlook, now):
+            return None
         targets = {
             target: self._target_state(found.namespace, target, controller)
             for target in found.schedule.targets
@@ -147,7 +211,7 @@ class ScheduleReporter:
             return status.NOT_BOOSTED, asked.fault or f"its annotation {MODE_ANNOTATION} is not boost"
         return "", ""
 
-    async def _write(self, known: _Known, wanted: ScheduleStatus) -> _Known:
+    async def _write(self, known: _Known, wanted: ScheduleStatus) -> None:
         found = known.found
         path = f"{client.path_of(SCHEDULES, found.namespace)}/{found.name}/status"
         subject = f"{found.namespace}/{found.name}"
@@ -156,11 +220,23 @@ class ScheduleReporter:
             await self._writer.acquire(WriteKind.STATUS, found.namespace, found.name)
             await self._writer.send(WriteKind.STATUS, "PATCH", path, content, content_type=_PATCH)
         except errors.NotLeadingError:
-            return known
+            return
         except errors.KubernetesError as error:
             if error.status != 404:
                 message = "the status of a FastPathSchedule could not be written"
                 self._problems.report(PROBLEM, message, str(error), subject=subject)
-            return known._replace(retry_at=asyncio.get_running_loop().time() + RETRY)
+            known.retry_at = self._clock.monotonic() + RETRY
+            return
         self._problems.resolve(PROBLEM, subject=subject)
-        return known._replace(written=wanted, retry_at=0.0)
+        known.written, known.retry_at = wanted, 0.0
+
+
+def _is_current(outlook: Outlook | None, now: int) -> bool:
+    return outlook is not None and outlook.since <= now < outlook.until
+
+
+def _look(known: _Known, lookout: Lookout, now: int) -> Generator[None, None, None]:
+    try:
+        known.outlook = yield from lookout.look(now)
+    finally:
+        known.job = None

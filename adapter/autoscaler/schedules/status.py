@@ -4,7 +4,8 @@ Everything here is pure: `describe` makes a status from the schedule, the time, 
 target.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -13,8 +14,9 @@ from adapter.errors import Fault
 from adapter.model import timestamps
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.schedules import windows
+from adapter.model.schedules.bounds import SpansOfDay
 from adapter.model.schedules.documents import BY_START, FastPathSchedule, ScheduleTarget
-from adapter.model.schedules.windows import Boundary, Schedule
+from adapter.model.schedules.windows import Boundary, Level, Schedule
 from adapter.model.timestamps import SECOND
 
 APPLIED = "Applied"
@@ -26,8 +28,11 @@ INVALID_TARGET = "InvalidTarget"
 PAUSED = "Paused"
 
 _DAY = 86_400
-_AHEAD = (_DAY, 31 * _DAY, 366 * _DAY)
-"""How far, in seconds, the next boundary is looked for."""
+_SEARCHED = (31, 366)
+"""How many days ahead the next boundary is looked for if none is within a day."""
+
+_SWEPT = 600
+"""Seconds for which the pairs of windows in conflict are kept: to find them takes longest."""
 
 _MOST_SEARCHED = 20_000
 """The most begins of windows among which the next boundary is looked for."""
@@ -85,28 +90,69 @@ class ScheduleStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Outlook(NamedTuple):
-    """What the windows alone tell until `until`, in seconds since 1970."""
+    """What the windows alone tell from `since` until `until`, in seconds since 1970: until a boundary."""
 
+    since: int
     until: int
+    level: Level | None
     following: Boundary | None
     conflicts: tuple[str, ...]
 
 
-def look_ahead(schedule: Schedule, now: int) -> Outlook:
-    """Return the next boundary within a year, and the pairs of windows in conflict within a day."""
-    following = None
+class Lookout:
+    """Looks at the windows of a schedule, in steps of some milliseconds."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._spans = SpansOfDay(schedule)
+        self._conflicts: tuple[str, ...] = ()
+        self._swept: int | None = None
+
+    def look(self, now: int) -> Generator[None, None, Outlook]:
+        """Return the bounds, the next boundary within a year, and the pairs in conflict within a day."""
+        spans = self._spans
+        if not spans.covers(now):
+            yield from spans.renew(now)
+        following = spans.next_boundary(now)
+        if following is None:
+            yield from spans.renew(now)
+            following = spans.next_boundary(now) or (yield from _search(self._schedule, now))
+        if self._swept is None or not 0 <= now - self._swept < _SWEPT:
+            self._conflicts = yield from _find_conflicts(self._schedule, now)
+            self._swept = now
+        active = spans.active(now)
+        level = windows.level_of(now, now + 1, active) if active else None
+        until = now + _DAY if following is None else min(following.at, now + _DAY)
+        return Outlook(now, until, level, following, self._conflicts)
+
+
+def _search(schedule: Schedule, now: int) -> Generator[None, None, Boundary | None]:
+    """Return the next boundary; it is not far ahead where windows begin often."""
     often = windows.spans_a_day(schedule)
-    for seconds in _AHEAD:
-        if seconds > _DAY and often * (seconds // _DAY) > _MOST_SEARCHED:
-            break
-        found = windows.boundaries([schedule], now + 1, now + seconds)
+    searched = max((days for days in _SEARCHED if often * days <= _MOST_SEARCHED), default=0)
+    step, end = 7 * _DAY, now + searched * _DAY
+    for start in range(now + 1, end, step):
+        found = []
+        for window in schedule.windows:
+            found += windows.boundaries_of(window, schedule, start, min(start + step, end))[:1]
+            yield
         if found:
-            following = found[0]
-            break
-    pairs = {level.conflict for level in windows.levels(schedule, now, now + _DAY) if level.conflict}
+            return min(found)
+    return None
+
+
+def _find_conflicts(schedule: Schedule, now: int) -> Generator[None, None, tuple[str, ...]]:
+    floors = [window.floor for window in schedule.windows if window.floor is not None]
+    ceilings = [window.ceiling for window in schedule.windows if window.ceiling is not None]
+    if max(floors, default=0) <= min(ceilings, default=math.inf):
+        return ()
+    pairs = set()
+    for level in windows.levels_in_steps(schedule, now, now + _DAY):
+        if level is not None and level.conflict:
+            pairs.add(level.conflict)
+        yield
     conflicts = [f"{floor} has a floor above the ceiling of {ceiling}" for floor, ceiling in sorted(pairs)]
-    until = now + _DAY if following is None else min(following.at, now + _DAY)
-    return Outlook(until, following, tuple(conflicts[:_MOST_SHOWN]))
+    return tuple(conflicts[:_MOST_SHOWN])
 
 
 def describe(
@@ -118,7 +164,7 @@ def describe(
     now: int,
 ) -> ScheduleStatus:
     """Return the status of a valid schedule at `now`, in seconds; `before` is the one that is stored."""
-    level = windows.level_at(found.schedule, now)
+    level = outlook.level
     listed = tuple(
         _target_status(target, targets[target], level, by_start=found.ready == BY_START)
         for target in found.targets
@@ -156,7 +202,7 @@ def decode(text: bytes) -> ScheduleStatus:
 
 
 def _target_status(
-    target: ScheduleTarget, state: TargetState, level: windows.Level | None, *, by_start: bool
+    target: ScheduleTarget, state: TargetState, level: Level | None, *, by_start: bool
 ) -> TargetStatus:
     if state.reason:
         return TargetStatus(target.kind, target.name, False, state.reason, state.message)

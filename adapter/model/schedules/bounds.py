@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.model.schedules import windows
-from adapter.model.schedules.windows import Schedule, Window
+from adapter.model.schedules.windows import Boundary, Schedule, Window
 
 MOST_LEAD = 600
 """The longest lead, in seconds."""
@@ -123,6 +123,28 @@ class SpansOfDay:
                 made.append(_Spans(f"{schedule.name} {window.name}", window, is_early, begins, ends))
             yield
         self._start, self.last, self._spans = instant, last, made
+
+    def active(self, instant: int) -> list[Window]:
+        """Return the windows that are active at an instant, in the order of the schedule."""
+        return [each.window for each in self.around(instant) if _active_until(each, instant) is not None]
+
+    def next_boundary(self, instant: int) -> Boundary | None:
+        """Return the first boundary after an instant, None if that is not before `last`."""
+        found = [_next_boundary(each, self.schedule.name, instant) for each in self.around(instant)]
+        return min((each for each in found if each is not None and each.at < self.last), default=None)
+
+
+def _active_until(spans: _Spans, instant: int) -> int | None:
+    place = bisect.bisect_right(spans.begins, instant)
+    return spans.ends[place - 1] if place and instant < spans.ends[place - 1] else None
+
+
+def _next_boundary(spans: _Spans, schedule: str, instant: int) -> Boundary | None:
+    at, edge = _active_until(spans, instant), "end"
+    if at is None:
+        place, edge = bisect.bisect_right(spans.begins, instant), "begin"
+        at = spans.begins[place] if place < len(spans.begins) else None
+    return None if at is None else Boundary(at, schedule, spans.window.name, edge)
 
 
 class _Kept(NamedTuple):

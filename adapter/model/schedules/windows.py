@@ -253,40 +253,47 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 def boundaries(schedules: Sequence[Schedule], start: int, end: int) -> list[Boundary]:
     """Return the boundaries from `start` to `end`, exclusive, by time, schedule and window."""
     return sorted(
-        Boundary(at, schedule.name, window.name, edge)
+        boundary
         for schedule in schedules
         for window in schedule.windows
+        for boundary in boundaries_of(window, schedule, start, end)
+    )
+
+
+def boundaries_of(window: Window, schedule: Schedule, start: int, end: int) -> list[Boundary]:
+    """Return the boundaries of one window from `start` to `end`, exclusive, by time."""
+    return [
+        Boundary(at, schedule.name, window.name, edge)
         for span in spans_of(window, schedule, start, end)
         for at, edge in ((span.begin, "begin"), (span.end, "end"))
         if start <= at < end
-    )
+    ]
 
 
 def levels(schedule: Schedule, start: int, end: int) -> list[Level]:
     """Return the bounds of a schedule from `start` to `end`; time without an active window is left out."""
+    return [level for level in levels_in_steps(schedule, start, end) if level is not None]
+
+
+def levels_in_steps(schedule: Schedule, start: int, end: int) -> Iterator[Level | None]:
+    """Yield the same one by one, and None after each window whose spans were computed."""
     edges: dict[int, list[int]] = {start: [], end: []}
     for index, window in enumerate(schedule.windows):
         for span in spans_of(window, schedule, start, end):
             for at in span:
                 edges.setdefault(min(max(at, start), end), []).append(index)
+        yield None
     active: set[int] = set()
-    found: list[Level] = []
     # each edge begins or ends a window, as spans of one never touch: levels that follow each other differ
     for one, other in itertools.pairwise(sorted(edges)):
         for index in edges[one]:
             active ^= {index}
         if active:
-            found.append(_level(one, other, [schedule.windows[index] for index in sorted(active)]))
-    return found
+            yield level_of(one, other, [schedule.windows[index] for index in sorted(active)])
 
 
-def level_at(schedule: Schedule, instant: int) -> Level | None:
-    """Return the bounds at an instant, None outside all windows; its end is that second's."""
-    found = levels(schedule, instant, instant + 1)
-    return found[0] if found else None
-
-
-def _level(begin: int, end: int, active: Sequence[Window]) -> Level:
+def level_of(begin: int, end: int, active: Sequence[Window]) -> Level:
+    """Return the bounds of active windows, at least one, from `begin` to `end`."""
     floored = [window for window in active if window.floor is not None]
     ceiled = [window for window in active if window.ceiling is not None]
     highest = max(floored, key=lambda window: window.floor or 0, default=None)

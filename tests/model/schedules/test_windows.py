@@ -223,10 +223,7 @@ def test_levels_have_the_highest_floor_and_the_lowest_ceiling() -> None:
         Level(start + 11 * HOUR, start + 12 * HOUR, 8, 8, ("a", "b", "c"), ("a", "c")),
         Level(start + 12 * HOUR, start + 14 * HOUR, 8, None, ("a",)),
     ]
-    assert windows.level_at(found, start + 9 * HOUR) == Level(
-        start + 9 * HOUR, start + 9 * HOUR + 1, 5, 20, ("b",)
-    )
-    assert windows.level_at(found, start) is None
+    assert windows.levels(found, start, start + 1) == []
     assert windows.levels(found, start, start) == []
 
 
@@ -239,9 +236,8 @@ def test_levels_agree_with_the_moment(start: int, length: int) -> None:
     ).schedule
     listed = windows.levels(found, start, start + length)
     for at in (start, start + length // 2, start + length - 1):
-        now = windows.level_at(found, at)
-        within = next((each for each in listed if each.begin <= at < each.end), None)
-        assert (now and now[2:]) == (within and within[2:])
+        within = [each[2:] for each in listed if each.begin <= at < each.end]
+        assert [each[2:] for each in windows.levels(found, at, at + 1)] == within
     for one, other in itertools.pairwise(listed):
         assert one.end <= other.begin
         assert one.end < other.begin or one[2:] != other[2:]
