@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from adapter.cli import origins
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import documents
@@ -162,6 +163,9 @@ def plan(tree: dict[str, Any], wish: Wish) -> PatchPlan:
         annotations = tree["metadata"].get("annotations") or {}
         annotations = annotations | {MODE_ANNOTATION: wish.mode}
         notes += model.read_annotations(annotations, model.without_handshake(metrics) or ()).faults
+        unknown = model.unknown_annotations(annotations)
+        notes += (f"annotation {name}: {expected}" for name, expected in unknown)
+        notes += origins.boost_notes(tree)
     return PatchPlan(tuple(operations), tuple(notes))
 
 

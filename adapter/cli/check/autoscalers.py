@@ -1,14 +1,15 @@
-"""Autoscalers among the files of `fastpath check`: targets that their metrics cannot exceed.
+"""Autoscalers among the files of `fastpath check`: how they are boosted, and what their metrics can give.
 
-FastPathAutoscalers and HorizontalPodAutoscalers are compared with the rules that are given with them.
+FastPathAutoscalers and HorizontalPodAutoscalers are compared with the rules that are given with them: a
+target has to be one that its metric can exceed, and a metric one of the objects that it is asked for.
 FastPathSchedules of the same files are read along; `adapter.cli.schedule.faults` checks them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from adapter.cli.check import saturation
+from adapter.cli.check import boosted, saturation
 from adapter.cli.check.preview import RulePreview
 from adapter.cli.check.saturation import Saturation
 from adapter.cli.schedule.faults import GivenSchedule
@@ -18,28 +19,45 @@ from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, as_hpa
-from adapter.model.autoscaling.hpa import MetricSpec, MetricTarget
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
 from adapter.model.schedules import documents as schedule_documents
 
 TOLERANCE = 0.1
 """The default of the controller's flag and of Fastpath's, where `behavior` has none."""
 
+_NOWHERE = "a-namespace"
+"""Stands in for a namespace that a manifest leaves to `kubectl --namespace`."""
+
+_POD = CrossVersionObjectReference("Pod", "", "v1")
+"""What metrics of type Pods describe."""
+
 _KIND = re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{HPA_KIND}|{KIND}|{schedule_documents.KIND})\b""")
 
 
 class GivenAutoscaler(NamedTuple):
-    """An autoscaler and where it stands: `prefix` is its path in the document, with a full stop."""
+    """An autoscaler, its document, and where it stands.
+
+    `prefix` is its path in the document, with a full stop.
+    """
 
     autoscaler: FastPathAutoscaler
+    tree: Mapping[str, Any]
     prefix: str
     document: YAMLDocument
     source: str
 
+    @property
+    def kind(self) -> str:
+        return autoscaler_documents.kind_of(self.tree)
+
+    def faults(self, found: Iterable[boosted.Finding]) -> Iterator[Fault]:
+        return (self.fault(path, "", sentence) for path, sentence in found)
+
     def fault(self, path: str, value: str, expected: str) -> Fault:
         """Return a fault at a path below the autoscaler; its sentence names the autoscaler."""
         meta = self.autoscaler.metadata
-        name = "/".join(part for part in (meta.namespace, meta.name) if part)
-        fault = Fault(path, value, f"{name}: {expected}" if name else expected)
+        name = meta.name if meta.namespace == _NOWHERE else f"{meta.namespace}/{meta.name}"
+        fault = Fault(path, value, f"{name}: {expected}")
         return documents.located(fault, self.prefix, self.document, self.source)
 
 
@@ -68,7 +86,7 @@ def read(text: str, source: str) -> Autoscalers | None:
             continue
         for prefix, tree in autoscaler_documents.documents_in(document.value):
             is_schedule = isinstance(tree, dict) and tree.get("kind") == schedule_documents.KIND
-            if not is_schedule and not autoscaler_documents.kind_of(tree):
+            if not isinstance(tree, dict) or not (is_schedule or autoscaler_documents.kind_of(tree)):
                 continue
             is_manifest = True
             try:
@@ -76,8 +94,8 @@ def read(text: str, source: str) -> Autoscalers | None:
                     schedule = schedule_documents.read_document(tree)
                     schedules.append(GivenSchedule(schedule, prefix, document, source))
                 else:
-                    autoscaler = autoscaler_documents.read_document(tree, floor_metric=True)
-                    given.append(GivenAutoscaler(autoscaler, prefix, document, source))
+                    autoscaler = autoscaler_documents.read_document(tree, _NOWHERE, floor_metric=True)
+                    given.append(GivenAutoscaler(autoscaler, tree, prefix, document, source))
             except InputError as error:
                 faults += (documents.located(each, prefix, document, source) for each in error.faults)
     return Autoscalers(tuple(given), tuple(schedules), tuple(faults)) if is_manifest else None
@@ -91,10 +109,26 @@ class _Asked(NamedTuple):
     target: MetricTarget
     external: bool
     per_pod: bool
+    described: CrossVersionObjectReference | None = None
+
+    def is_made_by(self, rule: RulePreview) -> bool:
+        """Whether a rule makes a metric of this name in this API, whatever objects it is of."""
+        return rule.external is self.external and self.name in rule.metrics
+
+    def is_served_by(self, rule: RulePreview) -> bool:
+        """Whether a rule makes this metric, and may have it for the described object."""
+        return self.is_made_by(rule) and (self.described is None or _may_describe(rule, self.described))
 
 
 def faults_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
-    """Yield the targets that a metric of the rules cannot exceed by the tolerance, so it never scales up."""
+    """Yield why an HPA is not boosted, and the targets that a metric of the rules cannot exceed."""
+    if given.kind == HPA_KIND:
+        yield from given.faults(boosted.faults_of(given.autoscaler, given.tree))
+    yield from _unreachable(given, rules)
+
+
+def _unreachable(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
+    """Yield the targets that a metric cannot exceed by the tolerance, so it never scales up."""
     spec = as_hpa(given.autoscaler).spec
     up = None if spec.behavior is None else spec.behavior.scale_up
     tolerance = TOLERANCE if up is None or up.tolerance is None else up.tolerance.approximate()
@@ -120,7 +154,8 @@ def faults_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[
 
 
 def warnings_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterator[Fault]:
-    """Yield metrics that no rule makes, and autoscalers whose metrics all saturate."""
+    """Yield what has no effect, metrics that no rule makes or serves, and metrics that all saturate."""
+    yield from given.faults(boosted.warnings_of(given.tree, given.kind))
     metrics = as_hpa(given.autoscaler).spec.metrics or ()
     asked = _asked(metrics)
     for each in asked:
@@ -132,6 +167,14 @@ def warnings_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterato
             yield given.fault(
                 f"{each.path}.metric.name", each.name, f"none of the {api} of these files makes it"
             )
+        elif are_known and each.name != METRIC and not any(map(each.is_served_by, same_api)):
+            assert each.described is not None
+            kind = f"{each.described.kind} {each.described.api_version}".strip()
+            yield given.fault(
+                f"{each.path}.describedObject" if each.described.name else f"{each.path}.metric.name",
+                kind if each.described.name else each.name,
+                f"no rule of these files has {each.name} of this kind: it is of {_kinds(each, same_api)}",
+            )
     found = [_saturation(each, rules) for each in asked]
     capped = [each.series for each in found if each is not None]
     if capped and len(capped) == len(metrics):
@@ -142,15 +185,41 @@ def warnings_of(given: GivenAutoscaler, rules: Sequence[RulePreview]) -> Iterato
         )
 
 
+def _may_describe(rule: RulePreview, described: CrossVersionObjectReference) -> bool:
+    """Whether a rule may have its metric for objects of a kind.
+
+    Without a cluster the kind of a resource that an override names may be unknown: then the group decides.
+    A template may name any resource, until the labels of the series are known.
+    """
+    if rule.known is None and rule.rule.converter.template is not None:
+        return True
+    group = described.api_version.rpartition("/")[0]
+    resources = [each.resource for each in rule.examples if each.resource is not None]
+    return any(each.group == group and each.kind in (described.kind, each.plural) for each in resources)
+
+
+def _kinds(asked: _Asked, rules: Sequence[RulePreview]) -> str:
+    """Return the kinds of objects that rules have a metric for."""
+    making = [rule for rule in rules if asked.is_made_by(rule)]
+    kinds = {each.resource.kind for rule in making for each in rule.examples if each.resource is not None}
+    return ", ".join(sorted(kinds)) or "no object"
+
+
 def _asked(metrics: Sequence[MetricSpec]) -> list[_Asked]:
     """Return the metrics that rules make; those of cpu and memory are left out."""
     made = []
     for number, metric in enumerate(metrics):
         path = f"spec.metrics[{number}]"
         if (pods := metric.pods) is not None:
-            made.append(_Asked(f"{path}.pods", pods.metric.name, pods.target, external=False, per_pod=True))
+            name = pods.metric.name
+            made.append(
+                _Asked(f"{path}.pods", name, pods.target, external=False, per_pod=True, described=_POD)
+            )
         elif (of := metric.object) is not None:
-            made.append(_Asked(f"{path}.object", of.metric.name, of.target, external=False, per_pod=False))
+            name, described = of.metric.name, of.described_object
+            made.append(
+                _Asked(f"{path}.object", name, of.target, external=False, per_pod=False, described=described)
+            )
         elif (outer := metric.external) is not None:
             name = outer.metric.name
             made.append(_Asked(f"{path}.external", name, outer.target, external=True, per_pod=False))
@@ -159,5 +228,5 @@ def _asked(metrics: Sequence[MetricSpec]) -> list[_Asked]:
 
 def _saturation(asked: _Asked, rules: Sequence[RulePreview]) -> Saturation | None:
     """Return what bounds a metric; the last rule that makes it is the one that serves it."""
-    making = [made for made in rules if made.external is asked.external and asked.name in made.metrics]
+    making = [made for made in rules if asked.is_served_by(made)]
     return saturation.of_rule(making[-1]) if making else None

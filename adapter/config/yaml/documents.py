@@ -6,6 +6,7 @@ duplicate key is a fault, and merge keys are applied without overwriting keys.
 """
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -34,14 +35,20 @@ class YAMLDocument(NamedTuple):
     root: yaml.Node
 
     def line_of(self, path: str) -> int:
-        """Return the line of a JSON path such as ``pods[0].status``, or of its nearest parent that exists."""
+        """Return the line of a JSON path, or of its nearest parent that exists.
+
+        A step is a key, an index, or a quoted key: ``pods[0].metadata.labels["app.kubernetes.io/name"]``.
+        """
         node = self.root
-        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
-            below = _child(node, name, int(index) if index else -1)
+        for quoted, name, index in _STEP.findall(path):
+            below = _child(node, json.loads(quoted) if quoted else name, int(index) if index else -1)
             if below is None:
                 break
             node = below
         return reader.line_of(node)
+
+
+_STEP = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|([^.\[\]]+)|\[(\d+)\]""")
 
 
 def _child(node: yaml.Node, name: str, index: int) -> yaml.Node | None:

@@ -8,8 +8,9 @@ floor is never an input of a decision.
 """
 
 import contextlib
+import difflib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -145,6 +146,17 @@ def read_annotations(
         except ValueError as error:
             faults.append(f"annotation {forecast_spec.ANNOTATION}: {error}")
     return BoostAnnotations(mode, hold, tuple(faults), pending, forecast)
+
+
+def unknown_annotations(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
+    """Yield the annotations of an HPA that look like ours and are not, each with what was expected."""
+    prefix = f"{fastpath_autoscaler.GROUP}/"
+    known = [name.removeprefix(prefix) for name in ANNOTATIONS]
+    for name in annotations or {}:
+        if name.startswith(prefix) and name not in ANNOTATIONS:
+            near = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"expected one of {', '.join(ANNOTATIONS)}"
+            yield name, f"unknown annotation, {hint}"
 
 
 def find_owner(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:

@@ -206,3 +206,10 @@ def test_reads_json(value: dict[str, object]) -> None:
 def test_any_text_ends_in_values_or_a_fault(text: str) -> None:
     for each in read_documents(text, "a.yaml"):
         assert isinstance(each, YAMLDocument | InputError)
+
+
+def test_a_step_of_a_path_may_be_a_quoted_key() -> None:
+    (document,) = read_documents('a:\n  x: 1\n  b.c/d: 2\n  "q\\"]": [3,\n  4]\n', "file")
+    assert isinstance(document, YAMLDocument)
+    lines = {'a["b.c/d"]': 3, 'a["q\\"]"][1]': 5, 'a["none"]': 2, "a.x": 2}
+    assert {path: document.line_of(path) for path in lines} == lines

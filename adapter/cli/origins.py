@@ -1,0 +1,97 @@
+"""What the document of an HPA says about other projects: its owner, and the sources of its metrics.
+
+KEDA makes the HPA of a ScaledObject and serves its metrics. kube-metrics-adapter collects what annotations of
+an HPA ask for, as long as the HPA exists. Both end, or begin again, when an HPA is replaced.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from adapter.model.autoscaling import boost
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
+
+COLLECTOR = "kube-metrics-adapter"
+COLLECTED = "metric-config."
+"""Begins the annotations by which an HPA asks kube-metrics-adapter for metrics."""
+
+KEDA_LABEL = "scaledobject.keda.sh/name"
+
+_KEDA_METRIC = re.compile(r"s\d+-.+")
+_ABSENT = "a metric without a value blocks every scale-down"
+
+
+def owner_of(tree: Mapping[str, Any]) -> str:
+    """Return the object of another autoscaling project that manages an HPA, "" for none."""
+    labels = _mapping(_mapping(tree.get("metadata")).get("labels"))
+    owners = (
+        (str(each.get("apiVersion")), str(each.get("kind")), str(each.get("name"))) for each in _owners(tree)
+    )
+    return boost.find_owner(owners, {name: text for name, text in labels.items() if isinstance(text, str)})
+
+
+def controller_of(tree: Mapping[str, Any]) -> str:
+    """Return the object whose controller made an HPA, "" for none."""
+    if owner := owner_of(tree):
+        return owner
+    controllers = (each for each in _owners(tree) if each.get("controller") is True)
+    return next((f"the {each.get('kind')} {each.get('name')}" for each in controllers), "")
+
+
+def replacement_notes(tree: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ends, or comes back, when an HPA is deleted for its successor."""
+    if owner := controller_of(tree):
+        yield (
+            f"it belongs to {owner}, whose controller makes the {HPA_KIND} again: delete {owner}, or end its "
+            f"control, before you apply the {KIND}"
+        )
+    if metrics := keda_metrics(tree):
+        yield (
+            f"KEDA serves {_listed('metric', metrics)} as long as its ScaledObject exists: give each a rule "
+            f"of Fastpath before that is deleted; {_ABSENT}"
+        )
+    if annotations := collected(tree):
+        yield (
+            f"{COLLECTOR} serves the metrics of {_listed('annotation', annotations)} as long as the "
+            f"{HPA_KIND} exists: give each a rule of Fastpath before it is deleted; {_ABSENT}"
+        )
+
+
+def boost_notes(tree: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why an HPA that stays is not boosted, or not for long."""
+    if owner := owner_of(tree):
+        yield f"it is only advised: {boost.owned_by(owner)}"
+    elif owner := controller_of(tree):
+        yield f"it belongs to {owner}, whose controller may put its spec back, without {boost.METRIC}"
+
+
+def collected(tree: Mapping[str, Any]) -> list[str]:
+    """Return the annotations of an HPA that ask kube-metrics-adapter for a metric."""
+    annotations = _mapping(_mapping(tree.get("metadata")).get("annotations"))
+    return [name for name in annotations if name.startswith(COLLECTED)]
+
+
+def keda_metrics(tree: Mapping[str, Any]) -> list[str]:
+    """Return the names of the external metrics that KEDA serves for an HPA."""
+    metrics = _mapping(tree.get("spec")).get("metrics")
+    found = []
+    for each in metrics if isinstance(metrics, list) else []:
+        metric = _mapping(_mapping(_mapping(each).get("external")).get("metric"))
+        labels = _mapping(_mapping(metric.get("selector")).get("matchLabels"))
+        name = str(metric.get("name"))
+        if KEDA_LABEL in labels or _KEDA_METRIC.fullmatch(name):
+            found.append(name)
+    return found
+
+
+def _owners(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    listed = _mapping(tree.get("metadata")).get("ownerReferences")
+    return [_mapping(each) for each in listed] if isinstance(listed, list) else []
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(what: str, names: list[str]) -> str:
+    return f"{what} {names[0]}" if len(names) == 1 else f"{what}s {', '.join(names)}"
