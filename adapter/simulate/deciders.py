@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, guarded, scheduled
+from adapter.autoscaler.decide import conflicts, decision, guarded, lost_values, scheduled
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.calculator import Situation
@@ -55,6 +55,8 @@ def next_boundary(spec: PreparedSpec, history: History, now: int) -> int:
         entry.at + window for entry in (*recommendations.high, *recommendations.low) for window in windows
     ]
     ends += [event.at + period for event in (*history.ups, *history.downs) for period in periods]
+    if (end := lost_values.next_end(history.reporting, now)) is not None:
+        ends.append(end)
     return min((end for end in ends if end > now), default=now + histories.KEPT)
 
 

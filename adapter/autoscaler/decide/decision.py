@@ -231,7 +231,7 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
         normalized = behavior.normalize_legacy(desired, current, limits, window, history.recommendations, now)
     else:
         normalized = behavior.normalize(desired, current, limits, spec.up, spec.down, history, now)
-    sync.history = History(normalized.recommendations, history.ups, history.downs, history.pending)
+    sync.history = msgspec.structs.replace(history, recommendations=normalized.recommendations)
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
     sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
     sync.steps += normalized.steps
@@ -260,13 +260,13 @@ def _rescale(
     text = f"the HPA controller was able to update the target scale to {replicas}"
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededRescale", message=text)
     sync.events.append(Event("Normal", "SuccessfulRescale", f"New size: {replicas}; reason: {reason}"))
-    recommendations, ups, downs = sync.history.recommendations, sync.history.ups, sync.history.downs
+    ups, downs = sync.history.ups, sync.history.downs
     if spec.up is not None and spec.down is not None:
         if replicas > current:
             ups = with_event(ups, replicas - current, sync.now, spec.up.longest_period)
         else:
             downs = with_event(downs, current - replicas, sync.now, spec.down.longest_period)
-        sync.history = History(recommendations, ups, downs, sync.history.pending)
+        sync.history = msgspec.structs.replace(sync.history, ups=ups, downs=downs)
     if spec.settings.scale_to_zero:
         to_zero = replicas == 0 and spec.limits.lowest == 0 and spec.has_outer_metric
         reason_of_zero = "ScaledToZero" if to_zero else "NotScaledToZero"

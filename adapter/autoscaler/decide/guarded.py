@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, decision, fallback, scheduled
+from adapter.autoscaler.decide import conflicts, decision, fallback, lost_values, scheduled
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide import pending as pending_capacity
 from adapter.autoscaler.decide.boost import Boost, Boosting
@@ -335,11 +335,10 @@ def _decide_within(
     seen = _with_true_zero(observation, state, now)
     if mode == BOOST:
         seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
-    made = decision.decide(spec, seen, history, now)
+    made = (_decide_alone if boost is None else decision.decide)(spec, seen, history, now)
     if observation.replicas == 0 and made.absent is None:
         # At a zero of another client no metric was computed, so there are no recent recommendations either.
-        nothing = History(RecommendationQueues(), history.ups, history.downs)
-        made = msgspec.structs.replace(made, history=nothing)
+        made = msgspec.structs.replace(made, history=histories.without_recommendations(history))
     if state.is_paused(now):
         seconds = state.pause // SECOND
         text = f"scaling suspended for {seconds}s: field manager {state.paused_by} reverted our change"
@@ -355,6 +354,20 @@ def _decide_within(
         text = f"would scale to {made.replicas}, but spec.mode is Advise"
         return _withhold(made, seen, history, now, "AdviseOnly", text)
     return made
+
+
+def _decide_alone(spec: PreparedSpec, observation: Observation, history: History, now: int) -> Decision:
+    """Decide for a FastPathAutoscaler: a metric of pods that lost their values may scale up, not down.
+
+    While that blocks, the count is recommended: once it ends, the stabilization window begins.
+    """
+    observation, reporting, blocks = lost_values.follow(history.reporting, spec.sources, observation, now)
+    history = msgspec.structs.replace(history, reporting=reporting)
+    made = decision.decide(spec, observation, history, now)
+    if not blocks or made.rescale or statuses.holds(made.status.conditions, SCALING_ACTIVE):
+        return made
+    held = made.history.recommendations.recorded(observation.replicas, now, 0)
+    return msgspec.structs.replace(made, history=msgspec.structs.replace(made.history, recommendations=held))
 
 
 def failed(
@@ -414,7 +427,7 @@ def _stand_back(
         status_changed=not statuses.same_status(before, status),
         events=() if is_known else (Event("Warning", reason, message),),
         # Without recent recommendations scale-down stays blocked for one stabilization window.
-        history=History(RecommendationQueues(), history.ups, history.downs),
+        history=histories.without_recommendations(history),
         trace=(*opening, Step("withheld", {"replicas": current, "current": current, "message": message})),
         spec=spec,
     )
@@ -447,7 +460,7 @@ def _withhold(
         events=tuple(
             event for event in made.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
         ),
-        history=History(made.history.recommendations, history.ups, history.downs, made.history.pending),
+        history=msgspec.structs.replace(made.history, ups=history.ups, downs=history.downs),
         trace=(*made.trace, Step("withheld", withheld)),
     )
 

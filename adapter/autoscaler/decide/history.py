@@ -24,7 +24,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.autoscaler.decide import lost_values
 from adapter.autoscaler.decide import pending as pending_capacity
+from adapter.autoscaler.decide.lost_values import ReportingPods
 from adapter.autoscaler.decide.numbers import w32
 from adapter.autoscaler.decide.pending import PendingState
 from adapter.model.autoscaling.fastpath_autoscaler import PastChange
@@ -179,7 +181,7 @@ def with_event(
 
 
 class History(msgspec.Struct, frozen=True):
-    """Recommendations, scale events, and pending capacity, None without that option.
+    """Recommendations, scale events, pending capacity, None without that option, and the pods with values.
 
     A change of the spec resets nothing.
     """
@@ -188,6 +190,12 @@ class History(msgspec.Struct, frozen=True):
     ups: Events = ()
     downs: Events = ()
     pending: PendingState | None = None
+    reporting: ReportingPods = {}
+
+
+def without_recommendations(history: History) -> History:
+    """Return the history of an autoscaler that looks at no metric, which ends pending capacity as well."""
+    return History(RecommendationQueues(), history.ups, history.downs, reporting=history.reporting)
 
 
 def growth(history: History, after: int) -> int:
@@ -218,6 +226,7 @@ def shifted(history: History, by: int) -> History:
         tuple(event._replace(at=event.at + by) for event in history.ups),
         tuple(event._replace(at=event.at + by) for event in history.downs),
         pending_capacity.shifted(history.pending, by),
+        lost_values.shifted(history.reporting, by),
     )
 
 

@@ -64,7 +64,8 @@ class PreparedMetric(NamedTuple):
     `description` names it in conditions and events. `failure` is the reason of its event. Errors have
     prefixes: `fetching` that of a missing reading, `computing` that of any error in the event, and before
     that `aggregate` in the error of the sync. `blank` is the error of a metric that can never be computed, ""
-    for any other. `queue` is the metric as pending capacity sees it, None without that option.
+    for any other. `queue` is the metric as pending capacity sees it, None without that option. `source` names
+    what the metric reads of each pod, "" for a metric of no pods.
     """
 
     description: str
@@ -77,6 +78,7 @@ class PreparedMetric(NamedTuple):
     memory: bool = False
     blank: str = ""
     queue: Queue | None = None
+    source: str = ""
 
     def propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
         """Return the proposal of the metric, or why its reading is not used."""
@@ -142,6 +144,11 @@ class PreparedSpec(msgspec.Struct, frozen=True):
     down: Rules | None = None
     throughputs: Mapping[str, int] = {}
     opening: tuple[Step, ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What each metric reads of each pod."""
+        return tuple(metric.source for metric in self.metrics)
 
     @property
     def longest_periods(self) -> tuple[int, int]:
@@ -254,7 +261,17 @@ def _of_resource(
     fetching = f"unable to get metrics for resource {name}: "
     computing = f"failed to get {name} {measure}: "
     memory = name == "memory"
-    return PreparedMetric(description, failure, fetching, aggregate, compute, report, computing, memory)
+    return PreparedMetric(
+        description,
+        failure,
+        fetching,
+        aggregate,
+        compute,
+        report,
+        computing,
+        memory,
+        source=f"resource {name} {container}",
+    )
 
 
 def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
@@ -273,6 +290,7 @@ def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
         ),
         lambda current: MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current)),
         blank=_selector_fault(source.metric),
+        source=f"pods {name} {api_selectors.go_text(source.metric.selector)}",
     )
 
 

@@ -8,6 +8,7 @@ from adapter.autoscaler.decide.conflicts import ConflictState, OwnWrite
 from adapter.autoscaler.decide.fallback import Absence
 from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.history import History, Recommendation, RecommendationQueues, ScaleEvent
+from adapter.autoscaler.decide.lost_values import Reporting
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
@@ -75,6 +76,7 @@ MEMORY = Memory(
         RecommendationQueues((Recommendation(9, ODD - SECOND),), (Recommendation(2, ODD - SECOND),)),
         (ScaleEvent(2, ODD - 5, inherited=True),),
         (ScaleEvent(1, ODD - 9, outdated=True),),
+        reporting={"pods load nil": Reporting(("web-0", "web-2"), {"web-1": ODD - 4})},
     ),
     ConflictState(2, OwnWrite(1, 2), (ODD - 7,), SECOND, ODD - 1, "kubectl"),
     Absence(ODD - 3, 4, active=True),

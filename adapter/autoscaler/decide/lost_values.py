@@ -1,0 +1,121 @@
+"""Lost values: a Ready pod that had a value has load, although nothing tells how much.
+
+When scaling down, Kubernetes counts a pod without a value as at its target. That is wrong if a shard of
+Prometheus fails, or if overloaded pods miss their scrapes: the high values vanish, and the low ones that are
+left ask for fewer replicas. So a metric of which a Ready pod has lost its value is overdue
+(`PodsReading.overdue`): it may scale up, not down.
+
+- A pod has lost its value from the first reading without it. A metric without a reading, or with one that is
+  overdue anyway, proves nothing: after an outage the pods come back one after the other.
+- That ends when the pod has a value again, or after `LATELY`, because a pod may never report again. Then
+  Kubernetes' formula holds.
+- A pod that is gone, is being deleted or has ended is forgotten. One that is not Ready does not block.
+- A pod without a value since the start of this process counts as one that never had a value.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.autoscaler.decide.observation import Observation, PodsReading, Reading
+from adapter.model.pods import PodFacts
+from adapter.model.timestamps import SECOND, write_instant
+
+LATELY = 300 * SECOND
+"""How long a lost value blocks a scale-down: the default stabilization window."""
+
+_ENDED = frozenset({"Failed", "Succeeded"})
+
+
+class Reporting(NamedTuple):
+    """The pods that have a value of a metric, and when the others lost theirs, by name."""
+
+    pods: tuple[str, ...] = ()
+    lost: Mapping[str, int] = {}
+
+
+_NOTHING = Reporting()
+
+ReportingPods = Mapping[str, Reporting]
+"""What is remembered of each metric, by what it reads of pods (`PreparedMetric.source`)."""
+
+
+class Followed(NamedTuple):
+    """An observation in which a metric with lost values is overdue, and what is remembered after it."""
+
+    observation: Observation
+    reporting: ReportingPods
+    blocks: bool
+    """Whether a metric has lost values."""
+
+
+def follow(before: ReportingPods, sources: Sequence[str], observation: Observation, now: int) -> Followed:
+    """Note the values at `now`. `sources` are those of the metrics, "" for a metric of no pods."""
+    readings: list[Reading] = []
+    after: dict[str, Reporting] = {}
+    blocks = False
+    for source, reading in zip(sources, observation.readings, strict=True):
+        seen = reading
+        if source:
+            known = before.get(source, _NOTHING)
+            if isinstance(reading, PodsReading):
+                known = _note(known, reading, observation.pods, now)
+                if known.lost and (why := _why(known.lost, observation.pods)):
+                    blocks = True
+                    seen = msgspec.structs.replace(reading, overdue=reading.overdue or why)
+            after[source] = known
+        readings.append(seen)
+    if blocks:
+        observation = msgspec.structs.replace(observation, readings=readings)
+    return Followed(observation, after, blocks)
+
+
+def _note(before: Reporting, reading: PodsReading, pods: Sequence[PodFacts], now: int) -> Reporting:
+    values: Mapping[str, int] = reading.values
+    if reading.left_out:
+        values = {**values, **reading.left_out}
+    if not before.lost and len(before.pods) == len(values) and all(map(values.__contains__, before.pods)):
+        return before
+    had = frozenset(before.pods)
+    have: list[str] = []
+    lost: dict[str, int] = {}
+    for pod in pods:
+        name = pod.name
+        if name in values:
+            have.append(name)
+        elif pod.deleting or pod.phase in _ENDED:
+            continue
+        elif name in had:
+            if reading.overdue:
+                have.append(name)
+            else:
+                lost[name] = now
+        elif name in before.lost and now - before.lost[name] < LATELY:
+            lost[name] = before.lost[name]
+    return Reporting(tuple(have), lost)
+
+
+def _why(lost: Mapping[str, int], pods: Sequence[PodFacts]) -> str:
+    """Return why a metric may not scale down, "" if no Ready pod has lost its value."""
+    ready = [pod.name for pod in pods if pod.running_and_ready and not pod.deleting]
+    times = [lost[name] for name in ready if name in lost]
+    if not times:
+        return ""
+    # A time rather than an age: the text must not change from decision to decision.
+    until = write_instant(min(times))
+    return f"{len(times)} of {len(ready)} Ready pods lack a value that they had until {until}"
+
+
+def next_end(reporting: ReportingPods, now: int) -> int | None:
+    """Return the first instant after `now` at which a lost value no longer blocks, None without one."""
+    ends = (since + LATELY for each in reporting.values() for since in each.lost.values())
+    return min((end for end in ends if end > now), default=None)
+
+
+def shifted(reporting: ReportingPods, by: int) -> ReportingPods:
+    """Return it on a clock that was set forward by so many nanoseconds (back where negative)."""
+    return {
+        source: each._replace(lost={name: since + by for name, since in each.lost.items()})
+        for source, each in reporting.items()
+    }
