@@ -104,7 +104,10 @@ async def _find_leader(options: ScalerOptions, namespace: str) -> str:
     name = shards.parse_shard(options.shard).lease_name(options.lease_name)
     async with cluster_options.connect(options, clock, problems) as client:
         lease = await KubernetesLeases(client, namespace, name).fetch(_SECONDS)
-    if lease is None or not lease.record.holder:
+    if lease is None:
+        where = "--namespace gives the namespace that the scaler runs in"
+        raise RunError(f"no leader: there is no Lease {namespace}/{name}; {where}")
+    if not lease.record.holder:
         raise RunError(f"no leader: the Lease {namespace}/{name} has no holder")
     return leader_election.pod_of(lease.record.holder)
 

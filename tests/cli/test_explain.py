@@ -465,13 +465,19 @@ async def test_a_kubectl_that_stays_is_not_waited_for(
                 await explain.fetch(parse(["shop/web"]))
 
 
-@pytest.mark.parametrize("holder", [None, ""])
-async def test_no_replica_leads(tmp_path: Path, holder: str | None) -> None:
+@pytest.mark.parametrize(
+    ("holder", "why"),
+    [
+        (None, "there is no Lease fastpath/fastpath-scaler; --namespace gives the namespace"),
+        ("", "the Lease fastpath/fastpath-scaler has no holder"),
+    ],
+)
+async def test_no_replica_leads(tmp_path: Path, holder: str | None, why: str) -> None:
     async with Cluster() as cluster:
         if holder is not None:
             lease(cluster, holder)
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        with pytest.raises(RunError, match="no leader: the Lease fastpath/fastpath-scaler has no holder"):
+        with pytest.raises(RunError, match=f"no leader: {why}"):
             await explain.fetch(parse(["shop/web", f"--kubeconfig={kubeconfig}"]))
         with pytest.raises(InputError, match="--shard"):
             await explain.fetch(parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4/3"]))

@@ -154,6 +154,10 @@ class LeaseDocumentSpec(Struct, frozen=True):
     renew_time: Instant | None = None
 
 
+class NamedObject(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class LeaseDocument(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseDocumentSpec = LeaseDocumentSpec()

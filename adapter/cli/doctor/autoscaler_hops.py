@@ -15,6 +15,7 @@ from adapter.cli.doctor.model import (
     Hop,
     Improvement,
     Leader,
+    Leaders,
     MetricFacts,
     State,
     Took,
@@ -77,7 +78,9 @@ def boost_hop(facts: Facts) -> Hop | None:
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
     meta = facts.hpa.metadata
-    if vacant := vacancy(meta.namespace, meta.name, boost.leaders):
+    if (vacant := vacancy(meta.namespace, meta.name, boost.leaders)) and boost.leaders.unread:
+        return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {vacant}")
+    if vacant:
         text = f"no scaler runs for it: {vacant}"
         return _hop(State.FAULT, text, "run Fastpath with --scaler (or fastpath scale)")
     return _working(facts, boost)
@@ -132,15 +135,22 @@ def _fails(facts: Facts, metric: MetricFacts) -> bool:
     return bool(answer.error)
 
 
-def vacancy(namespace: str, name: str, leaders: tuple[Leader, ...]) -> str:
+def vacancy(namespace: str, name: str, leaders: Leaders) -> str:
     """Return why no scaler decides an autoscaler, "" if a Lease of its shard has a holder.
 
-    Leases of another number of shards may have stayed behind.
+    Leases of another number of shards may have stayed behind. With Leases that cannot be listed it is only
+    why none is seen.
     """
-    found = [_unheld(each) for each in leaders if each.shard.owns(namespace, name)]
-    if not found:
-        return "its shard has no Lease" if leaders else "no scaler has a Lease"
-    return "" if "" in found else found[0]
+    found = [_unheld(each) for each in leaders.found if each.shard.owns(namespace, name)]
+    if "" in found:
+        return ""
+    why = found[0] if found else "its shard has no Lease" if leaders.found else "no scaler has a Lease"
+    where = "" if found else f" {leaders.where}"
+    return f"{why}{where}{_others(leaders)}"
+
+
+def _others(leaders: Leaders) -> str:
+    return f", and those of other namespaces cannot be listed: {leaders.unread}" if leaders.unread else ""
 
 
 def _unheld(leader: Leader) -> str:

@@ -4,29 +4,25 @@ What several autoscalers share (servers, rules, leaders, periods) is read once. 
 `Unread` with the server's words.
 """
 
-import asyncio
-import functools
 import itertools
 import statistics
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 from urllib.parse import quote
-
-import msgspec
 
 from adapter.autoscaler import ready_store
 from adapter.cli.doctor import endpoints as doctor_endpoints
-from adapter.cli.doctor import pod_start
+from adapter.cli.doctor import pod_start, reading
 from adapter.cli.doctor.api_objects import (
     HPA,
     ConfigMap,
     ItemList,
-    LeaseDocument,
     PodDocument,
     PodEvent,
     Service,
 )
-from adapter.cli.doctor.model import AnswerFacts, Leader, Period, Pulls, Serving, TargetFacts, Unread
+from adapter.cli.doctor.leases import LeaseReader
+from adapter.cli.doctor.model import AnswerFacts, Leaders, Period, Pulls, Serving, TargetFacts, Unread
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import KubernetesError, RunError
 from adapter.kubernetes import apiservices as registrations
@@ -35,7 +31,7 @@ from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model import api_selectors, apiservices
 from adapter.model.apiservices import Owner, Registration, ServiceReference
-from adapter.model.autoscaling import floor, shards
+from adapter.model.autoscaling import floor
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL, FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor
 from adapter.model.autoscaling.hpa import (
@@ -43,9 +39,7 @@ from adapter.model.autoscaling.hpa import (
     MetricIdentifier,
     MetricSpec,
     Scale,
-    decode_scalar,
 )
-from adapter.model.autoscaling.shards import WHOLE, Shard
 from adapter.model.clock import Clock
 from adapter.model.ready_times import ReadyTimes, decode_ledger
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -70,28 +64,14 @@ GROUPS = {
 """The API that answers each type of metric."""
 
 _T = TypeVar("_T")
-_Self = TypeVar("_Self")
-_P = ParamSpec("_P")
-
-
-def once(
-    read: Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]],
-) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _T]]:
-    """Make a method read once for each set of arguments: further calls await the result of the first."""
-
-    @functools.wraps(read)
-    async def shared(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        tasks: dict[object, asyncio.Task[_T]] = vars(self).setdefault("_reads", {})
-        key = (read.__name__, args)
-        if key not in tasks:
-            tasks[key] = asyncio.create_task(read(self, *args, **kwargs))
-        return await tasks[key]
-
-    return shared
 
 
 class LiveCluster:
-    """A cluster with its autoscalers. `service` is Fastpath's; its namespace has the Leases and floors."""
+    """A cluster with its autoscalers. `service` is Fastpath's.
+
+    The namespaces of the scaler's Leases have its floors and ready times too; without a Lease it is the
+    namespace of the Service.
+    """
 
     def __init__(
         self, client: KubernetesClient, clock: Clock, service: ServiceReference, lease_name: str
@@ -99,16 +79,12 @@ class LiveCluster:
         self._client = client
         self._clock = clock
         self._service = service
-        self._lease_name = lease_name
+        self._leases = LeaseReader(client, service.namespace, lease_name, self._age)
         self._metrics = MetricsAPI(client, clock, apiservices.HPA_READS["metrics.k8s.io"])
 
     async def _fetch(self, path: str, form: type[_T]) -> _T:
         """Return what is at a path. KubernetesError."""
-        body = await self._client.get(path)
-        try:
-            return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise KubernetesError(0, "Decode", f"cannot read what is at {path}: {error}") from error
+        return await reading.fetch(self._client, path, form)
 
     async def _fetch_pods(self, namespace: str, selector: str) -> tuple[PodDocument, ...]:
         path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}&limit={_PODS}"
@@ -134,7 +110,7 @@ class LiveCluster:
                 await self._fetch(f"/apis/{API_VERSION}{within}/{PLURAL}", ItemList[FastPathAutoscaler])
             ).items
         except KubernetesError as error:
-            return () if error.status == 404 else Unread(_why(error))
+            return () if error.status == 404 else Unread(reading.why(error))
 
     async def check_namespace(self, namespace: str) -> None:
         """Raise RunError if the cluster has no such namespace; nothing if that may not be read."""
@@ -154,7 +130,7 @@ class LiveCluster:
             place = f"/{root}/{resource.version}/namespaces/{namespace}/{resource.plural}"
             scale = await self._fetch(f"{place}/{reference.name}/scale", Scale)
         except KubernetesError as error:
-            return Unread(_why(error))
+            return Unread(reading.why(error))
         target = TargetFacts(scale.spec.replicas, scale.status.selector)
         if not target.selector:
             return target
@@ -190,7 +166,7 @@ class LiveCluster:
         except ValueError as error:
             return Unread(f"the selector of the metric cannot be used: {error}")
         except KubernetesError as error:
-            answer = AnswerFacts(0, error=matchers.shorten(_why(error)), status=error.status)
+            answer = AnswerFacts(0, error=matchers.shorten(reading.why(error)), status=error.status)
         if isinstance(answer, Unread):
             return answer
         return answer._replace(seconds=self._clock.monotonic() - asked)
@@ -224,7 +200,7 @@ class LiveCluster:
 
     # -- what autoscalers share ------------------------------------------------------------------------------
 
-    @once
+    @reading.once
     async def catalogue(self) -> Catalogue:
         """Return the kinds of the cluster; the built-in ones if they cannot be read."""
         try:
@@ -232,14 +208,14 @@ class LiveCluster:
         except KubernetesError:
             return BUILTIN
 
-    @once
+    @reading.once
     async def serving(self, group: str) -> Serving | Unread:
         """Return the server of an API group."""
         try:
             found = await self._registration(group)
             warning = await self._version_warning(group)
         except KubernetesError as error:
-            return Unread(_why(error))
+            return Unread(reading.why(error))
         if found is None:
             return Serving(group, "")
         name = apiservices.names_of([group])[0]  # enters only the advice, which is not shown
@@ -251,7 +227,7 @@ class LiveCluster:
         owner = "Fastpath" if ours else judged.state.partition(" (")[0]
         return Serving(group, owner, ours, fault, warning)
 
-    @once
+    @reading.once
     async def _registration(self, group: str) -> Registration | None:
         """Return the APIService of a group that the HPA controller reads. KubernetesError."""
         for version in apiservices.HPA_READS[group]:
@@ -269,7 +245,7 @@ class LiveCluster:
         ]
         return apiservices.describe_resource_versions(stable, beta, self._service)
 
-    @once
+    @reading.once
     async def rules(self, group: str) -> tuple[tuple[str, str], ...] | Unread:
         """Return name and text of the rules files of the server behind an API."""
         try:
@@ -296,15 +272,15 @@ class LiveCluster:
                     if wanted in {"", key}
                 ]
         except KubernetesError as error:
-            return Unread(f"the rules cannot be read, give them with --config: {_why(error)}")
+            return Unread(f"the rules cannot be read, give them with --config: {reading.why(error)}")
         return tuple(texts)
 
-    @once
+    @reading.once
     async def endpoints(self, config: ScrapeConfig) -> FoundEndpoints | Unread:
         """Return the endpoints that an external rule is scraped from."""
         return await doctor_endpoints.find(self._client, config)
 
-    @once
+    @reading.once
     async def period(self) -> Period:
         """Return how often the HPA controller decides, as its Pod says, else Kubernetes' default."""
         try:
@@ -318,40 +294,23 @@ class LiveCluster:
                 return Period(_DEFAULT_PERIOD, f"the default: Pod {pod.metadata.name} does not set it")
         return Period(_DEFAULT_PERIOD, "Kubernetes' default; the controller's flags cannot be seen")
 
-    @once
-    async def leaders(self) -> tuple[Leader, ...] | Unread:
-        """Return the Leases of Fastpath's scaler."""
-        namespace = self._service.namespace
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        try:
-            leases = (await self._fetch(path, ItemList[LeaseDocument])).items
-        except KubernetesError as error:
-            return Unread(_why(error))
-        return tuple(
-            Leader(
-                f"{namespace}/{each.metadata.name}",
-                each.spec.holder_identity or "",
-                self._age(each.spec.renew_time),
-                float(each.spec.lease_duration_seconds or 0),
-                shard,
-            )
-            for each in leases
-            if (shard := _shard_of(each.metadata.name, self._lease_name)) is not None
-        )
+    async def leaders(self, namespace: str = "") -> Leaders | Unread:
+        """Return the Leases of Fastpath's scaler, also of `namespace` if they cannot be listed in all."""
+        return await self._leases.find(namespace)
 
     async def entry(self, uid: str) -> Floor | Unread | None:
         """Return the floor that Fastpath has published for an autoscaler, None for none."""
         entries = await self._entries()
         return entries if isinstance(entries, Unread) else entries.get(uid)
 
-    @once
+    @reading.once
     async def _entries(self) -> dict[str, Floor] | Unread:
         entries: dict[str, Floor] = {}
         try:
             for each in await self._labelled(floor.LABEL):
                 entries |= floor.decode_floors(each.data)
         except (KubernetesError, ValueError) as error:
-            return Unread(_why(error))
+            return Unread(reading.why(error))
         return entries
 
     async def ready_times(self, uid: str) -> ReadyTimes | None:
@@ -362,7 +321,7 @@ class LiveCluster:
         except ValueError:
             return None
 
-    @once
+    @reading.once
     async def _ledgers(self) -> dict[str, str]:
         try:
             found = await self._labelled(ready_store.LABEL)
@@ -372,30 +331,19 @@ class LiveCluster:
 
     async def _labelled(self, label: str) -> tuple[ConfigMap, ...]:
         """Return the ConfigMaps of Fastpath with a label. KubernetesError."""
-        selector = quote(f"{label}=true")
-        path = f"/api/v1/namespaces/{self._service.namespace}/configmaps?labelSelector={selector}"
-        return (await self._fetch(path, ItemList[ConfigMap])).items
-
-
-def _why(error: Exception) -> str:
-    """Return an error as the server worded it."""
-    return (error.said if isinstance(error, KubernetesError) else "") or str(error)
+        leaders, selector = await self.leaders(), quote(f"{label}=true")
+        leases = () if isinstance(leaders, Unread) else [each.lease for each in leaders.found]
+        places = {lease.partition("/")[0] for lease in leases} or {self._service.namespace}
+        found: list[ConfigMap] = []
+        for namespace in sorted(places):
+            path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={selector}"
+            found += (await self._fetch(path, ItemList[ConfigMap])).items
+        return tuple(found)
 
 
 def _identified(metric: MetricIdentifier) -> tuple[str, str]:
     """Return name and selector of a metric. ValueError for a selector that is not valid."""
     return metric.name, str(api_selectors.compile_selector(metric.selector))
-
-
-def _shard_of(lease: str, name: str) -> Shard | None:
-    """Return the shard whose Lease this is, None for a Lease of another program."""
-    if lease == name:
-        return WHOLE
-    try:
-        shard = shards.parse_shard(lease.removeprefix(f"{name}-").replace("-of-", "/"))
-    except ValueError:
-        return None
-    return shard if shard.lease_name(name) == lease else None
 
 
 def option_of(words: Sequence[str], name: str) -> str:

@@ -16,7 +16,7 @@ from adapter.cli.doctor import diagnosis, pod_start, report
 from adapter.cli.doctor.api_objects import HPA
 from adapter.cli.doctor.cluster import GROUPS, LiveCluster
 from adapter.cli.doctor.diagnosis import Examination, FastExamination
-from adapter.cli.doctor.model import BoostFacts, Facts, Leader, MetricFacts, State, TargetFacts, Unread
+from adapter.cli.doctor.model import BoostFacts, Facts, Leaders, MetricFacts, State, TargetFacts, Unread
 from adapter.cli.doctor.options import COMMAND, DoctorOptions
 from adapter.cli.doctor.sources import SourceReader
 from adapter.compose.clock import SystemClock
@@ -132,7 +132,7 @@ class Doctor:
         fast_chosen = [each for each in fpas if not name or each.metadata.name == name]
         if not chosen and not fast_chosen:
             await self._miss(namespace, name, unread)
-        leaders = await self._cluster.leaders() if fast_chosen else ()
+        leaders = await self._cluster.leaders(namespace) if fast_chosen else Leaders(())
         return Found(
             tuple(await asyncio.gather(*(self._examine(each, hpas, fpas) for each in chosen))),
             tuple(
@@ -146,7 +146,7 @@ class Doctor:
         fpa: FastPathAutoscaler,
         hpas: Sequence[HPA],
         fpas: Sequence[FastPathAutoscaler],
-        leaders: tuple[Leader, ...] | Unread,
+        leaders: Leaders | Unread,
     ) -> FastExamination:
         async with self._free:
             meta, spec = fpa.metadata, fpa.spec
@@ -224,11 +224,12 @@ class Doctor:
             serving = await self._cluster.serving(GROUPS[metric.type])
             answer = await self._cluster.answer(meta.namespace, metric, target)
             floor = MetricFacts(model.METRIC, metric, serving, answer)
+        leaders = await self._cluster.leaders(meta.namespace)
         entry = await self._cluster.entry(meta.uid)
         handshake = model.check_handshake(meta.name, spec)
         owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
         owner = model.find_owner(owners, meta.labels)
-        return BoostFacts(wishes, handshake, floor, await self._cluster.leaders(), entry, owner)
+        return BoostFacts(wishes, handshake, floor, leaders, entry, owner)
 
 
 def _same_target(

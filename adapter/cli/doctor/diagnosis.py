@@ -15,7 +15,7 @@ from adapter.cli.doctor.model import (
     Facts,
     Hop,
     Improvement,
-    Leader,
+    Leaders,
     Starts,
     State,
     Total,
@@ -137,7 +137,7 @@ class FastExamination(NamedTuple):
 def examine_fast(
     fpa: FastPathAutoscaler,
     rivals: tuple[str, ...],
-    leaders: tuple[Leader, ...] | Unread,
+    leaders: Leaders | Unread,
     starts: Starts | None = None,
 ) -> FastExamination:
     """Return the diagnosis of a FastPathAutoscaler: a second autoscaler, no leader, or a False condition.
@@ -150,15 +150,17 @@ def examine_fast(
     if rivals:
         text = f"{target} is also scaled by {', '.join(rivals)}, so Fastpath does not scale it"
         return FastExamination(fpa, State.FAULT, text, f"keep only one autoscaler for {target}")
-    vacant = (
-        "" if isinstance(leaders, Unread) else autoscaler_hops.vacancy(meta.namespace, meta.name, leaders)
-    )
-    if vacant:
-        advice = "run Fastpath with --scaler (or fastpath scale); its namespace is given with --namespace"
+    if isinstance(leaders, Unread):
+        vacant, unread = "", leaders.why
+    else:
+        vacant, unread = autoscaler_hops.vacancy(meta.namespace, meta.name, leaders), leaders.unread
+    if vacant and not unread:
+        advice = "run Fastpath with --scaler (or fastpath scale)"
         return FastExamination(fpa, State.FAULT, f"no scaler runs for it: {vacant}", advice)
     conditions = {each.type: each for each in (fpa.status or FastPathAutoscalerStatus()).conditions or ()}
     if not conditions:
-        return FastExamination(fpa, State.WARNING, "the scaler has not set conditions yet")
+        text = f"the scaler has not set conditions yet{': ' if vacant else ''}{vacant}"
+        return FastExamination(fpa, State.WARNING, text)
     for kind in ("AbleToScale", "ScalingActive"):
         each = conditions.get(kind, Condition())
         if each.status == "False":

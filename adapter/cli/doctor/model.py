@@ -142,6 +142,29 @@ class Leader(NamedTuple):
     shard: Shard = WHOLE
 
 
+_NAMED = 5
+"""How many namespaces a finding names."""
+
+
+class Leaders(NamedTuple):
+    """The Leases of Fastpath's scaler in the namespaces `looked`, all if empty.
+
+    `unread` is why those of the other namespaces cannot be listed, "" if all were.
+    """
+
+    found: tuple[Leader, ...]
+    looked: tuple[str, ...] = ()
+    unread: str = ""
+
+    @property
+    def where(self) -> str:
+        if not self.looked:
+            return "in any namespace"
+        names, more = ", ".join(self.looked[:_NAMED]), len(self.looked) - _NAMED
+        also = f" and {more} more" if more > 0 else ""
+        return f"in namespace{'' if len(self.looked) == 1 else 's'} {names}{also}"
+
+
 class BoostFacts(NamedTuple):
     """What an annotated autoscaler has beside its own metrics.
 
@@ -152,7 +175,7 @@ class BoostFacts(NamedTuple):
     wishes: BoostAnnotations
     handshake: Handshake
     floor: MetricFacts | None
-    leaders: tuple[Leader, ...] | Unread
+    leaders: Leaders | Unread
     entry: Floor | Unread | None = None
     owner: str = ""
 

@@ -8,7 +8,8 @@ import promql_parser as promql
 from adapter.cli.check import preview
 from adapter.cli.check.preview import SeriesLists
 from adapter.cli.check.servers import PrometheusReader
-from adapter.cli.doctor.cluster import GROUPS, LiveCluster, once
+from adapter.cli.doctor import reading
+from adapter.cli.doctor.cluster import GROUPS, LiveCluster
 from adapter.cli.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
@@ -86,7 +87,7 @@ class SourceReader:
 
     # -- rules -----------------------------------------------------------------------------------------------
 
-    @once
+    @reading.once
     async def _registry(self, group: str) -> Registry | Unread:
         parsed = self._given
         if parsed is None:
@@ -107,7 +108,7 @@ class SourceReader:
 
     # -- Prometheus ------------------------------------------------------------------------------------------
 
-    @once
+    @reading.once
     async def delay(self) -> float | Unread:
         """Return how many seconds of the newest past the engine hides: how far its now is behind ours."""
         if self._prometheus is None:

@@ -278,13 +278,19 @@ def serve_rules(cluster: Cluster, name: str = "fastpath", *, path: str = "/etc/r
     )
 
 
-def lead(cluster: Cluster, *, holder: str = "scaler-0_1", name: str = "fastpath-scaler") -> None:
+def lead(
+    cluster: Cluster,
+    *,
+    holder: str = "scaler-0_1",
+    name: str = "fastpath-scaler",
+    namespace: str = "fastpath",
+) -> None:
     now = time.time()  # noqa: TID251  # the command compares with the real clock
     cluster.create(
         {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": name, "namespace": "fastpath"},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": timestamp(now)},
         }
     )
@@ -600,7 +606,7 @@ async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> 
     )
     cluster.delete("Lease", "fastpath-scaler-2-of-2", "fastpath")
     found = (await run("shop/idle", "-o", "json")).hops()["boost"]
-    assert found["finding"] == "no scaler runs for it: its shard has no Lease"
+    assert found["finding"] == "no scaler runs for it: its shard has no Lease in any namespace"
 
 
 async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
@@ -856,10 +862,36 @@ async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Ver
     fpa(cluster, "web")
     finished = await run("shop/web")
     assert finished.status == 1
-    assert "diagnosis: no scaler runs for it: no scaler has a Lease" in finished.out
+    assert "diagnosis: no scaler runs for it: no scaler has a Lease in any namespace" in finished.out
     lead(cluster)
     cluster.patch("FastPathAutoscaler", "web", {"status": {"conditions": []}}, namespace="shop")
     assert "diagnosis: the scaler has not set conditions yet" in (await run("shop/web")).out
+
+
+async def test_a_scaler_in_another_namespace(cluster: Cluster, server: Behind, run: Verb) -> None:
+    """Its Lease, its floors and its ready times are where it runs, not where the server is."""
+    fpa(cluster, "web", type="AbleToScale", status="True", reason="ReadyForNewScale")
+    lead(cluster, namespace="scaling")
+    lead(cluster, namespace="kube-node-lease", name="node-1")
+    found = json.loads((await run("shop/web", "-o", "json")).out)
+    assert found["state"] == "ok"
+    assert found["diagnosis"].startswith("its conditions report no problem;")
+    cluster.forbid("list", "leases", "")
+    found = json.loads((await run("shop/web", "-o", "json")).out)
+    assert found["diagnosis"].startswith("its conditions report no problem;")
+
+
+async def test_leases_that_may_not_be_listed_prove_nothing(cluster: Cluster, run: Verb) -> None:
+    fpa(cluster, "web")
+    cluster.patch("FastPathAutoscaler", "web", {"status": {"conditions": []}}, namespace="shop")
+    cluster.forbid("list", "leases", "")
+    cluster.forbid("list", "namespaces")
+    finished = await run("shop/web")
+    assert finished.status == 0
+    assert (
+        "diagnosis: the scaler has not set conditions yet: no scaler has a Lease in namespaces fastpath, "
+        "shop, and those of other namespaces cannot be listed: leases.coordination.k8s.io is forbidden"
+    ) in finished.out.replace("\n", " ").replace("  ", " "), finished.out
 
 
 async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server: Behind, run: Verb) -> None:

@@ -16,6 +16,7 @@ from adapter.cli.doctor.model import (
     Facts,
     Hop,
     Leader,
+    Leaders,
     MetricFacts,
     Period,
     SeriesFacts,
@@ -61,7 +62,7 @@ OURS = Serving("custom.metrics.k8s.io", "Fastpath", ours=True)
 GOOD = AnswerFacts(4, 0.04, 0.0)
 PERIOD = Period(15.0, "the default")
 SOURCE = SourceFacts("rules[0]", "sum(rate(load[1m])) by (pod)", 60.0, SeriesFacts(True, 15.0, 4.0))
-LEADERS = (Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),)
+LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
 FLOOR_SERVING = Serving("external.metrics.k8s.io", "Fastpath", ours=True)
 
 
@@ -449,16 +450,26 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
             id="owner",
         ),
         pytest.param(
-            {"leaders": ()}, State.FAULT, "no scaler runs for it: no scaler has a Lease", id="lease"
+            {"leaders": Leaders(())},
+            State.FAULT,
+            "no scaler runs for it: no scaler has a Lease in any namespace",
+            id="lease",
         ),
         pytest.param(
-            {"leaders": (Leader("fastpath/s", "", None, 15.0),)},
+            {"leaders": Leaders((), ("fastpath", "shop"), "forbidden")},
+            State.UNKNOWN,
+            "whether a scaler leads is not known: no scaler has a Lease in namespaces fastpath, shop, and "
+            "those of other namespaces cannot be listed: forbidden",
+            id="leases of other namespaces forbidden",
+        ),
+        pytest.param(
+            {"leaders": Leaders((Leader("fastpath/s", "", None, 15.0),))},
             State.FAULT,
             "no scaler runs for it: the Lease fastpath/s has no holder",
             id="holder",
         ),
         pytest.param(
-            {"leaders": (Leader("fastpath/s", "one", 600.0, 15.0),)},
+            {"leaders": Leaders((Leader("fastpath/s", "one", 600.0, 15.0),))},
             State.FAULT,
             "no scaler runs for it: one last renewed the Lease fastpath/s 10 m ago",
             id="late",

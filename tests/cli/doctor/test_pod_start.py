@@ -7,7 +7,7 @@ import pytest
 
 from adapter.cli.doctor.api_objects import InvolvedObject, PodDocument, PodEvent
 from adapter.cli.doctor.diagnosis import examine_fast
-from adapter.cli.doctor.model import Improvement, Leader, Probe, Pulls, Starts, State, Took, Unread
+from adapter.cli.doctor.model import Improvement, Leader, Leaders, Probe, Pulls, Starts, State, Took, Unread
 from adapter.cli.doctor.pod_start import advise, may_pull, pods_hop, pulls_of, starts_of
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -18,7 +18,7 @@ from tests.cli.doctor.test_diagnosis import facts
 CREATED = 1_772_445_600
 """2026-03-02T10:00:00Z"""
 PROBE = Probe("readiness probe of container web", 0.0, 10.0)
-LEADERS = (Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),)
+LEADERS = Leaders((Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),))
 
 
 def pod(
