@@ -7,6 +7,7 @@ import pytest
 
 from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
+from adapter.autoscaler.forecasts import queue
 from adapter.autoscaler.metrics import feed
 from adapter.autoscaler.schedules import book
 from adapter.autoscaler.schedules import reporter as schedule_statuses
@@ -42,6 +43,9 @@ NUMBERS = {
         job.MOST_VALUES, 8, 14, round(job.MOST_VALUES / (14 * 1440), -1),
     ),
     "one job at a time, 600 s": int(service.JOB_TIMEOUT),
+    "one in 30 minutes, however often the object changes; known of the last 10,000 autoscalers": (
+        queue.PAUSE // 60, queue.MOST_PAUSES,
+    ),
     "800 open at a time, 200 of them without a trusted certificate; 384 KiB each": (
         connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED,
         connection.CONNECTION_BYTES // 1024,

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from adapter.autoscaler import debug
-from adapter.autoscaler.forecasts import book as books
 from adapter.autoscaler.forecasts.book import ForecastBook
+from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
 from adapter.autoscaler.loop import Controller
 from adapter.cli.explain import render
 from adapter.errors import NotSyncedError
@@ -30,6 +30,11 @@ NONE = CandidateFigures("none", ReplayFigures(100.0, 1000.0), ReplayFigures(50.0
 GOOD = CandidateFigures("day", ReplayFigures(30.0, 1050.0), ReplayFigures(10.0, 420.0), 0.9, 0.91)
 BAD = msgspec.structs.replace(GOOD, name="week", refused="it costs too much")
 FLOOR = 14
+PAUSED = (
+    "False",
+    "Paused",
+    "the next verdict is due at 2023-12-09T01:01:01Z: a changed or new spec does not hasten it",
+)
 CHEAP = Account([Hour(START // HOUR - each, pods=600.0, least=10.0) for each in range(24, 0, -1)])
 """A day of ten pods without a floor."""
 
@@ -151,7 +156,7 @@ async def test_a_job_that_fails_is_repeated_and_the_last_plan_ends_with_its_hour
     bench.failure = ForecastAnswer(reason="HistoryUnreadable", problem=said)
     found = await bench.run_for(240)
     jobs = [each.now for each in bench.asked[count:]]
-    assert {later - sooner for sooner, later in itertools.pairwise(jobs)} == {books.RETRY}
+    assert {later - sooner for sooner, later in itertools.pairwise(jobs)} == {RETRY}
     end = ((planned + 1) * HOUR - START) // STEP - 30 - 80
     assert set(found[: end - 1]) == {FLOOR}
     assert set(found[end + 2 :]) == {0}
@@ -283,7 +288,7 @@ async def test_a_change_of_the_spec_begins_again_and_one_of_the_mode_does_not() 
     await bench.run_for(10)
     assert len(bench.asked) == 1
     bench.put_spec(syncPeriod="10s")
-    await bench.run_for(3)
+    await bench.run_for(PAUSE // STEP)
     assert [each.judges for each in bench.asked] == [True, True]
     bench.forecast = {"mode": "Advise"}
     bench.put_spec(syncPeriod="10s")
@@ -291,6 +296,48 @@ async def test_a_change_of_the_spec_begins_again_and_one_of_the_mode_does_not() 
     assert len(bench.asked) == 2
     assert bench.state.forecast == 0
     assert bench.explained() == ["forecast: no floor (mode Advise)"]
+
+
+async def test_changes_do_not_hasten_a_verdict() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(10)
+    assert bench.state.forecast == FLOOR
+    for minute in range(PAUSE // STEP - 12):
+        bench.put_spec(syncPeriod=f"{10 + minute}s")
+        assert await bench.run_for(1) == [0]
+        assert minute == 0 or bench.condition() == PAUSED
+    assert len(bench.asked) == 1
+    await bench.run_for(10)
+    assert [each.judges for each in bench.asked] == [True, True]
+    assert bench.state.forecast == FLOOR
+    assert bench.condition()[1] == "Acting"  # type: ignore[index]
+
+
+async def test_a_pause_outlives_its_autoscaler() -> None:
+    bench = Bench()
+    await bench.open()
+    await bench.run_for(5)
+    assert bench.controller.find(bench.key) is not None
+    key = bench.key
+    bench.controller.remove(key)
+    await bench.book.look(bench.controller)
+    assert bench.book.document_of(key) is None
+    await bench.open()
+    assert await bench.run_for(5) == [0] * 5
+    assert len(bench.asked) == 1
+    assert bench.condition() == PAUSED
+
+
+async def test_what_cost_next_to_nothing_is_repeated_at_once() -> None:
+    bench = Bench()
+    bench.queries = {}
+    await bench.open()
+    await bench.run_for(2)
+    bench.queries = {METRIC: "sum(queue)"}
+    bench.put_spec(syncPeriod="10s")
+    await bench.run_for(1)
+    assert len(bench.asked) == 1
 
 
 async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
@@ -307,6 +354,9 @@ async def test_a_job_that_was_overtaken_by_a_change_counts_no_more() -> None:
 
     bench.worker.run = run  # type: ignore[method-assign]
     await bench.run_for(2)
+    assert len(bench.asked) == 1
+    assert bench.condition() == PAUSED
+    await bench.run_for(PAUSE // STEP)
     assert [each.autoscaler.spec.max_replicas for each in bench.asked] == [60, 30]
     assert [each.judges for each in bench.asked] == [True, True]
 

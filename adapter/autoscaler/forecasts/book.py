@@ -1,8 +1,9 @@
 """The forecasts of a term: a job for each autoscaler once an hour, and a floor each minute.
 
-A job is done by a process of its own (`ForecastWorker`), one after the other. It makes the plan of the next
-hour, and once a day a new verdict. The hours and minutes at which that happens come from the name of the
-autoscaler, so that jobs are spread over the hour and verdicts over the day.
+A job is done by a process of its own (`ForecastWorker`), one after the other, in turns of namespaces
+(`forecasts.queue`). It makes the plan of the next hour, and once a day a new verdict. The hours and minutes
+at which that happens come from the name of the autoscaler, so that jobs are spread over the hour and verdicts
+over the day.
 
 Each minute the demand that decisions have seen steps through the plan, and what comes out is the floor. That
 takes microseconds, and other tasks may run in between.
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from adapter.autoscaler.forecasts.demand import demand_of, request_of
+from adapter.autoscaler.forecasts.queue import RETRY, JobQueue, Pauses, pause_after
 from adapter.autoscaler.forecasts.series import ForecastSeries
 from adapter.autoscaler.interfaces import UNKNOWN_FORECAST, ForecastFloor, Key
 from adapter.autoscaler.loop import Controller
@@ -49,9 +51,6 @@ SETTLED = 60
 
 SPREAD = 2400
 """Over so many seconds of an hour the jobs are spread."""
-
-RETRY = 300
-"""Seconds to the next try of a job that failed."""
 
 _SOON = 5
 """Seconds to the next try while the rules are not known yet."""
@@ -111,6 +110,8 @@ class _Entry:
     card: msgspec.Raw = field(default_factory=lambda: NO_CARD)
     failure: ForecastAnswer | None = None
     """The answer of the last job if it failed."""
+    paused: int = 0
+    """The first verdict waits until then, in seconds of the decision clock; 0 if it does not."""
     shown: Readiness = UNJUDGED
     told: str = ""
     """The reason of the last event."""
@@ -127,6 +128,8 @@ class _Entry:
     def readiness(self) -> Readiness:
         if self.failure is not None:
             return Readiness(holds=False, reason=self.failure.reason, message=self.failure.problem)
+        if self.verdict is None and self.paused:
+            return readiness.paused(self.paused)
         return readiness.readiness_of(self.settings.mode, self.verdict, self.floors.withheld)
 
     def is_judged_at(self, now: int) -> bool:
@@ -145,6 +148,8 @@ class ForecastBook:
         self._queries = queries
         self._monitoring = monitoring
         self._entries: dict[Key, _Entry] = {}
+        self._queue = JobQueue()
+        self._pauses = Pauses()
         self._index: int | None = None
 
     # -- what others ask -------------------------------------------------------------------------------------
@@ -171,9 +176,9 @@ class ForecastBook:
                 group.create_task(self._look_always(controller), name="forecasts: floors")
                 group.create_task(self._work_always(controller), name="forecasts: jobs")
         finally:
-            for entry in self._entries.values():
-                entry.series.remove()
-            self._entries.clear()
+            for key in list(self._entries):
+                self._drop(key)
+            self._pauses = Pauses()
             self._index = None
             self._monitoring.forecast_values.set(0)
             await self._worker.close()
@@ -198,23 +203,20 @@ class ForecastBook:
         await self._note(controller)
 
     async def work(self, controller: Controller) -> bool:
-        """Do the job that has been due for the longest time; return whether there was one.
-
-        Plans come before verdicts: a plan has to be ready when its hour begins.
-        """
+        """Do the job whose turn it is; return whether there was one."""
         now = controller.now() // SECOND
-        due = [
-            (each.is_judged_at(now), each.due, key)
-            for key, each in self._entries.items()
+        for key, each in self._entries.items():
             # The clock may have been set back: then a time that is far away says nothing.
-            if each.due <= now or each.due > now + 2 * HOUR
-        ]
-        if not due:
+            if each.due <= now or each.due > now + 2 * HOUR:
+                self._queue.add(key, judges=each.is_judged_at(now))
+        turn = self._queue.take()
+        if turn is None:
             return False
-        key = min(due)[2]
+        key = turn
         entry, state = self._entries[key], controller.find(key)
         if state is None:
             return True  # it is dropped with the next look
+        judges = entry.is_judged_at(now)
         try:
             answer = await self._answer(state, entry, now)
         except NotSyncedError:
@@ -224,9 +226,15 @@ class ForecastBook:
             self._monitoring.scaler_defects.inc()
             _log.exception("unexpected error while making a forecast", extra=facts(autoscaler=str(key)))
             answer = ForecastAnswer(reason=jobs.WORKER_FAILED, problem="an unexpected error: see the log")
-        if self._entries.get(key) is entry:  # else what it was for has changed
-            self._take(entry, answer, now)
+        after = self._entries.get(key)
+        if judges:
+            self._pauses.begin(key, now, pause_after(answer))
+        if after is entry:
+            self._take(entry, answer, now, judges=judges)
             self._show(controller, state, entry)
+        elif after is not None:  # what the job was for has changed
+            self._pause(key, after, now)
+            self._show(controller, state, after)
         await asyncio.sleep(0)
         return True
 
@@ -261,12 +269,21 @@ class ForecastBook:
         spread, series = zlib.crc32(str(key).encode()), ForecastSeries(self._monitoring, key)
         entry = _Entry(autoscaler, settings, basis, spread, due, series, PlannedFloors(STEP))
         self._entries[key] = entry
+        self._pause(key, entry, now)
+        entry.shown = entry.readiness()
         state.forecast_floor = entry.forecast_floor()
+
+    def _pause(self, key: Key, entry: _Entry, now: int) -> None:
+        """Let the first verdict wait, if the autoscaler had another one a short time ago."""
+        end = self._pauses.end_of(key, now)
+        if end > now:
+            entry.paused, entry.due = end, max(entry.due, end)
 
     def _drop(self, key: Key) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             entry.series.remove()
+            self._queue.discard(key)
 
     # -- floors ----------------------------------------------------------------------------------------------
 
@@ -314,10 +331,10 @@ class ForecastBook:
         )
         return await self._worker.run(job)
 
-    def _take(self, entry: _Entry, answer: ForecastAnswer, now: int) -> None:
+    def _take(self, entry: _Entry, answer: ForecastAnswer, now: int, *, judges: bool) -> None:
         self._monitoring.forecast_values.set(answer.values)
         if answer.verdict is None:
-            entry.failure, entry.due = answer, now + RETRY
+            entry.failure, entry.due = answer, now + (max(RETRY, pause_after(answer)) if judges else RETRY)
             return
         entry.failure, entry.verdict, entry.limits = None, answer.verdict, answer.limits
         entry.card = answer.card.copy()  # else it would keep the whole line of the worker

@@ -81,6 +81,12 @@ NOT_INSTALLED, UNREADABLE, NO_VALUES, NO_ROOM, NO_QUERY, UNSUPPORTED, WORKER_FAI
 )
 """The reasons of an answer without a verdict."""
 
+READ = frozenset({UNREADABLE, NO_VALUES})
+"""Those of jobs that ended while or after the history was read."""
+
+COMPUTED = frozenset({WORKER_FAILED})
+"""Those of jobs that may have taken as much time as a verdict."""
+
 
 def to_plain(value: Any) -> Any:
     """Return what JSON has in place of a value: the ``enc_hook`` of jobs."""

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from adapter.model.forecasts import floors
 from adapter.model.forecasts.settings import FLOOR
 from adapter.model.forecasts.verdict import JUDGED_DAYS, CandidateFigures, Verdict
+from adapter.model.timestamps import SECOND, write_instant
 
 ACTING, ADVISING, REFUSED, WITHHELD = "Acting", "Advising", "Refused", "Withheld"
 """The reasons while there is a verdict."""
 
-PENDING, INCOMPLETE = "Pending", "Incomplete"
+PENDING, PAUSED, INCOMPLETE = "Pending", "Paused", "Incomplete"
 """The reasons before a verdict; those of jobs that fail are in `job`."""
 
 _WITHHELD = {
@@ -32,6 +33,13 @@ class Readiness(NamedTuple):
 
 
 UNJUDGED = Readiness(holds=False, reason=PENDING, message="the first verdict is being made")
+
+
+def paused(until: int) -> Readiness:
+    """Return the condition while the next verdict waits until a time in seconds since 1970."""
+    due = write_instant(until * SECOND)
+    said = f"the next verdict is due at {due}: a changed or new spec does not hasten it"
+    return Readiness(holds=False, reason=PAUSED, message=said)
 
 
 def readiness_of(mode: str, verdict: Verdict | None, withheld: str) -> Readiness:
