@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded, pending
 from adapter.autoscaler.decide.conflicts import ConflictState, ScaleObservation
@@ -56,11 +58,18 @@ class Run(NamedTuple):
         return None
 
 
-class Workload:
-    """A queue and the pods that work it off, by when they were made and are Ready, in seconds."""
+NEVER = 10.0**6
 
-    def __init__(self, count: int, queue: float, startup: Callable[[], float]) -> None:
+
+class Workload:
+    """A queue and the pods that work it off, by when they were made and are Ready, in seconds.
+
+    A pod that is Ready `NEVER` is replaced by a new one each `replaced` seconds, 0 for not at all.
+    """
+
+    def __init__(self, count: int, queue: float, startup: Callable[[], float], replaced: int) -> None:
         self.queue = queue
+        self._replaced = replaced
         self.made: list[tuple[float, float]] = [(-10_000.0, 0.0)] * count
         self._startup = startup
 
@@ -78,10 +87,15 @@ class Workload:
                 "Running" if second >= made + startup else "Pending",
                 ready="True" if second >= made + startup else "False",
                 ready_since=NOW + round((made + startup) * SECOND),
-                created=NOW + int(made) * SECOND,
+                created=NOW + self._created(int(made), startup, second) * SECOND,
             )
             for number, (made, startup) in enumerate(self.made)
         ]
+
+    def _created(self, made: int, startup: float, second: int) -> int:
+        if not self._replaced or startup < NEVER:
+            return made
+        return second - (second - made) % self._replaced
 
 
 def spec_of(throughput: float | None, target: float, **spec: Any) -> PreparedSpec:
@@ -107,6 +121,7 @@ def simulate(
     absent: range = range(0),
     every: int = 1,
     lag: int = 0,
+    replaced: int = 0,
 ) -> Run:
     """Run with the option if it has a throughput. `learned` is the start-up time that the ledger tells.
 
@@ -115,7 +130,7 @@ def simulate(
     least = 0 if count == 0 else 1
     scaler = spec_of(option, target, behavior=behavior or {}, minReplicas=least)
     begin = startup if callable(startup) else lambda: startup
-    workload = Workload(count, target * count if queue is None else queue, begin)
+    workload = Workload(count, target * count if queue is None else queue, begin, replaced)
     memory = Memory(conflicts=ConflictState(known=count, own_zero=count == 0))
     constraints = Constraints()
     run = Run([], [], [])
@@ -275,10 +290,92 @@ def test_before_a_start_was_seen_it_is_exact_arithmetic(behavior: dict[str, Any]
     assert unlearned == simulate(steady(20), option=None, behavior=behavior, seconds=90)
 
 
+# -- pods that never become Ready ----------------------------------------------------------------------------
+
+
+def fates(*endless: bool) -> Callable[[], Callable[[], float]]:
+    """Return makers of start-up times: for each new pod in turn, whether it is Ready `NEVER`."""
+
+    def begin() -> Callable[[], float]:
+        each = iter(endless)
+        return lambda: NEVER if next(each, False) else float(STARTUP)
+
+    return begin
+
+
+FIRST_12 = fates(*[True] * 12)
+ONE_OF_4 = fates(*[True, False, False, False] * 10_000)
+HALF = fates(*[True, False] * 20_000)
+
+
+def first(counts: list[int], least: int) -> int:
+    """Return the first second with so many."""
+    return next(second for second, count in enumerate(counts) if count >= least)
+
+
 def test_pods_that_never_become_ready_do_not_block() -> None:
     """Those of the first raise never start, and others do: from one start-up time on they are not counted."""
-    begins = iter([10**6] * 10)
-    run = simulate(steady(20), startup=lambda: float(next(begins, STARTUP)), behavior=NO_LIMIT)
+    run = simulate(steady(20), startup=fates(*[True] * 10)(), behavior=NO_LIMIT, seconds=480)
 
     assert run.ready[-1] >= 20
     assert run.queue[-1] < run.queue[150]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("learned", [60, 600, 3600, 24 * 3600])
+def test_a_start_up_time_that_was_learned_from_slow_pods(learned: int) -> None:
+    """One pod waited for a node for an hour. Of the next ones twelve never start."""
+    plain = simulate(steady(20), startup=FIRST_12(), option=None)
+    run = simulate(steady(20), startup=FIRST_12(), learned=learned, seconds=20 * 60)
+
+    assert first(run.ready, 20) <= first(plain.ready, 20) + min(learned, 600) + 60
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("replaced", [0, 20], ids=["never ready", "replaced each 20 s"])
+@pytest.mark.parametrize(
+    ("load", "begin"),
+    [(steady(20), FIRST_12), (steady(30), ONE_OF_4), (ramp(10, 50, 300), HALF)],
+    ids=["the first 12", "one of 4", "half"],
+)
+def test_pods_without_an_end_withhold_raises_for_a_start_up_time_and_a_minute(
+    load: Load, begin: Callable[[], Callable[[], float]], replaced: int
+) -> None:
+    """A pod that is made again is young again, and the slot that it fills is not."""
+    plain = simulate(load, startup=begin(), option=None, seconds=30 * 60)
+    run = simulate(load, startup=begin(), replaced=replaced, seconds=30 * 60)
+    late = STARTUP + 60
+
+    enough = round(load(10**6))
+    assert first(run.ready, enough) <= first(plain.ready, enough) + late
+    assert max(run.queue) <= max(plain.queue) + late * (enough - 10)
+    assert 0.0 in run.queue
+
+
+@pytest.mark.timeout(60)
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=6),
+    st.sampled_from([2, 30, 60, 150]),
+    st.sampled_from([0, 1, 20, 70]),
+    st.sampled_from([-1, 200]),
+)
+@settings(max_examples=20, phases=[Phase.explicit, Phase.generate])
+def test_no_raise_is_withheld_longer_than_a_start_up_time_and_a_minute(
+    loads: list[int], learned: int, replaced: int, new_leader_at: int
+) -> None:
+    """No new pod becomes Ready. What the queue asked for all that time is asked for, whatever the pods do."""
+    run = simulate(
+        lambda second: loads[second // 100 % len(loads)],
+        startup=NEVER,
+        learned=learned,
+        replaced=replaced,
+        new_leader_at=new_leader_at,
+        behavior=NO_LIMIT,
+        seconds=600,
+    )
+
+    late = learned + 60
+    # The next leader does not know the raises of the former one.
+    for second in range(max(0, new_leader_at) + late, len(run.queue)):
+        kept = 1.1 * TARGET * run.replicas[second]
+        assert min(run.queue[second - late : second + 1]) <= max(kept, TARGET), second

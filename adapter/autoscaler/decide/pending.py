@@ -6,12 +6,16 @@ starting: the pods multiply with the start-up time. The remedy is a Smith predic
 option has a *credit*, what the pending pods would have worked off so far, and raises are decided from the
 queue less the credit: the queue as it would be had the pods been Ready at once.
 
-- The credit grows by the throughput of a pod, for each pending pod and second. A pod is pending while it is
-  asked for and not Ready, and for the learned start-up time at most: a pod that never becomes Ready must not
-  block scaling.
+- The credit grows by the throughput of a pod, for each pending pod and second. A raise adds *slots*, one for
+  each replica that it asks for. A slot is pending until a pod is Ready for it, and for the learned start-up
+  time at most, of which `MOST_WITHIN` counts. It is as old as its raise on the scaler's own clock, and not as
+  old as a pod: a pod that restarts, or is evicted and made again, takes no new slot.
 - The credit stays once the pods are Ready, because the backlog that they found is no new demand. It leaks
   with a time constant of `LEAK` start-up times, so working off the backlog costs about a tenth of the pods
   that were pending.
+- A slot without a Ready pod is overdue `HOLD` after the start-up time. The credit of all slots without a
+  Ready pod is withdrawn then. So pods that never become Ready withhold a raise for a start-up time and `HOLD`
+  at most: a slot that is not overdue is younger, and without a slot they withhold nothing.
 - The credit never exceeds what the queue has beyond the target of the replicas that are asked for, so a queue
   that asks for no raise ends it. Nor does it outlast zero replicas.
 
@@ -24,7 +28,8 @@ start at once. The values of Pods and resource metrics are no queue that other p
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,7 +39,9 @@ from adapter.autoscaler.decide.numbers import INT64_MAX
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, Observation, Unavailable
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling.pending_capacity import BacklogCredit
+from adapter.model.pods import PodFacts
 from adapter.model.quantity import from_milli
+from adapter.model.schedules.bounds import MOST_LEAD
 from adapter.model.timestamps import SECOND, FineInstant
 
 LEAK = 10
@@ -47,6 +54,18 @@ tenth of the pending pods: together they stay below 1.2 times the pods that are 
 ASSUMED = 60 * SECOND
 """The start-up time by which an inherited credit leaks while none is learned, as when a term begins."""
 
+MOST_WITHIN = MOST_LEAD * SECOND
+"""Of a longer start-up time so much counts.
+
+The learned time is that of the slowest pods, and one that waited for a node may have taken an hour.
+"""
+
+HOLD = 60 * SECOND
+"""How long a slot keeps its credit after the start-up time: a pod may take longer than those before it."""
+
+MOST_SLOTS = 64
+"""How many slots of different age are told apart."""
+
 _UNCOUNTED = "pending pods are not counted, because"
 _UNLEARNED = f"{_UNCOUNTED} no start-up time of the pods is known yet"
 _UNSURE = f"{_UNCOUNTED} the pods may be out of date: "
@@ -55,18 +74,26 @@ Credits = Mapping[str, float]
 """What each metric counts less, in thousandths, by the name of the metric."""
 
 
+class Slots(NamedTuple):
+    """What one raise has asked for and no pod is Ready for yet: since when, and how many pods."""
+
+    since: int
+    pods: int
+
+
 class PendingState(NamedTuple):
     """What is remembered between two decisions; `at` is the time of the last one.
 
-    `replicas` was the count then, and `raised_at` when it was last raised. `pods` were pending, None if that
-    is unknown: the state is that of a former leader, or the pods were not known for certain.
+    `replicas` was the count then. `pods` were pending, None if that is unknown: no start-up time was learned,
+    or the pods were not known for certain. `slots` are those of the raises that were seen, the oldest first;
+    None at the beginning of a term, which knows the pods but not their raises.
     """
 
     at: int
     credited: Credits
     pods: int | None = None
     replicas: int = 0
-    raised_at: int = 0
+    slots: tuple[Slots, ...] | None = None
 
 
 def follow(
@@ -76,56 +103,93 @@ def follow(
 
     `throughputs` are what one Ready pod works off in a second, in thousandths, by the name of the metric.
     """
-    within, replicas = observation.ready_within, observation.replicas
+    within, replicas = start_up_time(observation), observation.replicas
     before = state or PendingState(now, {})
-    raised_at = before.raised_at
-    if before.pods is not None and replicas > before.replicas:
-        raised_at = now
     if not replicas:
-        return PendingState(now, {}, 0, replicas, raised_at)
+        return PendingState(now, {}, 0, replicas, ())
     elapsed = max(0, now - before.at)
     left = math.exp(-elapsed / (LEAK * (within or ASSUMED)))
     credited = {name: before.credited.get(name, 0.0) * left for name in throughputs}
+    slots = _asked(before, replicas, now)
     if within is None or observation.unsure_of_pods:
-        return PendingState(now, credited, None, replicas, raised_at)
-    ages = _pending_ages(observation, within, raised_at, now)
+        return PendingState(now, credited, None, replicas, slots)
+    slots = _unready(_of_new_term(observation, within, now) if slots is None else slots, observation)
+    unready = sum(min(max(0, now - since), within) * pods for since, pods in slots) / SECOND
     if before.pods is None:
         # What pods pend for now is a lower bound of the credit, whatever is known of the time before.
-        pod_seconds = sum(ages) / SECOND
-        credited = {name: max(credited[name], each * pod_seconds) for name, each in throughputs.items()}
+        credited = {name: max(credited[name], each * unready) for name, each in throughputs.items()}
     else:
         # The pods that were pending then, not those of now: a change is decided at once.
         pod_seconds = before.pods * min(elapsed, within) / SECOND
         credited = {name: credited[name] + each * pod_seconds for name, each in throughputs.items()}
-    return PendingState(now, credited, len(ages), replicas, raised_at)
+    kept = tuple(each for each in slots if now - each.since < within + HOLD)
+    if len(kept) < len(slots):
+        # Of all slots, not of the overdue ones alone: slots of later raises would hide the same backlog.
+        credited = {name: max(0.0, credited[name] - each * unready) for name, each in throughputs.items()}
+    pending = sum(pods for since, pods in kept if now - since < within)
+    return PendingState(now, credited, pending, replicas, kept)
+
+
+def start_up_time(observation: Observation) -> int | None:
+    """Return the learned start-up time as it counts, in nanoseconds."""
+    within = observation.ready_within
+    return None if within is None else min(within, MOST_WITHIN)
 
 
 def asked(state: PendingState, replicas: int) -> PendingState:
     """Return the state after its decision was written: the count is asked for since then."""
     pods = None if state.pods is None else max(0, state.pods + replicas - state.replicas)
-    raised_at = state.at if replicas > state.replicas else state.raised_at
-    return state._replace(pods=pods, replicas=replicas, raised_at=raised_at)
+    return state._replace(pods=pods, replicas=replicas, slots=_asked(state, replicas, state.at))
 
 
-def _pending_ages(observation: Observation, within: int, raised_at: int, now: int) -> list[int]:
-    """Return for how long each pending pod has been asked for, the newest ones first.
+def _asked(state: PendingState, replicas: int, now: int) -> tuple[Slots, ...] | None:
+    """Return the slots when so many replicas are asked for."""
+    slots, more = state.slots, replicas - state.replicas
+    if slots is None or not more:
+        return slots
+    if more > 0:
+        return _bounded((*slots, Slots(now, more)))
+    # A scale-down takes pods that are not Ready first.
+    return _limited(slots, sum(pods for _, pods in slots) + more)
 
-    Pods beyond spec.replicas, the surge of a rollout, replace others: they are no capacity to come.
-    """
-    existing = ready = 0
-    young = []
-    for pod in observation.pods:
-        if pod.deleting or pod.phase in _ENDED:
-            continue
-        existing += 1
-        if pod.running_and_ready:
-            ready += 1
-        elif pod.created is not None and (age := max(0, now - pod.created)) < within:
-            young.append(age)
-    young.sort()
-    if (since := now - raised_at) < within:
-        young[:0] = [since] * (observation.replicas - existing)
-    return young[: max(0, observation.replicas - ready)]
+
+def _bounded(slots: tuple[Slots, ...]) -> tuple[Slots, ...]:
+    """Return at most `MOST_SLOTS`: the two whose raises are closest become one, as old as the older one."""
+    if len(slots) <= MOST_SLOTS:
+        return slots
+    later = min(range(1, len(slots)), key=lambda each: slots[each].since - slots[each - 1].since)
+    (since, pods), (_, more) = slots[later - 1 : later + 1]
+    return (*slots[: later - 1], Slots(since, pods + more), *slots[later + 1 :])
+
+
+def _limited(slots: Iterable[Slots], pods: int) -> tuple[Slots, ...]:
+    """Return the first slots, of so many pods at most."""
+    kept = []
+    for each in slots:
+        if (taken := min(each.pods, pods)) > 0:
+            kept.append(Slots(each.since, taken))
+            pods -= taken
+    return tuple(kept)
+
+
+def _unready(slots: Sequence[Slots], observation: Observation) -> tuple[Slots, ...]:
+    """Return the slots without a Ready pod: pods become Ready in the order of the raises."""
+    ready = sum(pod.running_and_ready for pod in _living(observation))
+    return _limited(reversed(slots), observation.replicas - ready)[::-1]
+
+
+def _of_new_term(observation: Observation, within: int, now: int) -> tuple[Slots, ...]:
+    """Return the slots of pods whose raises nobody knows: each is as old as its pod, which the API tells."""
+    created = Counter(
+        max(pod.created, now - within - HOLD)
+        for pod in _living(observation)
+        if not pod.running_and_ready and pod.created is not None
+    )
+    return tuple(Slots(min(since, now), pods) for since, pods in sorted(created.items()))
+
+
+def _living(observation: Observation) -> Iterable[PodFacts]:
+    return (pod for pod in observation.pods if not pod.deleting and pod.phase not in _ENDED)
 
 
 _ENDED = frozenset({"Failed", "Succeeded"})
@@ -198,7 +262,10 @@ def withhold(
 
 def shifted(state: PendingState | None, by: int) -> PendingState | None:
     """Return the state on a clock that was set forward by so many nanoseconds (back where negative)."""
-    return None if state is None else state._replace(at=state.at + by, raised_at=state.raised_at + by)
+    if state is None:
+        return None
+    slots = state.slots and tuple(Slots(since + by, pods) for since, pods in state.slots)
+    return state._replace(at=state.at + by, slots=slots)
 
 
 # -- the record for the next leader --------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from adapter.autoscaler.decide.observation import (
     Settings,
     Unavailable,
 )
-from adapter.autoscaler.decide.pending import PendingState
+from adapter.autoscaler.decide.pending import HOLD, MOST_SLOTS, MOST_WITHIN, PendingState, Slots
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, PAUSED
 from adapter.model.autoscaling.pending_capacity import BacklogCredit, PendingCapacity
@@ -69,7 +69,13 @@ def after(state: PendingState | None) -> History:
 
 
 def state(jobs: float, pods: int | None = 0, ago: float = 0, replicas: int = 10) -> PendingState:
-    return PendingState(NOW - round(ago * SECOND), {"jobs": jobs * 1000}, pods, replicas)
+    """Return what was remembered `ago` seconds before: a credit, and pods that were asked for then."""
+    at = NOW - round(ago * SECOND)
+    return PendingState(at, {"jobs": jobs * 1000}, pods, replicas, asked_for(at, pods or 0))
+
+
+def asked_for(since: int, pods: int) -> tuple[Slots, ...]:
+    return (Slots(since, pods),) if pods else ()
 
 
 def credit_of(made: Decision) -> float:
@@ -193,7 +199,7 @@ def test_at_zero_there_is_none() -> None:
     made = decide(spec, seen, after(state(400, replicas=0)), NOW)
 
     assert made.replicas == 50
-    assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, 0, 0)
+    assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, 0, 0, ())
 
 
 def _to_zero() -> Any:
@@ -209,6 +215,34 @@ def _to_zero() -> Any:
 PODS: dict[str, tuple[list[PodFacts], int]] = {
     "not Ready": (starting(10, 30), 10),
     "waiting for a node": (starting(10, 30, phase="Pending", ready=None), 10),
+    "Ready": (starting(10, 30, ready="True"), 0),
+    "some Ready": ([*starting(4, 30, ready="True"), *starting(6, 30)], 6),
+    "ended": (starting(10, 30, phase="Failed"), 10),
+    "terminating": (starting(10, 30, deleting=True), 10),
+    "made again": (starting(10, 0), 10),
+    "not made": ([], 10),
+    "more than are asked for": (starting(13, 30), 10),
+    "the surge of a rollout": ([*starting(10, 30, ready="True"), *starting(5, 5)], 0),
+}
+"""What there is of ten pods that were asked for, and how many are pending."""
+
+
+@pytest.mark.parametrize("pods", PODS)
+@pytest.mark.parametrize("age", [0, 59, 60, 119, 120, 10**6])
+def test_a_slot_is_pending_until_a_pod_is_ready_and_for_the_start_up_time_at_most(
+    pods: str, age: int
+) -> None:
+    facts, unready = PODS[pods]
+    before = PendingState(NOW, {}, 0, 20, (Slots(NOW - age * SECOND, 10),))
+
+    found = pending.follow(before, {"jobs": 1000}, see(10_000, 20, [*ready(10), *facts]), NOW)
+
+    assert found.pods == (unready if age < 60 else 0)
+    assert bool(found.slots) == (bool(unready) and age < 120)
+
+
+CREATED: dict[str, tuple[list[PodFacts], int]] = {
+    "not Ready": (starting(10, 30), 10),
     "older than the start-up time": (starting(10, 60), 0),
     "some older": ([*starting(4, 90), *starting(6, 5)], 6),
     "of unknown age": (starting(10, 30, created=None), 0),
@@ -217,17 +251,66 @@ PODS: dict[str, tuple[list[PodFacts], int]] = {
     "terminating": (starting(10, 30, deleting=True), 0),
     "from a clock that is ahead": (starting(10, -5), 10),
     "more than are asked for": (starting(13, 30), 10),
-    "the surge of a rollout": ([*starting(10, 30, ready="True"), *starting(5, 5)], 0),
 }
 
 
-@pytest.mark.parametrize(("pods", "count"), PODS.values(), ids=list(PODS))
-def test_which_pods_are_pending(pods: list[PodFacts], count: int) -> None:
+@pytest.mark.parametrize(("pods", "count"), CREATED.values(), ids=list(CREATED))
+def test_at_the_beginning_of_a_term_slots_are_as_old_as_their_pods(pods: list[PodFacts], count: int) -> None:
     seen = see(10_000, 20, [*ready(10), *pods])
 
-    found = pending.follow(state(0, 0, ago=100, replicas=20), {"jobs": 1000}, seen, NOW)
+    assert pending.follow(None, {"jobs": 1000}, seen, NOW).pods == count
 
-    assert found.pods == count
+
+def test_the_credit_of_pods_that_are_overdue_at_the_beginning_of_a_term_is_withdrawn() -> None:
+    inherited = PendingState(NOW, {"jobs": 900_000.0})
+    seen = see(10_000, 20, [*ready(10), *starting(10, 3600)])
+
+    found = pending.follow(inherited, {"jobs": 1000}, seen, NOW)
+
+    assert found.credited == {"jobs": 300_000.0}, "ten pods had 600 jobs at most"
+
+
+def test_the_credit_of_slots_without_a_ready_pod_is_withdrawn_when_one_is_overdue() -> None:
+    """Six of the first ten pods are Ready, and none of the next five."""
+    slots = (Slots(NOW - THETA - HOLD, 10), Slots(NOW - 20 * SECOND, 5))
+    before = PendingState(NOW, {"jobs": 1_000_000.0}, 5, 25, slots)
+    seen = see(10_000, 25, [*ready(16), *starting(9, 5)])
+
+    found = pending.follow(before, {"jobs": 1000}, seen, NOW)
+
+    assert found.slots == (Slots(NOW - 20 * SECOND, 5),)
+    assert found.credited == {"jobs": (1000.0 - 4 * 60 - 5 * 20) * 1000}
+
+
+def test_of_a_long_start_up_time_ten_minutes_count() -> None:
+    before = PendingState(NOW, {"jobs": 0.0}, 10, 20, (Slots(NOW, 10),))
+    found, pods = before, [*ready(10), *starting(10, 0)]
+    for minute in range(1, 13):
+        seen = see(10_000, 20, pods, within=24 * 3600 * SECOND)
+        found = pending.follow(found, {"jobs": 1000}, seen, NOW + minute * THETA)
+        assert (found.pods == 10) == (minute < 10), minute
+
+    assert (found.credited["jobs"], found.slots) == (0.0, ())
+    assert MOST_WITHIN == 10 * THETA
+
+
+def test_the_raises_that_are_remembered_are_bounded() -> None:
+    """The two that are closest become one, as old as the older one."""
+    found = PendingState(NOW, {}, 0, 1, ())
+    for second in range(100):
+        found = pending.asked(found._replace(at=NOW + second * SECOND), found.replicas + 2)
+
+    assert found.slots is not None
+    assert len(found.slots) == MOST_SLOTS
+    assert sum(pods for _, pods in found.slots) == 200
+    assert found.slots[0].since == NOW
+    assert [since for since, _ in found.slots] == sorted({since for since, _ in found.slots})
+
+
+def test_raises_by_others_are_slots() -> None:
+    found = pending.follow(state(0, replicas=10), {"jobs": 1000}, see(10_000, 20, ready(10)), NOW)
+
+    assert found.slots == (Slots(NOW, 10),)
 
 
 def test_pods_that_do_not_exist_yet_are_pending_for_the_start_up_time() -> None:
@@ -269,7 +352,7 @@ def test_before_a_start_was_seen_it_has_no_effect_and_says_so() -> None:
     assert texts_of(made) == [
         "jobs: pending pods are not counted, because no start-up time of the pods is known yet"
     ]
-    assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, None, 20)
+    assert made.history.pending == PendingState(NOW, {"jobs": 0.0}, None, 20, None)
 
 
 def test_an_inherited_credit_counts_before_a_start_was_seen() -> None:
@@ -325,7 +408,7 @@ def test_a_record_counts_if_it_says_more() -> None:
 
 
 def test_the_record_is_what_the_state_says() -> None:
-    found = PendingState(NOW, {"jobs": 1500.7, "mails": 0.3}, 3, 20, NOW)
+    found = PendingState(NOW, {"jobs": 1500.7, "mails": 0.3}, 3, 20, (Slots(NOW, 3),))
     credited = pending.credits_of(found)
 
     assert credited == (BacklogCredit("jobs", read("1500m"), FineInstant(NOW)),)
@@ -375,15 +458,17 @@ def test_a_raise_that_was_written_is_pending_at_once() -> None:
     memory, _ = guarded.commit(memory, made, seen, NOW, Constraints())
 
     assert made.replicas == 30
-    assert memory.history.pending == PendingState(NOW, {"jobs": 0.0}, 20, 30, NOW)
+    assert memory.history.pending == PendingState(NOW, {"jobs": 0.0}, 20, 30, (Slots(NOW, 20),))
 
 
 def test_a_scale_down_that_was_written_takes_pending_pods_first() -> None:
-    found = PendingState(NOW, {}, 5, 20, NOW - 7)
+    found = PendingState(NOW, {}, 5, 20, (Slots(NOW - 7, 3), Slots(NOW - 5, 2)))
 
-    assert pending.asked(found, 17) == PendingState(NOW, {}, 2, 17, NOW - 7)
-    assert pending.asked(found, 10) == PendingState(NOW, {}, 0, 10, NOW - 7)
-    assert pending.asked(found._replace(pods=None), 25) == PendingState(NOW, {}, None, 25, NOW)
+    assert pending.asked(found, 17) == PendingState(NOW, {}, 2, 17, (Slots(NOW - 7, 2),))
+    assert pending.asked(found, 10) == PendingState(NOW, {}, 0, 10, ())
+    unsure = pending.asked(found._replace(pods=None), 25)
+    assert unsure == PendingState(NOW, {}, None, 25, (*(found.slots or ()), Slots(NOW, 5)))
+    assert pending.asked(PendingState(NOW, {}), 25) == PendingState(NOW, {}, None, 25, None)
 
 
 def test_a_paused_autoscaler_forgets() -> None:
@@ -402,9 +487,11 @@ def test_an_option_that_is_removed_is_forgotten() -> None:
 
 
 def test_the_state_follows_a_clock_that_is_set() -> None:
-    found = PendingState(NOW, {"jobs": 1.0}, 3, 20, NOW - 5)
+    found = PendingState(NOW, {"jobs": 1.0}, 3, 20, (Slots(NOW - 5, 3),))
+    moved = PendingState(NOW + 7, {"jobs": 1.0}, 3, 20, (Slots(NOW + 2, 3),))
 
-    assert history.shifted(after(found), 7).pending == PendingState(NOW + 7, {"jobs": 1.0}, 3, 20, NOW + 2)
+    assert history.shifted(after(found), 7).pending == moved
+    assert history.shifted(after(PendingState(NOW, {})), 7).pending == PendingState(NOW + 7, {})
     assert history.shifted(after(None), 7).pending is None
 
 
@@ -448,7 +535,10 @@ _STATES = st.none() | st.builds(
     st.dictionaries(st.sampled_from(["jobs", "mails"]), st.floats(0, 1e12)),
     st.none() | st.integers(0, 100),
     st.integers(0, 100),
-    st.integers(NOW - 10**12, NOW),
+    st.none()
+    | st.lists(st.builds(Slots, st.integers(NOW - 10**12, NOW), st.integers(1, 50))).map(
+        lambda slots: tuple(sorted(slots))
+    ),
 )
 
 
