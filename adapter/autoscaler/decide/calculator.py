@@ -228,9 +228,8 @@ def _replicas_for_pods(
     else:
         repaired = dict(values)
         if ratio < 1.0:
-            repaired.update(
-                {name: max(average.absent(name), left_out.get(name, 0)) for name in groups.missing}
-            )
+            repaired.update({name: average.absent(name) for name in groups.missing})
+            repaired.update({name: max(repaired[name], value) for name, value in left_out.items()})
         elif ratio > 1.0:
             repaired.update(dict.fromkeys(groups.missing, 0))
         if up_unready:

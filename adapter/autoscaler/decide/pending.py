@@ -179,7 +179,7 @@ def _unready(slots: Sequence[Slots], observation: Observation) -> tuple[Slots, .
 
 
 def _of_new_term(observation: Observation, within: int, now: int) -> tuple[Slots, ...]:
-    """Return the slots of pods whose raises nobody knows: each is as old as its pod, which the API tells."""
+    """Return the slots of pods whose raises are not known: each is as old as its pod, which the API tells."""
     created = Counter(
         max(pod.created, now - within - HOLD)
         for pod in _living(observation)

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import calculator
-from adapter.autoscaler.decide.calculator import Proposal, UtilizationAverage, ValueAverage
+from adapter.autoscaler.decide.calculator import Measurement, Proposal, UtilizationAverage, ValueAverage
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -447,6 +447,17 @@ def test_sums_of_values_and_of_requests_wrap() -> None:
         -350,
         False,
     )
+
+
+def test_a_missing_pod_counts_as_a_target_that_wrapped() -> None:
+    """Of 9223372036854776 the thousandths wrap: they are below zero."""
+    target = 9223372036854776000 - 2**64
+    repaired = ValueAverage(target, memory=False).measure({"web-0": 5000, "web-1": 5000, "web-2": target})
+
+    outcome = _load(pods(3), reading(5000, 5000, None), target, 3)
+
+    assert isinstance(repaired, Measurement)
+    assert _step(outcome, "repair").facts["ratio"] == repaired.ratio
 
 
 def test_turns_in_words() -> None:
