@@ -329,7 +329,7 @@ class BoostedHPAs:
             found = self._hpas.find(floor.namespace, floor.name)
             is_orphan = (
                 found is not None
-                and (found.uid != uid or found.asked is None)
+                and (found.uid != uid or (found.asked is None and not found.unreadable))
                 and not is_newer(floor.seen, found.resource_version)
             )
             if is_over(floor, now) or is_orphan:
@@ -344,7 +344,7 @@ class BoostedHPAs:
         """Follow a change of an HPA; `found` is None if it is gone."""
         subject = f"{namespace}/{name}"
         if found is not None and found.faults:
-            message = "a HorizontalPodAutoscaler is ignored"
+            message = f"a HorizontalPodAutoscaler is {'unreadable' if found.unreadable else 'ignored'}"
             self._problems.report("annotation", message, "; ".join(found.faults), subject=subject)
         else:
             self._problems.resolve("annotation", subject=subject)

@@ -57,7 +57,7 @@ _INFORMATIONAL = {
     "values": ("value",),
     "discovery": ("discovery", "discovery-worker"),
     "credentials": ("credentials",),
-    "objects": ("informer", "watch", "list"),
+    "objects": ("informer", "watch", "list", "object"),
     "api-discovery": ("api-discovery", "api-group"),
     "metric-names": ("metric-name",),
     "series-names": ("series-name",),

@@ -15,7 +15,15 @@ import aiohttp
 
 from adapter import errors
 from adapter.kubernetes import credentials
-from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
+from adapter.kubernetes.codec import (
+    ListDecoder,
+    ListMeta,
+    ObjectCodec,
+    Status,
+    Unreadable,
+    WatchDecoder,
+    WatchEvent,
+)
 from adapter.kubernetes.credentials import ClientConfiguration
 from adapter.kubernetes.transport import (
     JSON,
@@ -133,13 +141,14 @@ class KubernetesClient:
         selector: LabelSelector = EVERYTHING,
         fields: str = "",
         resource_version: str = "0",
+        lose: Callable[[Unreadable], None] | None = None,
     ) -> str:
         """Pass the kept part of every object to `deliver`, in batches; return the version of the list.
 
         `selector` and `fields` (a field selector as text) restrict the objects. `resource_version` "0" reads
         the server's watch cache, "" reads etcd, and any other version reads a state that is not older than
         it. If the server loses its place between two pages (410), all objects are delivered again, from one
-        page.
+        page. `lose` is called with each object that cannot be decoded; without it the list fails.
         """
         what = f"list {resource.group_resource}"
         chosen = _chosen(selector, fields)
@@ -147,7 +156,7 @@ class KubernetesClient:
         listed = ""
         while True:
             try:
-                meta = await self._list_page(codec, what, path_of(resource, namespace), page, deliver)
+                meta = await self._list_page(codec, what, path_of(resource, namespace), page, deliver, lose)
             except errors.KubernetesError as error:
                 if error.status != 410 or not listed:
                     raise
@@ -165,10 +174,11 @@ class KubernetesClient:
         path: str,
         parameters: Parameters,
         deliver: Callable[[list[_T]], None],
+        lose: Callable[[Unreadable], None] | None,
     ) -> ListMeta:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
         request = KubernetesRequest(what, path, timeout, parameters, codec.list_accept)
-        decoder = ListDecoder(codec)
+        decoder = ListDecoder(codec, lose)
         async with self._sender.send(request) as response:
             while piece := await _read_piece(response, what):
                 for objects in _decoding(what, decoder.feed(piece)):

@@ -14,6 +14,7 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
+from adapter.model.schedules import windows
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.kinds import FASTPATH_SCHEDULES
@@ -146,6 +147,24 @@ async def test_one_that_cannot_be_used_is_reported_and_stays_as_it_was(bench: Be
     bench.cluster.patch("fastpathschedule", "office", {"spec": {"timeZone": "Asia/Tokyo"}}, "shop")
     await until(lambda: bench.active() == ())
     assert bench.problems.active() == {}
+
+
+async def test_one_that_cannot_be_read_costs_no_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.create(DAY, name="bad")
+    await until(lambda: bench.active() == ("shop/bad day",))
+    begins_a_day = windows.begins_a_day
+
+    def failing(schedule: Any) -> int:
+        if len(schedule.windows) == 2:
+            raise RecursionError
+        return begins_a_day(schedule)
+
+    monkeypatch.setattr(windows, "begins_a_day", failing)
+    bench.cluster.patch("fastpathschedule", "bad", {"spec": {"windows": [DAY, CAP]}}, "shop")
+    bench.create(CAP, name="good")
+    await until(lambda: bench.active() == ("shop/bad day", "shop/good cap"))
+    await until(lambda: ("schedule", "shop/bad") in bench.problems.active())
+    assert "RecursionError" in bench.problems.active()["schedule", "shop/bad"]
 
 
 async def test_one_that_begins_too_often_is_refused(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from adapter.autoscaler.schedules import book as books
 from adapter.autoscaler.schedules.book import ScheduleBook
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.cache.schedules import CODEC, keep_schedule
+from adapter.kubernetes.cache.schedules import CODEC, WatchedSchedule, keep_schedule
 from adapter.kubernetes.codec import WatchDecoder
 from adapter.model.schedules.bounds import ScheduledBounds
 from adapter.model.timestamps import SECOND
@@ -161,7 +161,9 @@ def test_refused_schedules_as_events() -> None:
             break
         assert isinstance(events, list)
         seen += len(events)
-        assert all(event.object is not None and event.object.schedule is None for event in events)
+        assert all(
+            isinstance(event.object, WatchedSchedule) and event.object.schedule is None for event in events
+        )
     assert seen == 60
     assert taken.longest < LONGEST
 

@@ -349,6 +349,24 @@ async def test_over_http() -> None:
                 await asyncio.wait({task})
 
 
+async def test_a_config_map_that_cannot_be_read_fails_the_read() -> None:
+    monitoring, clock = Monitoring(), SystemClock()
+    async with Cluster() as cluster:
+        configuration = credentials.ClientConfiguration(cluster.url)
+        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
+            view = FloorView(client, clock, NAMESPACE, ProblemLog(monitoring, clock))
+            task = asyncio.create_task(view.run())
+            try:
+                await asyncio.sleep(0)
+                cluster.create(config_map(entry("a", 5)))
+                cluster.create(config_map(entry("b", 6), name="wrong") | {"data": {"b": 5}})
+                with pytest.raises(NotSyncedError, match="wrong cannot be read"):
+                    await view.current()
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+
+
 # --- when a floor ends -------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from adapter.config.options import Options
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.autoscalers import keep_hpa
 from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.codec import Unreadable
 from adapter.model.autoscaling import boost as boosting
 from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.floor import Demotion, Floor
@@ -154,6 +155,31 @@ async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
     floors = Floors(entries)
     await scaler._boosted_hpas.adopt_floors(floors)
     assert floors.wanted == {"uid-left": None, "uid-gone": None, "uid-demoted": None}
+
+
+async def test_an_hpa_that_cannot_be_read_keeps_its_boost_and_its_floor(scaler: Any) -> None:
+    hpas, controller = scaler.rivals.hpas, scaler._registry.controller
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment"}
+
+    def lose(name: str, target: str) -> None:
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        spec = {"scaleTargetRef": {**reference, "name": target}}
+        raw = msgspec.json.encode({"metadata": metadata, "spec": spec})
+        hpas._objects.lose(Unreadable("default", name, "11", raw, "ValueError: no"))
+
+    hpas._objects.put(hpa("10"))
+    lose("never-read", "other")
+    floors = Floors({f"uid-{name}": entry(scaler, name, 500) for name in ("web", "never-read")})
+    await scaler._boosted_hpas.adopt_floors(floors)
+    lose("web", "web")
+    key = Key("default", "web", is_native=True)
+    assert controller.works == {key}
+    assert hpas.find("default", "web").asked is not None
+    assert floors.wanted == {}
+    problem = scaler._runtime.problems.active()["annotation", "default/web"]
+    assert problem == "cannot be read: ValueError: no"
+    lose("web", "another")
+    assert controller.works == set()
 
 
 async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
 from adapter.kubernetes.cache.store import TypedStore, in_steps
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling import boost, documents
 from adapter.model.autoscaling.boost import BoostedHPA
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -77,7 +77,10 @@ class BoostRequest(msgspec.Struct, frozen=True):
 
 
 class WatchedHPA(msgspec.Struct, frozen=True):
-    """What is cached of an HPA. Without a valid mode annotation `asked` is None, and `faults` say why."""
+    """What is cached of an HPA. Without a valid mode annotation `asked` is None, and `faults` say why.
+
+    An `unreadable` one is known by its target; what it asked for before stays in force for that target.
+    """
 
     namespace: str
     name: str
@@ -86,6 +89,7 @@ class WatchedHPA(msgspec.Struct, frozen=True):
     target: CrossVersionObjectReference
     faults: tuple[str, ...] = ()
     asked: BoostRequest | None = None
+    unreadable: bool = False
 
 
 class _OwnerReference(Struct, frozen=True):
@@ -138,10 +142,30 @@ def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
     return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
 
 
+def _lose_autoscaler(lost: Unreadable, _: ReadAutoscaler | None) -> ReadAutoscaler:
+    faults = (errors.Fault("", "", f"cannot be read: {lost.reason}"),)
+    return ReadAutoscaler(lost.namespace, lost.name, lost.resource_version, None, faults)
+
+
+def _plain(found: _HPAHead) -> WatchedHPA:
+    meta = found.metadata
+    return WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, found.spec.scale_target_ref)
+
+
+def _lose_hpa(lost: Unreadable, last: WatchedHPA | None) -> WatchedHPA | None:
+    """Return an HPA with its target and what it last asked for; its last state if it has no target."""
+    try:
+        plain = _plain(_HPA_HEAD.decode(lost.raw))
+    except (msgspec.MsgspecError, RecursionError):
+        return last
+    is_alike = last is not None and (last.uid, last.target) == (plain.uid, plain.target)
+    asked = last.asked if last is not None and is_alike else None
+    return replace(plain, faults=(f"cannot be read: {lost.reason}",), asked=asked, unreadable=True)
+
+
 def keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     found = _HPA_HEAD.decode(raw)
-    meta, target = found.metadata, found.spec.scale_target_ref
-    plain = WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, target)
+    meta, plain = found.metadata, _plain(found)
     if not meta.annotations or not any(key in meta.annotations for key in boost.ANNOTATIONS):
         return plain
     try:
@@ -186,7 +210,9 @@ class AutoscalerCache(ReflectedCache):
         namespaces: Sequence[str] = ("",),
     ) -> None:
         codec = ObjectCodec(msgspec.Raw, _keep_autoscaler)
-        self._objects: TypedStore[ReadAutoscaler] = TypedStore(self._note, self._listed, _same_autoscaler)
+        self._objects: TypedStore[ReadAutoscaler] = TypedStore(
+            self._note, self._listed, _same_autoscaler, _lose_autoscaler
+        )
         self._changed = changed
         self._told = False
         self.reflectors = build_reflectors(codec, FASTPATH, context, self._objects, namespaces)
@@ -221,7 +247,7 @@ class HPACache(ReflectedCache):
     ) -> None:
         codec = ObjectCodec(msgspec.Raw, keep_hpa)
         self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
-        self._objects: TypedStore[WatchedHPA] = TypedStore(self._note, listed, same_hpa)
+        self._objects: TypedStore[WatchedHPA] = TypedStore(self._note, listed, same_hpa, _lose_hpa)
         self.reflectors = build_reflectors(codec, _HPA, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[WatchedHPA]:
@@ -279,7 +305,9 @@ class ScaleConflicts(ReflectedCache):
         self._targets: dict[_Owner, TargetKey] = {}
         self._owners: dict[TargetKey, set[_Owner]] = {}
         self._told = False
-        self._objects: TypedStore[WatchedHPA] = TypedStore(self._note_object, self._listed, same_hpa)
+        self._objects: TypedStore[WatchedHPA] = TypedStore(
+            self._note_object, self._listed, same_hpa, _lose_hpa
+        )
         own = []
         if objects:
             codec = ObjectCodec(msgspec.Raw, keep_hpa)

@@ -10,7 +10,7 @@ import msgspec
 
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import TypedStore
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.model.resources import APIResource
@@ -112,6 +112,11 @@ def _pod_of(reference: _WireReference | None, namespace: str) -> str:
     return reference.name
 
 
+def _lose(lost: Unreadable, _: WatchedSlice | None) -> WatchedSlice:
+    """Return a slice whose endpoints are unknown, as one that does not fit."""
+    return WatchedSlice(lost.namespace, lost.name, (), (), cut=True)
+
+
 CODEC: ObjectCodec[WatchedSlice] = ObjectCodec(_WireSlice, _keep)
 
 
@@ -142,7 +147,7 @@ class ServiceEndpoints(ReflectedCache):
     def __init__(
         self, context: ReflectorContext, namespace: str, service: str, changed: Callable[[], None]
     ) -> None:
-        self._slices = _BoundedSlices(lambda *_: changed())
+        self._slices = _BoundedSlices(lambda *_: changed(), lost=_lose)
         selector = LabelSelector((Requirement(SERVICE_NAME, Operator.EQUALS, (service,)),))
         self._reflector = Reflector(
             ListWatch(CODEC, ENDPOINT_SLICES, namespace, selector=selector),

@@ -13,7 +13,7 @@ import msgspec
 
 from adapter.kubernetes.cache import pod_starts
 from adapter.kubernetes.cache.pod_starts import WireCondition, read_time
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model import memo
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
@@ -22,6 +22,7 @@ from adapter.model.ready_times import Outcome, PodStart
 from adapter.model.timestamps import NEVER
 
 _NEVER = int(NEVER)
+_LONG_AGO = "1970-01-01T00:00:00Z"
 
 MOST_RESOURCES = 64
 """Limit of resources per container: where more are requested, only cpu and memory are kept."""
@@ -154,6 +155,31 @@ class WirePod(Struct, frozen=True):
 
 POD_CODEC: ObjectCodec[WirePod] = ObjectCodec(WirePod, lambda pod: pod)
 """Decodes pods; `build` makes the records."""
+
+
+class _Labelled(Struct, frozen=True):
+    metadata: _WireMetadata = _WireMetadata()
+
+
+_LABELLED = msgspec.json.Decoder(_Labelled)
+
+
+def lose(lost: Unreadable) -> WirePod:
+    """Return what counts in place of a pod that cannot be read: it is there, and nothing is known of it.
+
+    It is running and Ready, so that no decision leaves it out, and its container requests nothing, so that
+    cpu and memory are not compared with requests that are unknown.
+    """
+    try:
+        metadata = _LABELLED.decode(lost.raw).metadata
+    except (msgspec.MsgspecError, RecursionError):
+        metadata = _WireMetadata(name=lost.name, namespace=lost.namespace)
+    ready = WireCondition(type="Ready", status="True")
+    return WirePod(
+        metadata,
+        WireSpec(containers=(_WireContainer(name="unreadable"),)),
+        _WireStatus(phase="Running", start_time=_LONG_AGO, conditions=(ready,)),
+    )
 
 
 def _requests(written: Mapping[str, _Written] | None) -> Requests | None:

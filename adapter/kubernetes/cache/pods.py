@@ -22,6 +22,7 @@ from adapter.kubernetes.cache.pod_selections import RECENT_SECONDS, Follower, Po
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.reflector import ListWatch, ReflectedCache, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import NamespaceView, in_steps
+from adapter.kubernetes.codec import Unreadable
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.ready_times import Outcome, PodStart
@@ -249,6 +250,12 @@ class PodCache(ReflectedCache):
                 selection.refresh()
         else:
             self._tell(space, old, new)
+
+    def lose(self, each: Unreadable) -> None:
+        """Note that a pod cannot be read: its last state counts, or it is one without a value."""
+        space = self._spaces.get(each.namespace)
+        if space is None or each.name not in space.pods:
+            self.put(pod_codec.lose(each))
 
     def _start_of(self, pod: WirePod, old: WatchedPod | None, new: WatchedPod) -> PodStart | Outcome | None:
         """Return the start of a pod that is Ready for the first time or has ended before, None for others.

@@ -10,7 +10,8 @@ Where watching is forbidden (403) or not served (405), the reflector polls: it l
 and tries to watch again every `watch_again` seconds. A kind that is read only on request (`on_demand`) is
 polled only while it is read.
 
-A failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the
+One object that cannot be read fails neither list nor watch: the store decides what counts in its place. A
+failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the
 first list is told "not synced", never "not found".
 """
 
@@ -23,8 +24,9 @@ from typing import Any, Generic, Literal, NamedTuple
 
 from adapter import errors
 from adapter.kubernetes.cache.store import NamespaceView, ObjectStore, T, TypedStore
+from adapter.kubernetes.cache.unreadable import UnreadableObjects
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import ObjectCodec, WatchEvent
+from adapter.kubernetes.codec import ObjectCodec, Unreadable, WatchEvent
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.metrics import GroupResource
@@ -184,6 +186,7 @@ class Reflector(Generic[T]):
         self._context = context
         self._periods = context.periods
         self._metrics = ReflectorMetrics(context.monitoring, name)
+        self._unreadable = UnreadableObjects(context.problems, name, self._metrics.count_error)
         self._failures = 0  # since the pauses last started at their shortest
         self._failed_at = 0.0
         self._on_demand = on_demand
@@ -243,6 +246,7 @@ class Reflector(Generic[T]):
         """Resolve the reported problems of a kind that is no longer watched."""
         for problem in ("informer", "watch"):
             self._context.problems.resolve(problem, subject=self.name)
+        self._unreadable.close()
 
     # -- the loop --------------------------------------------------------------------------------------------
 
@@ -268,11 +272,14 @@ class Reflector(Generic[T]):
         """Make the store equal to a list. Objects that are missing from the list are removed last."""
         listed: dict[str, set[str]] | None = {} if len(self.store) else None
 
+        def note(each: T | Unreadable) -> None:
+            self._put(each)
+            if listed is not None:
+                listed.setdefault(each.namespace, set()).add(each.name)
+
         def deliver(objects: list[T]) -> None:
             for each in objects:
-                self.store.put(each)
-                if listed is not None:
-                    listed.setdefault(each.namespace, set()).add(each.name)
+                note(each)
 
         try:
             self._version = await self._context.client.list_objects(
@@ -283,6 +290,7 @@ class Reflector(Generic[T]):
                 selector=self.source.selector,
                 fields=self.source.fields,
                 resource_version=self._version,
+                lose=note,
             )
         except errors.KubernetesError as error:
             if error.status != 404 or not self.source.optional:
@@ -292,10 +300,7 @@ class Reflector(Generic[T]):
             await self._sweep(listed)
         self._metrics.relists.inc()
         self._hear()
-        if not self.synced:
-            self.synced = True
-            self._metrics.synced.set(1)
-            _log.info("first list received", extra=facts(resource=self.name, objects=len(self.store)))
+        self._note_synced()
         for _ in self.store.listed():
             await asyncio.sleep(0)
         self.attempted.set()
@@ -303,12 +308,18 @@ class Reflector(Generic[T]):
         if self._mode == "list":
             self._recover()
 
+    def _note_synced(self) -> None:
+        if not self.synced:
+            self.synced = True
+            self._metrics.synced.set(1)
+            _log.info("first list received", extra=facts(resource=self.name, objects=len(self.store)))
+
     async def _sweep(self, listed: dict[str, set[str]]) -> None:
         for namespace, names in self.store.listing():
             current = listed.get(namespace, set())
             for count, name in enumerate(names, 1):
                 if name not in current:
-                    self.store.remove(namespace, name)
+                    self._remove(namespace, name)
                 if count % _SWEEP_STEP == 0:
                     await asyncio.sleep(0)
 
@@ -361,10 +372,22 @@ class Reflector(Generic[T]):
     def _apply(self, event: WatchEvent[T]) -> None:
         changed = event.object
         if changed is not None and event.type == "DELETED":
-            self.store.remove(changed.namespace, changed.name)
+            self._remove(changed.namespace, changed.name)
         elif changed is not None:
-            self.store.put(changed)
+            self._put(changed)
         self._version = event.version or self._version
+
+    def _put(self, each: T | Unreadable) -> None:
+        if isinstance(each, Unreadable):
+            self._unreadable.note(each)
+            self.store.lose(each)
+        else:
+            self._unreadable.forget(each.namespace, each.name)
+            self.store.put(each)
+
+    def _remove(self, namespace: str, name: str) -> None:
+        self._unreadable.forget(namespace, name)
+        self.store.remove(namespace, name)
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
         self._mode = "list"

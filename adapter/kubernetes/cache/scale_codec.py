@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model import api_selectors, memo
 from adapter.model.api_selectors import APISelector
 from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus
@@ -25,7 +25,8 @@ class ObservedScale(msgspec.Struct, frozen=True, gc=False):
     """The scale of an object. `replicas` is None if the object lacks the field; `selector` is text.
 
     `manager` is the field manager that last wrote the count and `since` the time of that write, as the API
-    server writes times; both are "" if the object does not say.
+    server writes times; both are "" if the object does not say. Of an `unreadable` object the scale has to be
+    read by itself.
     """
 
     namespace: str
@@ -37,16 +38,22 @@ class ObservedScale(msgspec.Struct, frozen=True, gc=False):
     manager: str
     uid: str = ""
     since: str = ""
+    unreadable: bool = False
 
 
 def same_scale(one: ObservedScale, other: ObservedScale) -> bool:
     """Whether two states of an object are equal in everything that decisions read."""
-    return (one.replicas, one.status_replicas, one.selector, one.uid) == (
+    return (one.replicas, one.status_replicas, one.selector, one.uid, one.unreadable) == (
         other.replicas,
         other.status_replicas,
         other.selector,
         other.uid,
+        other.unreadable,
     )
+
+
+def lose(lost: Unreadable, _: ObservedScale | None) -> ObservedScale:
+    return ObservedScale(lost.namespace, lost.name, None, 0, "", "", "", unreadable=True)
 
 
 # -- Scale objects -------------------------------------------------------------------------------------------

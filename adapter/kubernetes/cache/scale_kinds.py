@@ -21,7 +21,6 @@ from adapter.kubernetes.cache.store import TypedStore, in_steps
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
-from adapter.kubernetes.transport import TOO_DEEP
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 
@@ -96,7 +95,7 @@ class TargetKind:
         self.resource = resource
         self.decided = False
         self.reflectors: dict[str, Reflector[ObservedScale]] = {}
-        self.objects = TypedStore(self._changed, self._listed, scale_codec.same_scale)
+        self.objects = TypedStore(self._changed, self._listed, scale_codec.same_scale, scale_codec.lose)
         self.entries: dict[tuple[str, str], list[CachedTarget]] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -115,7 +114,7 @@ class TargetKind:
     def reflector_of(self, namespace: str) -> Reflector[ObservedScale] | None:
         """Return the reflector of a namespace, None without one or if it cannot succeed."""
         reflector = self.reflectors.get(namespace) or self.reflectors.get("")
-        return None if reflector is None or _is_hopeless(reflector.error) else reflector
+        return None if reflector is None or is_refused(reflector.error) else reflector
 
 
 class TargetKinds:
@@ -266,11 +265,3 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
 def is_refused(error: errors.KubernetesError | None) -> bool:
     """Whether the API server refused a request. A kind whose list is refused is read one by one."""
     return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
-
-
-def _is_hopeless(error: errors.KubernetesError | None) -> bool:
-    """Whether a kind cannot be listed.
-
-    One object that is nested too deep fails the whole list, but must not hide the other scales.
-    """
-    return is_refused(error) or (error is not None and error.reason == TOO_DEEP)

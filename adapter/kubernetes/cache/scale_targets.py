@@ -174,10 +174,13 @@ class ScaleTargets:
         reflector = kind.reflector_of(key.namespace)
         if reflector is None or (entry.polling is not None and not reflector.synced):
             return self._look_at_polled(entry, kind)
+        seen = kind.objects.find(key.namespace, key.name)
+        if seen is not None and seen.unreadable:
+            return self._look_at_polled(entry, kind)
         entry.stop_polling()
         if not reflector.synced:
             return Unfound(f"{NOT_YET}: {reflector.error}" if reflector.error else NOT_YET, known=False)
-        return _scale_of(key, kind.resource, kind.objects.find(key.namespace, key.name))
+        return _scale_of(key, kind.resource, seen)
 
     def _miss(self, entry: CachedTarget) -> Unfound:
         if not self._kinds.miss(entry.meant):

@@ -7,7 +7,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.cache.reflector import ReflectedCache, ReflectorContext, build_reflectors
 from adapter.kubernetes.cache.store import TypedStore, in_steps
-from adapter.kubernetes.codec import ObjectCodec
+from adapter.kubernetes.codec import ObjectCodec, Unreadable
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, GROUP
 from adapter.model.resources import APIResource
 from adapter.model.schedules import documents, windows
@@ -75,6 +75,12 @@ CODEC: ObjectCodec[WatchedSchedule] = ObjectCodec(msgspec.Raw, keep_schedule, st
 """A document is read as it is decoded, which takes a millisecond for 100 windows."""
 
 
+def _lose(lost: Unreadable, last: WatchedSchedule | None) -> WatchedSchedule:
+    uid, generation = ("", 0) if last is None else (last.uid, last.generation)
+    faults = (errors.Fault("", "", f"cannot be read: {lost.reason}"),)
+    return WatchedSchedule(lost.namespace, lost.name, uid, generation, None, faults)
+
+
 def _same(one: WatchedSchedule, other: WatchedSchedule) -> bool:
     return (one.uid, one.schedule, one.faults) == (other.uid, other.schedule, other.faults)
 
@@ -91,7 +97,7 @@ class ScheduleCache(ReflectedCache):
         changed: Callable[[str, str], None],
         namespaces: Sequence[str] = ("",),
     ) -> None:
-        self._objects: TypedStore[WatchedSchedule] = TypedStore(self._note, self._listed, _same)
+        self._objects: TypedStore[WatchedSchedule] = TypedStore(self._note, self._listed, _same, _lose)
         self._changed = changed
         self._told = False
         self.reflectors = build_reflectors(

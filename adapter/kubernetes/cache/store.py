@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from adapter.kubernetes.cache.label_index import LabelIndex
-from adapter.kubernetes.codec import PartialMetadata
+from adapter.kubernetes.codec import PartialMetadata, Unreadable
 
 STEP = 50
 """Number of callbacks between two points at which the event loop may do other work: a callback may cause
@@ -39,6 +39,9 @@ class ObjectStore(Protocol[T_contra]):
 
     def put(self, each: T_contra) -> None:
         """Add an object or replace it."""
+
+    def lose(self, each: Unreadable) -> None:
+        """Note that an object cannot be read. It is never removed for that."""
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove an object; an unknown one is ignored."""
@@ -76,6 +79,9 @@ class MetadataStore:
         """Add an object or replace its labels."""
         self.index.put(each.namespace, each.name, each.labels)
 
+    def lose(self, each: Unreadable) -> None:
+        """Do nothing: the last labels count."""
+
     def settle(self) -> None:
         """Do nothing: an index reports no changes."""
 
@@ -88,7 +94,9 @@ class TypedStore(Generic[T]):
     """Objects by namespace and name.
 
     `changed` is called with namespace and name of each object that was added, removed or replaced by one that
-    is not the `same`. `listed` is called at the end of a list, and yields wherever other work may run.
+    is not the `same`. `listed` is called at the end of a list, and yields wherever other work may run. `lost`
+    returns what to put for an object that cannot be read, from that and its last state; without it the last
+    state stays.
     """
 
     def __init__(
@@ -96,10 +104,12 @@ class TypedStore(Generic[T]):
         changed: Callable[[str, str], None],
         listed: Callable[[], Iterator[None]] = lambda: iter(()),
         same: Callable[[T, T], bool] = operator.eq,
+        lost: Callable[[Unreadable, T | None], T | None] = lambda _, last: last,
     ) -> None:
         self._changed = changed
         self.listed = listed
         self._same = same
+        self._lost = lost
         self._objects: dict[str, dict[str, T]] = {}
         self._size = 0
 
@@ -121,6 +131,12 @@ class TypedStore(Generic[T]):
         objects[each.name] = each
         if old is None or not self._same(old, each):
             self._changed(each.namespace, each.name)
+
+    def lose(self, each: Unreadable) -> None:
+        """Put what counts in place of an object that cannot be read."""
+        kept = self._lost(each, self.find(each.namespace, each.name))
+        if kept is not None:
+            self.put(kept)
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove an object; an unknown one is ignored."""
@@ -153,6 +169,7 @@ class NamespaceView(Generic[T]):
         self._store = store
         self._namespace = namespace
         self.put = store.put
+        self.lose = store.lose
         self.remove = store.remove
         self.settle = store.settle
         self.listed = listed or store.listed

@@ -13,7 +13,7 @@ from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext
 from adapter.kubernetes.cache.store import MetadataStore
-from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, WatchEvent
+from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, Unreadable, WatchEvent
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.telemetry.metrics import Monitoring
@@ -66,6 +66,7 @@ class Script:
         selector: LabelSelector,
         fields: str,
         resource_version: str,
+        lose: Callable[[Unreadable], None],
     ) -> str:
         self.asked.append(f"list {resource_version}")
         step = await self.next()
@@ -261,6 +262,7 @@ async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
             selector: LabelSelector,
             fields: str,
             resource_version: str,
+            lose: Callable[[Unreadable], None],
         ) -> str:
             deliver([PartialMetadata("b", "default", {"app": "web"})])
             raise failure(0)

@@ -20,8 +20,9 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import scale_codec, scale_kinds
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
-from adapter.kubernetes.cache.scale_codec import ReplicaPaths
+from adapter.kubernetes.cache.scale_codec import ObservedScale, ReplicaPaths
 from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
+from adapter.kubernetes.codec import ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.label_selectors import LabelSelector
@@ -463,10 +464,15 @@ async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target() -> None
 
 
 @contextlib.asynccontextmanager
-async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[str]:
-    """Give the address of an API server which lists that of a kind, and is the cluster in all else."""
+async def listing(cluster: Cluster, plural: str, items: str, events: str) -> AsyncIterator[str]:
+    """Yield the URL of an API server that lists and watches these of a kind, and else is the cluster."""
 
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(f"/{plural}") and "watch" in request.query:
+            stream = web.StreamResponse()
+            await stream.prepare(request)
+            await stream.write(events.encode())
+            await asyncio.Event().wait()
         if request.path.endswith(f"/{plural}"):
             text = '{"kind":"List","metadata":{"resourceVersion":"9"},"items":[' + items + "]}"
             return web.Response(text=text, content_type="application/json")
@@ -482,20 +488,62 @@ async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[st
         yield str(server.make_url("")).rstrip("/")
 
 
-async def test_an_object_that_cannot_be_decoded_costs_no_other_its_target() -> None:
-    deep = '{"a":' * 1500 + "1" + "}" * 1500
-    items = '{"metadata":{"name":"deep","namespace":"other"},"spec":{"template":' + deep + "}}"
+def deep_widget(name: str, replicas: int) -> str:
+    deep = '{"a":' * 2_000 + "1" + "}" * 2_000
+    metadata = f'{{"name":"{name}","namespace":"default","resourceVersion":"8"}}'
+    spec = f'{{"template":{deep},"replicas":{replicas}}}'
+    return f'{{"apiVersion":"example.com/v1","metadata":{metadata},"spec":{spec},"z":{deep}}}'
+
+
+async def test_a_deeply_nested_object_costs_no_other_its_target() -> None:
+    plain = json.dumps(widget({"replicas": 3}) | {"metadata": {"name": "w", "namespace": "default"}})
+    items = ",".join([deep_widget("deep", 7), plain])
+    events = "".join(
+        f'{{"type":"MODIFIED","object":{item}}}\n'
+        for item in (deep_widget("deep", 8), plain.replace('"replicas": 3', '"replicas": 4'))
+    )
+    deep = CrossVersionObjectReference("Widget", "deep", "example.com/v1")
     async with (
         Cluster() as cluster,
-        listing(cluster, "widgets", items) as url,
+        listing(cluster, "widgets", items, events) as url,
         watching(cluster, url=url) as watched,
     ):
         put_widgets(cluster)
-        cluster.create(widget({"replicas": 3}))
-        assert (await watched.until_found(WIDGET)).replicas == 3
-        assert "TooDeep" in watched.targets.status()[0].last_error
-        cluster.scale("widgets", "w", 4, manager="me")
+        await watched.until_found(WIDGET)
         await until(lambda: watched.web(WIDGET).replicas == 4)
+        assert watched.web(deep).replicas == 8
+        assert not watched.targets.status()[0].last_error
+        assert not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()]
+
+
+async def test_a_target_that_cannot_be_read_has_its_scale_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {"bad"}
+    form = scale_codec.built_in()
+
+    def keep(raw: msgspec.Raw) -> ObservedScale:
+        kept = form.decode(raw)
+        if kept.name in broken:
+            raise ZeroDivisionError
+        return kept
+
+    monkeypatch.setitem(scale_kinds._BUILT_IN, ("apps", "deployments"), ObjectCodec(msgspec.Raw, keep))
+    bad = CrossVersionObjectReference("Deployment", "bad", "apps/v1")
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("bad", replicas=2))
+        cluster.create(deployment("web", replicas=3))
+        followed = [watched.targets.follow("default", each, lambda: None) for each in (WEB, bad)]
+        assert (await watched.until_found()).replicas == 3
+        assert (await watched.until_found(bad)).replicas == 2
+        assert list(watched.faults.active()) == [("object", "deployments.apps (scaler) default/bad")]
+        cluster.scale("deployments", "web", 4, manager="me")
+        await until(lambda: watched.web().replicas == 4)
+        broken.clear()
+        cluster.scale("deployments", "bad", 5, manager="me")
+        await until(lambda: watched.web(bad).replicas == 5)
+        assert not watched.faults.active()
+        await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
+        for each in followed:
+            each.close()
 
 
 async def test_rights_that_come_later() -> None:

@@ -1,0 +1,186 @@
+"""What an object that cannot be read means, kind by kind. The others of its kind are always seen."""
+
+import json
+from typing import Any
+
+import pytest
+
+from adapter.kubernetes.cache import autoscalers, endpoint_slices, pod_codec, schedules
+from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.reflector import ReflectorContext
+from adapter.kubernetes.cache.unreadable import MOST_NAMED, UnreadableObjects
+from adapter.kubernetes.codec import Unreadable
+from adapter.model.autoscaling import boost, documents
+from adapter.model.label_selectors import parse_selector
+from adapter.sandbox.apiserver.kinds import FASTPATH_AUTOSCALERS
+from adapter.sandbox.apiserver.server import Cluster
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.kubernetes.cache.test_autoscalers import document, hpa, opposing, ours, watching
+from tests.support.clock import FakeClock
+from tests.support.waiting import until
+
+JSON = dict[str, Any]
+
+
+def lost(item: JSON | None = None, name: str = "bad") -> Unreadable:
+    return Unreadable("default", name, "7", json.dumps(item or {}).encode(), "ValueError: no")
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of HPAs and FastPathAutoscalers that raise an exception when they are read."""
+    names: set[str] = set()
+    read_boosted, decode_object = boost.read_boosted, documents.decode_object
+
+    def boosted(found: Any) -> Any:
+        if found.metadata.name in names:
+            raise RecursionError
+        return read_boosted(found)
+
+    def decoded(raw: Any) -> Any:
+        found = decode_object(raw)
+        if found.metadata.name in names:
+            raise ZeroDivisionError
+        return found
+
+    monkeypatch.setattr(boost, "read_boosted", boosted)
+    monkeypatch.setattr(documents, "decode_object", decoded)
+    return names
+
+
+def boosted_hpa(name: str, target: str = "web") -> JSON:
+    made = hpa(name, target=target)
+    made["metadata"]["annotations"] = {"fastpath.io/mode": "boost"}
+    return made
+
+
+async def test_an_hpa_that_cannot_be_read_is_known_by_its_target(broken: set[str]) -> None:
+    broken.add("bad")
+    async with Cluster() as cluster, opposing(cluster) as rivals:
+        cluster.create(boosted_hpa("bad"))
+        cluster.create(hpa("good", target="api"))
+        await until(lambda: rivals.of(ours("a")) == ("HorizontalPodAutoscaler/bad",))
+        assert rivals.of(ours("b", target="api")) == ("HorizontalPodAutoscaler/good",)
+        found = rivals.hpas.find("default", "bad")
+        assert found is not None
+        assert (found.unreadable, found.asked) == (True, None)
+        assert found.faults[0].startswith("cannot be read: RecursionError")
+        cluster.create(hpa("later", target="api"))
+        cluster.patch("hpa", "bad", {"spec": {"scaleTargetRef": {"name": "api"}}})
+        await until(lambda: len(rivals.of(ours("b", target="api")) or ()) == 3)
+        assert rivals.of(ours("a")) == ()
+        cluster.delete("hpa", "bad")
+        await until(lambda: len(rivals.of(ours("b", target="api")) or ()) == 2)
+
+
+async def test_an_autoscaler_that_cannot_be_read_is_kept_with_its_fault(broken: set[str]) -> None:
+    broken.add("bad")
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.create(document("bad"))
+        cluster.create(document("good"))
+        async with watching(cluster) as found:
+            await until(lambda: found.synced)
+            bad, good = found.find("default", "bad"), found.find("default", "good")
+            assert bad is not None
+            assert good is not None
+            assert (bad.autoscaler, good.autoscaler is None) == (None, False)
+            assert "ZeroDivisionError" in str(bad.faults[0])
+            cluster.create(document("later"))
+            await until(lambda: found.find("default", "later") is not None)
+            broken.clear()
+            cluster.patch("fpa", "bad", {"spec": {"maxReplicas": 5}})
+            await until(lambda: getattr(found.find("default", "bad"), "autoscaler", None) is not None)
+
+
+def test_of_an_hpa_without_a_target_the_last_state_counts() -> None:
+    last = autoscalers.WatchedHPA("default", "bad", "u", "6", ours("a").spec.scale_target_ref)
+    wrong = lost({"metadata": {"name": "bad"}, "spec": {"scaleTargetRef": 5}})
+    assert autoscalers._lose_hpa(wrong, last) is last
+    assert autoscalers._lose_hpa(wrong, None) is None
+
+
+def test_a_schedule_that_cannot_be_read_has_a_fault_and_no_windows() -> None:
+    kept = schedules._lose(lost(), None)
+    assert (kept.namespace, kept.name, kept.schedule) == ("default", "bad", None)
+    assert str(kept.faults[0]).endswith("cannot be read: ValueError: no")
+    again = schedules._lose(lost(), schedules.WatchedSchedule("default", "bad", "uid", 3, None))
+    assert (again.uid, again.generation) == ("uid", 3)
+
+
+def test_a_slice_that_cannot_be_read_has_endpoints_that_are_unknown() -> None:
+    assert endpoint_slices._lose(lost(), None) == endpoint_slices.WatchedSlice(
+        "default", "bad", (), (), cut=True
+    )
+
+
+def pods() -> PodCache:
+    nothing: Any = None
+    clock, monitoring = FakeClock(), Monitoring()
+    cache = PodCache(ReflectorContext(nothing, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0))
+    for reflector in cache.reflectors:
+        reflector.synced = True
+    return cache
+
+
+def pod(phase: str = "Pending") -> JSON:
+    labels = {"app": "web"}
+    return {
+        "metadata": {"name": "bad", "namespace": "default", "labels": labels},
+        "status": {"phase": phase},
+    }
+
+
+def test_a_pod_that_cannot_be_read_counts_as_one_without_a_value() -> None:
+    cache = pods()
+    cache.lose(lost(pod()))
+    (found,) = cache.select("default", parse_selector("app=web"))
+    assert (found.name, found.phase, found.running_and_ready, found.deleting) == (
+        "bad",
+        "Running",
+        True,
+        False,
+    )
+    assert found.started == 0
+    assert [each.resources for each in found.containers] == [None]
+
+
+def test_of_a_pod_that_was_read_before_the_last_state_counts() -> None:
+    cache = pods()
+    cache.put(pod_codec.POD_CODEC.decode(json.dumps(pod()).encode()))
+    cache.lose(lost(pod("Running")))
+    (found,) = cache.select("default", parse_selector("app=web"))
+    assert found.phase == "Pending"
+
+
+def test_a_pod_without_readable_labels_is_there() -> None:
+    cache = pods()
+    cache.lose(lost({"metadata": {"name": "bad", "labels": 5}}))
+    assert cache.find("default", "bad") is not None
+
+
+def test_each_object_is_reported_once_and_some_by_name() -> None:
+    monitoring, clock = Monitoring(), FakeClock()
+    problems = ProblemLog(monitoring, clock)
+    counted: list[str] = []
+    objects = UnreadableObjects(problems, "things", counted.append)
+    for number in range(MOST_NAMED + 5):
+        objects.note(lost(name=f"t{number}"))
+        objects.note(lost(name=f"t{number}"))
+    assert counted == ["Unreadable"] * 2 * (MOST_NAMED + 5)
+    assert len(problems.active()) == MOST_NAMED + 1
+    assert problems.active()["object", "things default/t0"] == "ValueError: no"
+    assert problems.active()["object", "things"] == f"more than {MOST_NAMED} objects cannot be read"
+    objects.forget("default", "unknown")
+    objects.forget("default", "t0")
+    assert len(problems.active()) == MOST_NAMED
+    objects.close()
+    assert not problems.active()
+
+
+def test_a_cluster_scoped_object_has_no_namespace() -> None:
+    monitoring, clock = Monitoring(), FakeClock()
+    problems = ProblemLog(monitoring, clock)
+    UnreadableObjects(problems, "nodes", lambda _: None).note(Unreadable("", "n1", "", b"", "no"))
+    assert list(problems.active()) == [("object", "nodes n1")]
