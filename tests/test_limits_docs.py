@@ -13,6 +13,8 @@ from adapter.autoscaler.schedules import book
 from adapter.autoscaler.schedules import reporter as schedule_statuses
 from adapter.boost import publisher
 from adapter.config.options import Options
+from adapter.config.yaml import documents as yaml_documents
+from adapter.config.yaml import reader
 from adapter.forecast import service
 from adapter.kubernetes import codec
 from adapter.kubernetes.cache import label_index, pod_codec, reflector, scale_codec, schedules
@@ -22,7 +24,7 @@ from adapter.model.forecasts import job
 from adapter.model.schedules import documents
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
-from adapter.provider import relist
+from adapter.provider import relist, text_files
 from adapter.rules import lookback, matchers, parsing
 from adapter.rules.scrape import exposition, series
 from adapter.scrape import cache as scraped
@@ -171,6 +173,10 @@ NUMBERS = {
     ),
     "| 64; 4 MiB of parsed requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
+    "| 64 MiB; 2 MiB of YAML": (text_files.MOST_BYTES // MIB, reader.LONGEST // MIB),
+    "10,000 documents, 100 levels, 400,000 nodes": (
+        yaml_documents.MOST_DOCUMENTS, reader.DEPTH_LIMIT, reader._ALIAS_LIMIT,
+    ),
     "65,536 characters; brackets and operators 100 deep": (parsing.LONGEST_RULE, parsing.DEEPEST),
     "with the selectors of a request 1,048,576 characters": parsing.LONGEST,
     "100 an autoscaler, 20,000 in all, 64 MiB": (

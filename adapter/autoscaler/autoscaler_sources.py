@@ -32,7 +32,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor, is_newer, is_over
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
-from adapter.provider import rule_source
+from adapter.provider import rule_source, text_files
 from adapter.telemetry.logs import facts
 from adapter.telemetry.problems import ProblemLog
 
@@ -101,7 +101,7 @@ class AutoscalerFiles:
         """Yield the autoscalers of a file, and raise InputError with all of its faults at the end."""
         source = str(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = text_files.read_text(path)
         except (OSError, UnicodeDecodeError) as error:
             reason = rule_source.reason_of(error)
             raise InputError([Fault(_FLAG, source, f"expected a readable file: {reason}")]) from error

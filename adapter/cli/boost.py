@@ -142,6 +142,7 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
     made: list[tuple[PatchOperation, ...]] = []
     notes: list[str] = []
     lines_of: list[int] = []
+    documents.refuse_large(text, source)
     for lines, part in documents.split_documents(text):
         document = documents.read_part(lines, part, source)
         if isinstance(document, InputError):

@@ -14,6 +14,7 @@ from adapter.config.option_fields import Command, CommandOptions, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault, InputError
 from adapter.model import visible
+from adapter.provider import text_files
 
 PLUGIN = "kubectl-fastpath"
 """The name that kubectl runs the command under as a plugin."""
@@ -124,12 +125,21 @@ def open_file(file: str) -> IO[bytes]:
         raise _unreadable(file, error) from error
 
 
-def read_source(file: str) -> SourceText:
-    """Return the text of a file; InputError if it cannot be read or is not UTF-8."""
+def read_bytes(file: str, stream: IO[bytes]) -> bytes:
+    """Return what an open file has; InputError if it cannot be read, or is too large."""
     try:
-        content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        return text_files.read_bytes(stream)
     except OSError as error:
         raise _unreadable(file, error) from error
+
+
+def read_source(file: str) -> SourceText:
+    """Return the text of a file; InputError if it cannot be read or is not UTF-8."""
+    if file == STDIN:
+        content = read_bytes(file, sys.stdin.buffer)
+    else:
+        with open_file(file) as stream:
+            content = read_bytes(file, stream)
     name = name_of(file)
     try:
         return SourceText(content.decode(), name)

@@ -24,6 +24,7 @@ from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model import visible
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
+from adapter.provider import text_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ def _evaluate_lines(paths: Iterable[str]) -> int:
     for file in paths:
         first = True
         with command_line.open_file(file) as stream:
-            for line in stream:
+            while line := stream.readline(text_files.MOST_BYTES):
                 if not line.strip():
                     continue
                 if first and not line.lstrip().startswith(b"{"):
@@ -109,7 +110,7 @@ def _evaluate_documents(paths: Iterable[str], output: str, *, explained: bool) -
     written = 0
     for file in paths:
         with command_line.open_file(file) as stream:
-            text = stream.read()
+            text = command_line.read_bytes(file, stream)
         for read in _read(text, command_line.name_of(file)):
             if isinstance(read, InputError):
                 status = 2

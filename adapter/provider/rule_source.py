@@ -17,6 +17,7 @@ from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
+from adapter.provider import text_files
 from adapter.provider.relist import Relister
 from adapter.provider.resolver import Resources
 from adapter.rules import compile as compiler
@@ -65,7 +66,7 @@ class RulesFiles:
         """Yield name and text of each file; files that cannot be read are added to `fatal`."""
         for path in self._files(fatal):
             try:
-                yield str(path), path.read_text(encoding="utf-8")
+                yield str(path), text_files.read_text(path)
             except (OSError, UnicodeDecodeError) as error:
                 fatal.append(Fault(self._flag, str(path), f"expected a readable file: {reason_of(error)}"))
 

@@ -11,6 +11,7 @@ from adapter.config import helm_values, rules_file
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.provider import text_files
 from adapter.provider.rule_source import EMPTY, RulesFiles
 from adapter.rules import compile as compiler
 
@@ -31,7 +32,9 @@ def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]
             texts += RulesFiles([name], flag="").texts(fatal)
             continue
         try:
-            texts.append(("<stdin>", sys.stdin.buffer.read().decode()))
+            texts.append(("<stdin>", text_files.read_bytes(sys.stdin.buffer).decode()))
+        except OSError as error:
+            fatal.append(Fault("", "<stdin>", f"expected a readable file: {error.strerror}"))
         except UnicodeDecodeError:
             fatal.append(Fault("", "<stdin>", "expected a readable file: it is not UTF-8 text"))
     return texts

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import yaml
 
-from adapter.config.yaml import reader
+from adapter.config.yaml import json_text, reader
+from adapter.config.yaml.json_text import JSONText
 from adapter.errors import Fault, InputError
 
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -27,35 +28,50 @@ _DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9_]{0,40})")
 _BASED = re.compile(r"([+-]?)0(x[0-9a-fA-F_]{1,40}|o?[0-7_]{1,40}|b[01_]{1,200})")
 _ENDLESS = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
 
+MOST_DOCUMENTS = 10_000
+"""Documents of a text, each of which takes a reader of its own."""
+
 
 class YAMLDocument(NamedTuple):
-    """One document of a text: its value, and the tree it came from."""
+    """One document of a text: its value, and where its parts are."""
 
     value: object
-    root: yaml.Node
+    places: yaml.Node | JSONText
 
     def line_of(self, path: str) -> int:
         """Return the line of a JSON path, or of its nearest parent that exists.
 
         A step is a key, an index, or a quoted key: ``pods[0].metadata.labels["app.kubernetes.io/name"]``.
         """
-        node = self.root
-        for quoted, name, index in _STEP.findall(path):
-            below = _child(node, json.loads(quoted) if quoted else name, int(index) if index else -1)
+        steps = [
+            json.loads(quoted) if quoted else name or int(index)
+            for quoted, name, index in _STEP.findall(path)
+        ]
+        if isinstance(self.places, JSONText):
+            position = self.places.root
+            for step in steps:
+                place = self.places.child(position, step)
+                if place is None:
+                    break
+                position = place
+            return self.places.line_at(position)
+        node = self.places
+        for step in steps:
+            below = _child(node, step)
             if below is None:
                 break
             node = below
         return reader.line_of(node)
 
 
-_STEP = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|([^.\[\]]+)|\[(\d+)\]""")
+_STEP = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|([^.\[\]]+)|\[(\d{1,9})\]""")
 
 
-def _child(node: yaml.Node, name: str, index: int) -> yaml.Node | None:
+def _child(node: yaml.Node, step: str | int) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == name), None)
-    if isinstance(node, yaml.SequenceNode) and 0 <= index < len(node.value):
-        item: yaml.Node = node.value[index]
+        return next((value for key, value in node.value if key.value == step), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        item: yaml.Node = node.value[step]
         return item
     return None
 
@@ -68,8 +84,11 @@ def split_documents(text: str) -> Iterator[tuple[int, str]]:
     starts = [0]
     for match in _MARKER.finditer(text):
         starts.append(_begin(text, match.start(), starts[-1]))
+    lines = 0
     for start, end in itertools.pairwise([*starts, len(text)]):
-        yield text.count("\n", 0, start), text[start:end]
+        part = text[start:end]
+        yield lines, part
+        lines += part.count("\n")
 
 
 def _begin(text: str, marker: int, after: int) -> int:
@@ -93,10 +112,26 @@ def read_documents(text: str, source: str) -> Iterator[YAMLDocument | InputError
 
     A document begins at a line with ``---``. A fault in one does not hide the others.
     """
+    if (value := json_text.read(text)) is not None:
+        yield YAMLDocument(value, JSONText(text))
+        return
+    try:
+        refuse_large(text, source)
+    except InputError as error:
+        yield error
+        return
     for lines, part in split_documents(text):
         document = read_part(lines, part, source)
         if document is not None:
             yield document
+
+
+def refuse_large(text: str, source: str) -> None:
+    """Raise InputError for a text that would take too long to read."""
+    reader.refuse_long(text, source)
+    count = sum(1 for _ in itertools.islice(_MARKER.finditer(text), MOST_DOCUMENTS + 1))
+    if count > MOST_DOCUMENTS:
+        raise InputError([Fault("", "", f"expected at most {MOST_DOCUMENTS:,} documents", source)])
 
 
 def read_part(lines: int, part: str, source: str) -> YAMLDocument | InputError | None:
@@ -107,20 +142,18 @@ def read_part(lines: int, part: str, source: str) -> YAMLDocument | InputError |
     if not part.strip():
         return None
     try:
-        # blank lines in place of what came before: lines count from the top of the text
-        padded = "\n" * lines + part
-        root = reader.compose(padded, source)
+        root = reader.compose(part, source, lines)
         if root is None or reader.is_null(root):
             return None
-        _refuse_more(padded, root, source)
+        _refuse_more(part, root, lines, source)
         return YAMLDocument(_plain(root, source, {}), root)
     except InputError as error:
         return error
 
 
-def _refuse_more(text: str, root: yaml.Node, source: str) -> None:
+def _refuse_more(text: str, root: yaml.Node, lines: int, source: str) -> None:
     """Refuse text after the end of a document, which would not be read."""
-    if not _NOTHING_MORE.fullmatch(text, root.end_mark.index):
+    if not _NOTHING_MORE.fullmatch(text, root.end_mark.index - lines):
         expected = "unexpected text after the document; another document begins with ---"
         raise InputError([Fault("", "", expected, source, root.end_mark.line + 1)])
 

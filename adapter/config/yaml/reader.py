@@ -32,10 +32,15 @@ _FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off"
 _ALIAS_LIMIT = 400_000
 """Nodes that aliases may add to a document; anchors of anchors grow exponentially."""
 
-_DEPTH_LIMIT = 100
+LONGEST = 2 * 1024 * 1024
+"""Characters of a text. Reading it takes seconds, and some 100 bytes of memory for each."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+DEPTH_LIMIT = 100
 """Maximum depth, aliases included; a rules file needs seven levels, the chart's values a few more."""
 
-_TOO_DEEP = f"nested more than {_DEPTH_LIMIT} levels deep"
+_TOO_DEEP = f"nested more than {DEPTH_LIMIT} levels deep"
 
 # Characters of a plain scalar up to the blank, break or indicator that may end it; a colon ends it only
 # before a blank.
@@ -111,7 +116,7 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]  # the stub leaves it untyped
         if not isinstance(event, yaml.AliasEvent):
             self.anchors.pop(event.anchor, None)
-        if self._depth > _DEPTH_LIMIT:
+        if self._depth > DEPTH_LIMIT:
             raise yaml.composer.ComposerError(None, None, _TOO_DEEP, event.start_mark)
         self._depth += 1
         node = super().compose_node(parent, index)  # type: ignore[arg-type]  # mappings pass nodes, not int
@@ -119,18 +124,29 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def compose(text: str, source: str) -> yaml.Node | None:
+def refuse_long(text: str, source: str) -> None:
+    """Raise InputError for a text that would take too long to read."""
+    if len(text) > LONGEST:
+        size, most = (f"{count / 1024 / 1024:.3g} MiB" for count in (len(text), LONGEST))
+        expected = f"expected at most {most} of YAML, it has {size}; one JSON document may be larger"
+        raise _unreadable(source, 0, expected)
+
+
+def compose(text: str, source: str, lines: int = 0) -> yaml.Node | None:
     """Return the root of the first document, None without one (an empty file, or comments only).
 
-    Raises InputError with one fault: not YAML, nested too deeply, an anchor inside itself, too many aliases.
+    Marks of nodes count `lines` that stand before the text, as blank ones. Raises InputError with one fault:
+    too long, not YAML, nested too deeply, an anchor inside itself, too many aliases.
     """
+    refuse_long(text, source)
     try:
         loader = _Loader(text)
+        loader.line = loader.index = lines
         root = loader.get_node() if loader.check_node() else None
         if root is not None:
             _check(root, source)
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line = lines + text.count("\n", 0, error.position) + 1
         raise _unreadable(
             source, line, f"not YAML: the character U+{error.character:04X} is not allowed"
         ) from error
@@ -139,7 +155,7 @@ def compose(text: str, source: str) -> yaml.Node | None:
         line = mark.line + 1 if mark else 0
         problem = error.problem or error.context or "not YAML"
         raise _unreadable(
-            source, line, f"not YAML: {one_line(problem)}{_quoting_advice(text, line, problem)}"
+            source, line, f"not YAML: {one_line(problem)}{_quoting_advice(text, line - lines, problem)}"
         ) from error
     except (ValueError, OverflowError) as error:  # an escape beyond Unicode, such as "\U00110000"
         raise _unreadable(source, 0, "not YAML: an escape sequence names no Unicode character") from error
@@ -175,7 +191,7 @@ def _check(root: yaml.Node, source: str) -> None:
             return known
         if id(node) in open_nodes:
             raise _unreadable(source, line_of(node), "an anchor contains an alias of itself")
-        if isinstance(node, yaml.ScalarNode) and any("\ud800" <= sign <= "\udfff" for sign in node.value):
+        if isinstance(node, yaml.ScalarNode) and SURROGATE.search(node.value):
             raise _unreadable(
                 source, line_of(node), "not YAML: an escape sequence names no Unicode character"
             )
@@ -189,7 +205,7 @@ def _check(root: yaml.Node, source: str) -> None:
         return size, depth
 
     size, depth = measure(root)
-    if depth > _DEPTH_LIMIT:
+    if depth > DEPTH_LIMIT:
         raise _unreadable(source, 0, _TOO_DEEP)
     if size - len(measured) > _ALIAS_LIMIT:
         raise _unreadable(source, 0, f"its aliases repeat more than {_ALIAS_LIMIT} nodes")
