@@ -28,22 +28,31 @@ def _selector() -> JSON:
     expression = parts.object_(
         "One condition on one label.",
         {
-            "key": {"type": "string", "description": "The label."},
-            "operator": {"type": "string", "description": "In, NotIn, Exists or DoesNotExist."},
-            "values": parts.list_("The values of In and NotIn.", {"type": "string"}),
+            "key": {"type": "string", "description": "key is the label key that the selector applies to."},
+            "operator": {
+                "type": "string",
+                "description": "operator is one of In, NotIn, Exists and DoesNotExist.",
+            },
+            "values": parts.list_(
+                "values are the label values of In and NotIn; it is empty for Exists and DoesNotExist.",
+                {"type": "string"},
+            ),
         },
         "key operator",
     )
     labels = {
         "type": "object",
-        "description": "Labels and their values.",
+        "description": "matchLabels are labels with the value that each must have.",
         "additionalProperties": {"type": "string"},
     }
     return parts.object_(
-        "Narrows the metric to series with these labels.",
+        "selector is a label selector that limits the metric to series with "
+        "these labels. If not set, only the name selects the series.",
         {
             "matchLabels": labels,
-            "matchExpressions": parts.list_("Conditions, all of which hold.", expression),
+            "matchExpressions": parts.list_(
+                "matchExpressions are label selector requirements, all of which must hold.", expression
+            ),
         },
     ) | {"x-kubernetes-map-type": "atomic"}
 
@@ -55,32 +64,48 @@ def _metric() -> JSON:
         "metric",
     )
     return parts.object_(
-        "The metric.", {"name": parts.segment("Its name.", floor), "selector": _selector()}, "name"
+        "metric identifies the metric by name and selector.",
+        {"name": parts.segment("name is the name of the metric.", floor), "selector": _selector()},
+        "name",
     )
 
 
 def _reference(about: str, *rules: JSON) -> JSON:
     version = parts.text(
-        "API group and version, such as apps/v1; only the group matters.",
+        "apiVersion is the API group and version of the object, such as apps/v1; only the group is used.",
         pattern="^[^/]*(/[^/]*)?$",
         maxLength=320,
     )
     properties = {
         "apiVersion": version,
-        "kind": parts.segment("Kind, such as Deployment."),
-        "name": parts.segment("Name of the object, in the same namespace."),
+        "kind": parts.segment("kind is the kind of the object, such as Deployment."),
+        "name": parts.segment("name is the name of the object, in the namespace of the autoscaler."),
     }
     return parts.object_(about, properties, "kind name", *rules)
 
 
 def _target(needed: str, *rules: JSON) -> JSON:
     properties = {
-        "type": parts.choice("How the value is meant.", "Utilization", "Value", "AverageValue"),
-        "value": parts.positive("The value to hold."),
-        "averageValue": parts.positive("The value per pod to hold."),
-        "averageUtilization": parts.count("Per cent of what the pods request, on average.", 1),
+        "type": parts.choice(
+            "type is the type of the target: Utilization, Value or AverageValue.",
+            "Utilization",
+            "Value",
+            "AverageValue",
+        ),
+        "value": parts.positive(
+            "value is the target value of the metric, as a quantity such as 100 or 500m."
+        ),
+        "averageValue": parts.positive(
+            "averageValue is the target value of the metric, averaged over all "
+            "pods, as a quantity such as 100 or 500m."
+        ),
+        "averageUtilization": parts.count(
+            "averageUtilization is the target value of the resource, averaged over "
+            "all pods, as a percentage of what the pods request.",
+            1,
+        ),
     }
-    return parts.object_("What the metric is held at.", properties, needed, *rules)
+    return parts.object_("target is the target value of the metric.", properties, needed, *rules)
 
 
 _ONE_OF_RESOURCE = parts.rule(
@@ -97,7 +122,7 @@ def _container_resource_name() -> JSON:
     standard = f"cpu|memory|ephemeral-storage|hugepages-{_QUALIFIED.removesuffix('?')}?"
     rule = parts.rule("!self.startsWith('requests.')", "must not begin with 'requests.'")
     return parts.text(
-        "cpu, memory, or another resource that a container can request.",
+        "name is the name of the resource: cpu, memory, or another resource that a container can request.",
         rule,
         pattern=rf"^({standard}|{_LABEL}(\.{_LABEL})*/{_QUALIFIED})$",
         maxLength=63,
@@ -109,31 +134,41 @@ def _container_resource_name() -> JSON:
 
 def _metrics() -> JSON:
     resource = _target("type", _ONE_OF_RESOURCE)
-    container = parts.text("The container.", pattern=f"^{_LABEL}$", maxLength=63)
-    described = _reference("The object that the metric describes.")
+    container = parts.text(
+        "container is the name of the container in the pods of the target.",
+        pattern=f"^{_LABEL}$",
+        maxLength=63,
+    )
+    described = _reference("describedObject is the object that the metric describes.")
     sources = {
         "Resource": parts.object_(
-            "Cpu, memory or the like of the pods.",
-            {"name": parts.text("The resource.", minLength=1), "target": resource},
+            "resource is a resource metric of the pods, such as cpu or memory, as "
+            "the sum of their containers.",
+            {
+                "name": parts.text("name is the name of the resource, such as cpu.", minLength=1),
+                "target": resource,
+            },
             "name target",
         ),
         "ContainerResource": parts.object_(
-            "Cpu, memory or the like of one container in each pod.",
+            "containerResource is a resource metric of one container in each pod of the target.",
             {"container": container, "name": _container_resource_name(), "target": resource},
             "container name target",
         ),
         "Pods": parts.object_(
-            "A custom metric of the pods, averaged.",
+            "pods is a custom metric of each pod of the target. The values are "
+            "averaged before they are compared to the target.",
             {"metric": _metric(), "target": _target("type averageValue")},
             "metric target",
         ),
         "Object": parts.object_(
-            "A custom metric of one object.",
+            "object is a custom metric of one object of the cluster, such as hits per second of an Ingress.",
             {"describedObject": described, "metric": _metric(), "target": _target("type", _ANY_OF_OBJECT)},
             "describedObject metric target",
         ),
         "External": parts.object_(
-            "A metric of no object of the cluster.",
+            "external is a metric that is not associated with an object of the "
+            "cluster, such as the length of a queue.",
             {"metric": _metric(), "target": _target("type", _ONE_OF_EXTERNAL)},
             "metric target",
         ),
@@ -146,43 +181,81 @@ def _metrics() -> JSON:
         )
         for kind, field in fields.items()
     ]
-    properties = {"type": parts.choice("Which of the sources is given.", *sources)}
+    properties = {
+        "type": parts.choice(
+            "type is the type of metric source. The field of this source must be set, and no other.", *sources
+        )
+    }
     properties |= {fields[kind]: source for kind, source in sources.items()}
-    items = parts.object_("A metric and what it is held at.", properties, "type", *rules)
+    items = parts.object_("One metric source and its target.", properties, "type", *rules)
     default = {
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
     }
     about = (
-        "What the replicas are computed from; the highest count wins. Without any: cpu at 80 % of what is "
-        "requested."
+        "metrics are the metrics that the number of replicas is computed from. The highest number of all "
+        "metrics is used. Defaults to an average cpu utilization of 80 % of the requests."
     )
     return parts.list_(about, items, maxItems=fastpath_autoscaler.MOST_METRICS, default=[default])
 
 
 def _behavior() -> JSON:
     policy = parts.object_(
-        "At most so much change in so much time.",
+        "A limit of the change within a period.",
         {
-            "type": parts.choice("What value counts.", "Pods", "Percent"),
-            "value": parts.count("Pods, or per cent of the replicas.", 1),
-            "periodSeconds": parts.count("The time.", 1, 1800),
+            "type": parts.choice(
+                "type is the unit of value: Pods, or Percent of the current replicas.", "Pods", "Percent"
+            ),
+            "value": parts.count("value is the largest change within the period, in the unit of type.", 1),
+            "periodSeconds": parts.count(
+                "periodSeconds is the length of the period in seconds, from 1 to 1800.", 1, 1800
+            ),
         },
         "type value periodSeconds",
     )
     most = fastpath_autoscaler.MOST_POLICIES
     rules = {
-        "stabilizationWindowSeconds": parts.count("How far back recommendations count.", 0, 3600),
-        "selectPolicy": parts.choice("Which policy counts; Max if absent.", "Max", "Min", "Disabled"),
-        "policies": parts.list_("The policies.", policy, minItems=1, maxItems=most),
+        "stabilizationWindowSeconds": parts.count(
+            "stabilizationWindowSeconds is the number of seconds, from 0 to 3600, "
+            "of which past "
+            "recommendations are considered. Defaults to 0 for scaleUp, and for scaleDown to the flag "
+            "--horizontal-pod-autoscaler-downscale-stabilization, which defaults to "
+            "300 seconds.",
+            0,
+            3600,
+        ),
+        "selectPolicy": parts.choice(
+            "selectPolicy is the policy that is used of several: Max, the largest "
+            "change, Min, the smallest, or Disabled, no scaling in this direction. "
+            "Defaults to Max.",
+            "Max",
+            "Min",
+            "Disabled",
+        ),
+        "policies": parts.list_(
+            "policies limit the change of the number of replicas. Defaults for "
+            "scaleUp to the larger of 4 pods and 100 % in 15 seconds, and for "
+            "scaleDown to 100 % in 15 seconds.",
+            policy,
+            minItems=1,
+            maxItems=most,
+        ),
         "tolerance": parts.quantity(
-            "By how much a metric may miss its target, such as 50m.", rf"\+?{parts.ANY}", minimum=0
+            "tolerance is the deviation of a metric from its target, as a share of "
+            "the target such as 50m, within which the number of replicas is not "
+            "changed. Defaults to the flag --horizontal-pod-autoscaler-tolerance, "
+            "which defaults to 0.1.",
+            rf"\+?{parts.ANY}",
+            minimum=0,
         ),
     }
     return parts.object_(
-        "How fast the replicas may change. What is absent is as in a HorizontalPodAutoscaler with an empty "
-        "behavior.",
-        {"scaleUp": parts.object_("Upwards.", rules), "scaleDown": parts.object_("Downwards.", rules)},
+        "behavior limits how fast the number of replicas changes in each direction. Fields that are not set "
+        "have the defaults of a HorizontalPodAutoscaler.",
+        {
+            "scaleUp": parts.object_("scaleUp is the scaling policy for more replicas.", rules),
+            "scaleDown": parts.object_("scaleDown is the scaling policy for fewer replicas.", rules),
+        },
     )
 
 
@@ -199,23 +272,26 @@ def _fallback() -> JSON:
     ]
     properties = {
         "type": parts.choice(
-            "Hold keeps the replicas; Floor keeps at least replicas; LastGood keeps at least what the "
-            "metrics asked for last.",
+            "type is what happens while a metric has no value: Hold keeps the "
+            "current number of replicas, Floor "
+            "keeps at least the number in replicas, and LastGood keeps at least the number that the metrics "
+            "asked for last.",
             *fastpath_autoscaler.FALLBACKS,
         ),
         "after": parts.duration(
-            "How long a metric has to be absent.",
+            "after is how long a metric has no value before the fallback applies, as a duration such as 90s.",
             fastpath_autoscaler.AFTERS,
             default=parts.short(fastpath_autoscaler.AFTER),
         ),
-        "replicas": parts.count("The floor.", 1),
+        "replicas": parts.count("replicas is the lower limit for the number of replicas of type Floor.", 1),
         "lastGoodFor": parts.duration(
-            "For how long the last good count is kept.", fastpath_autoscaler.LAST_GOOD_FORS
+            "lastGoodFor is how long the last number is kept of type LastGood, as a duration such as 30m.",
+            fastpath_autoscaler.LAST_GOOD_FORS,
         ),
     }
     about = (
-        "What holds when a metric has been absent for a while. It keeps or raises the replicas, it never "
-        "lowers them."
+        "fallback is what happens when a metric has had no value for a while. It keeps or raises the number "
+        "of replicas and never lowers it. If not set, the number of replicas is kept."
     )
     return parts.object_(about, properties, "type", *rules)
 
@@ -232,20 +308,24 @@ _PENDING_NEEDS = "one Object or External metric of that name in metrics, with av
 def _pending_capacity() -> JSON:
     properties = {
         "metric": parts.segment(
-            "The name of a metric of spec.metrics: an Object or External metric with a target of type "
+            "metric is the name of a metric in spec.metrics: an Object or External "
+            "metric with a target of type "
             "AverageValue, and the only metric of this name."
         ),
         "podThroughput": parts.positive(
-            "How many units of the metric one Ready pod works off in a second, such as 2 or 500m. A smaller "
+            "podThroughput is how many units of the metric one Ready pod works off "
+            "in a second, such as 2 or 500m. A smaller "
             "value than the true one withholds less; a greater one asks for too few pods until those that "
             "are starting are Ready."
         ),
     }
-    items = parts.object_("A queue and what a pod works off.", properties, "metric podThroughput")
+    items = parts.object_("A queue and the throughput of a pod.", properties, "metric podThroughput")
     about = (
-        "Queues that count less what pods that are starting would have worked off. Pods that were asked for "
-        "and are not Ready let a queue grow; for their learned start-up time that growth asks for no more "
-        "pods. This only withholds raises: it never asks for more pods than exact arithmetic, and never "
+        "pendingCapacity are queues whose value is reduced by the work that starting pods would have done by "
+        "now if they had been Ready at once. A queue grows while pods that were already requested start; "
+        "within their learned start-up time that growth requests no more pods. "
+        "This only withholds raises: it never requests more pods than without "
+        "it, and never "
         "scales down. It has no effect before a pod of the target was seen to start."
     )
     return parts.list_(about, items, maxItems=fastpath_autoscaler.MOST_METRICS) | {
@@ -259,13 +339,14 @@ def _forecast() -> JSON:
     defaults = ForecastSpec()
     properties = {
         "mode": parts.choice(
-            "Advise makes forecasts and shows them; Floor also raises the floor of the replicas to them, "
-            "while a replay of the last days shows that it helps.",
+            "mode is how the forecast is used: Advise only shows it; Floor also "
+            "raises the lower limit for the "
+            "number of replicas to it, while a replay of the last days shows that it helps.",
             *forecast_settings.MODES,
             default=defaults.mode,
         ),
         "history": parts.text(
-            "How much of the past is read, from 7d to 35d, in days or hours.",
+            "history is how much of the past is read, from 7d to 35d, in days or hours.",
             parts.matching(
                 "(([7-9]|[12][0-9]|3[0-5])d|(16[89]|1[7-9][0-9]|[2-7][0-9][0-9]|8[0-3][0-9]|840)h)",
                 "must be from 7d to 35d, in days or hours such as 14d or 336h",
@@ -274,37 +355,40 @@ def _forecast() -> JSON:
             default=defaults.history,
         ),
         "horizon": parts.duration(
-            "How far ahead a floor looks. Auto is the learned time that pods take to be Ready.",
+            "horizon is how far ahead the forecast raises the lower limit, as a "
+            "duration. Auto is the learned time that pods take to be Ready.",
             forecast_spec.HORIZONS,
             word=forecast_settings.AUTO,
             default=defaults.horizon,
         ),
         "maxExtra": parts.text(
-            "How many more pods may run for it, of those that would run without it.",
+            "maxExtra is the upper limit for the pods that run because of the "
+            "forecast, as a percentage from 1% to 100% of those that would run without it.",
             parts.matching(share, "must be from 1% to 100%, without a fraction"),
             maxLength=4,
             default=defaults.max_extra,
         ),
         "minGain": parts.text(
-            "How much of the shortage of pods it has to remove to act.",
+            "minGain is the part of the shortage of pods that the forecast must "
+            "remove in a replay before it acts, as a percentage from 1% to 100%.",
             parts.matching(share, "must be from 1% to 100%, without a fraction"),
             maxLength=4,
             default=defaults.min_gain,
         ),
         "timeZone": parts.time_zone(
-            "The time zone on whose clock days repeat, by its name in the tz database, such as "
+            "timeZone is the time zone in which days repeat, by its name in the tz database, such as "
             "Europe/Berlin.",
             default=defaults.time_zone,
         ),
         "holidays": parts.list_(
-            "Local dates that are like no other day.",
+            "holidays are local dates whose load is unlike that of other days.",
             parts.date("A local date."),
             maxItems=forecast_spec.MOST_HOLIDAYS,
         ),
     }
     about = (
-        "A forecast of the load, from its history in Prometheus. It only raises the floor of the replicas, "
-        "never above maxReplicas, and not at zero."
+        "forecast is a forecast of the load from its history in Prometheus. It only raises the lower limit "
+        "for the number of replicas, never above maxReplicas, and not at zero."
     )
     return parts.object_(about, properties)
 
@@ -316,20 +400,31 @@ def _spec() -> JSON:
         "apiVersion must name an API group, such as apps/v1",
     )
     properties = {
-        "scaleTargetRef": _reference("What is scaled.", group),
-        "minReplicas": parts.count(
-            "The fewest replicas; 0 needs an Object or External metric.", 0, default=1
+        "scaleTargetRef": _reference(
+            "scaleTargetRef is the workload that is scaled; it needs a scale subresource.", group
         ),
-        "maxReplicas": parts.count("The most replicas.", 1),
+        "minReplicas": parts.count(
+            "minReplicas is the lower limit for the number of replicas to which the autoscaler can scale "
+            "down. It may be 0 if an Object or External metric is configured.",
+            0,
+            default=1,
+        ),
+        "maxReplicas": parts.count(
+            "maxReplicas is the upper limit for the number of replicas to which the "
+            "autoscaler can scale "
+            "up. It cannot be less than minReplicas.",
+            1,
+        ),
         "metrics": _metrics(),
         "behavior": _behavior(),
         "syncPeriod": parts.duration(
-            "The longest time between two decisions.",
+            "syncPeriod is the longest time between two decisions, as a duration such as 5s.",
             fastpath_autoscaler.SYNC_PERIODS,
             default=parts.short(fastpath_autoscaler.SYNC_PERIOD),
         ),
         "mode": parts.choice(
-            "Auto scales; Advise decides and tells, but does not scale; Paused does nothing.",
+            "mode is what the autoscaler does: Auto changes the number of replicas, Advise computes it and "
+            "reports it in status and events without changing it, and Paused does neither.",
             *fastpath_autoscaler.MODES,
             default=fastpath_autoscaler.AUTO,
         ),
@@ -352,7 +447,10 @@ def _spec() -> JSON:
         ),
         parts.rule(_PENDING_RULE, "pendingCapacity needs, for each metric, " + _PENDING_NEEDS),
     ]
-    about = "The spec of an autoscaling/v2 HorizontalPodAutoscaler, and how Fastpath goes about it."
+    about = (
+        "spec is the specification of an autoscaling/v2 "
+        "HorizontalPodAutoscaler, with the additional fields of Fastpath."
+    )
     return parts.object_(about, properties, "scaleTargetRef maxReplicas", *rules)
 
 
@@ -361,20 +459,24 @@ def _spec() -> JSON:
 
 def _status() -> JSON:
     current = parts.object_(
-        "What was measured.",
+        "current is the current value of the metric.",
         {
-            "value": parts.measured("The value."),
-            "averageValue": parts.measured("The value per pod."),
+            "value": parts.measured("value is the current value of the metric."),
+            "averageValue": parts.measured("averageValue is the current value, averaged over all pods."),
             "averageUtilization": {
                 "type": "integer",
                 "format": "int32",
-                "description": "Per cent of what is requested.",
+                "description": "averageUtilization is the current value of the resource, averaged over "
+                "all pods, as a percentage of the requests.",
             },
         },
     )
     plain = {"type": "string"}
-    metric = parts.object_("The metric.", {"name": plain, "selector": _selector()})
-    described = parts.object_("The object.", {"apiVersion": plain, "kind": plain, "name": plain})
+    metric = parts.object_("metric identifies the metric.", {"name": plain, "selector": _selector()})
+    described = parts.object_(
+        "describedObject is the object that the metric describes.",
+        {"apiVersion": plain, "kind": plain, "name": plain},
+    )
     sources: Mapping[str, JSON] = {
         "resource": {"name": plain, "current": current},
         "containerResource": {"container": plain, "name": plain, "current": current},
@@ -385,36 +487,47 @@ def _status() -> JSON:
     items = {
         "type": {
             "type": "string",
-            "description": "Which of the sources is given; empty where there was no value.",
+            "description": "type is the type of metric source, empty if the metric has no value.",
         }
     }
-    items |= {name: parts.object_("As in spec.metrics.", properties) for name, properties in sources.items()}
+    items |= {
+        name: parts.object_(f"{name} is the metric of this type in spec.metrics.", properties)
+        for name, properties in sources.items()
+    }
     time = {"type": "string", "format": "date-time"}
     condition = parts.object_(
         "One condition.",
         {
-            "type": plain | {"description": "AbleToScale, ScalingActive, ScalingLimited or ScaledToZero."},
-            "status": plain | {"description": "True, False or Unknown."},
-            "reason": plain | {"description": "Why, in one word."},
-            "message": plain | {"description": "Why, in a sentence."},
-            "lastTransitionTime": time | {"description": "When status last changed."},
+            "type": plain | {"description": "type is the type of the condition, such as AbleToScale."},
+            "status": plain
+            | {"description": "status is the status of the condition: True, False or Unknown."},
+            "reason": plain | {"description": "reason is the reason for the last transition, as one word."},
+            "message": plain
+            | {"description": "message is the reason for the last transition, as a sentence."},
+            "lastTransitionTime": time | {"description": "lastTransitionTime is when status last changed."},
         },
         "type status",
     )
     change = parts.object_(
         "A change of the replicas.",
         {
-            "change": {"type": "integer", "format": "int32", "description": "By how many; down is negative."},
-            "time": time | {"description": "When."},
+            "change": {
+                "type": "integer",
+                "format": "int32",
+                "description": "change is the difference of the replicas, negative for fewer.",
+            },
+            "time": time | {"description": "time is when that was."},
         },
         "change time",
     )
     credit = parts.object_(
         "A queue with pending capacity.",
         {
-            "metric": plain | {"description": "Its name."},
-            "credit": parts.measured("What starting pods would have worked off, in units of the metric."),
-            "time": time | {"description": "When."},
+            "metric": plain | {"description": "metric is the name of the metric."},
+            "credit": parts.measured(
+                "credit is the work of starting pods that reduces the queue, in units of the metric."
+            ),
+            "time": time | {"description": "time is when that was."},
         },
         "metric credit time",
     )
@@ -422,30 +535,43 @@ def _status() -> JSON:
         "observedGeneration": {
             "type": "integer",
             "format": "int64",
-            "description": "The generation that was acted on.",
+            "description": "observedGeneration is the last generation that was observed.",
         },
-        "lastScaleTime": time | {"description": "When the replicas were last changed by this autoscaler."},
-        "currentReplicas": parts.count("The replicas as last seen.", 0),
-        "desiredReplicas": parts.count("The replicas as last decided.", 0),
-        "currentMetrics": parts.list_(
-            "What the metrics were when last looked at.", parts.object_("A metric.", items)
+        "lastScaleTime": time
+        | {"description": "lastScaleTime is when this autoscaler last changed the number of replicas."},
+        "currentReplicas": parts.count("currentReplicas is the number of replicas as last observed.", 0),
+        "desiredReplicas": parts.count(
+            "desiredReplicas is the last number of replicas that was computed, 0 before the first.", 0
         ),
-        "conditions": parts.list_("What is and is not so.", condition)
+        "currentMetrics": parts.list_(
+            "currentMetrics are the values of the metrics at the last decision.",
+            parts.object_("A metric.", items),
+        ),
+        "conditions": parts.list_("conditions are the conditions of the autoscaler.", condition)
         | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        "recentChanges": parts.list_("Changes that policies still count, oldest first.", change),
-        "pendingCapacity": parts.list_("What queues with pending capacity count less.", credit),
-        "targets": plain | {"description": "What each metric was and what it is held at, for kubectl get."},
+        "recentChanges": parts.list_(
+            "recentChanges are the changes that scaling policies still count, oldest first.", change
+        ),
+        "pendingCapacity": parts.list_(
+            "pendingCapacity are the credits of the queues in spec.pendingCapacity.", credit
+        ),
+        "targets": plain
+        | {"description": "targets are the current and the target value of each metric, for kubectl get."},
     }
-    return parts.object_("What the last decision came to; as of a HorizontalPodAutoscaler.", properties)
+    return parts.object_(
+        "status is the result of the last decision, with the fields of a HorizontalPodAutoscaler.", properties
+    )
 
 
 COLUMNS = [
-    parts.column("Kind", ".spec.scaleTargetRef.kind", about="Kind of what is scaled."),
-    parts.column("Reference", ".spec.scaleTargetRef.name", about="Name of what is scaled."),
-    parts.column("Targets", ".status.targets", about="What each metric was and what it is held at."),
+    parts.column("Kind", ".spec.scaleTargetRef.kind", about="Kind of the workload that is scaled."),
+    parts.column("Reference", ".spec.scaleTargetRef.name", about="Name of the workload that is scaled."),
+    parts.column("Targets", ".status.targets", about="Current and target value of each metric."),
     parts.column("MinPods", ".spec.minReplicas", "integer"),
     parts.column("MaxPods", ".spec.maxReplicas", "integer"),
-    parts.column("Replicas", ".status.currentReplicas", "integer", about="The replicas as last seen."),
+    parts.column(
+        "Replicas", ".status.currentReplicas", "integer", about="Number of replicas as last observed."
+    ),
     parts.column(
         "Able",
         parts.condition("AbleToScale", "status"),

@@ -52,8 +52,13 @@ def list_(about: str, items: JSON, **more: Any) -> JSON:
 
 
 def text(about: str, *rules: JSON, **more: Any) -> JSON:
-    shape = {"type": "string", "description": about, "maxLength": 253} | more
+    shape = {"type": "string", "description": _with_default(about, more), "maxLength": 253} | more
     return shape | ({"x-kubernetes-validations": list(rules)} if rules else {})
+
+
+def _with_default(about: str, more: JSON) -> str:
+    """Return a description that ends with the default, which `kubectl explain` shows nowhere else."""
+    return f"{about} Defaults to {more['default']}." if "default" in more else about
 
 
 def choice(about: str, *values: str, **more: Any) -> JSON:
@@ -64,7 +69,7 @@ def count(about: str, least: int, most: int = INT32, **more: Any) -> JSON:
     return {
         "type": "integer",
         "format": "int32",
-        "description": about,
+        "description": _with_default(about, more),
         "minimum": least,
         "maximum": most,
     } | more

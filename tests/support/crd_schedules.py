@@ -71,22 +71,27 @@ def _with_seconds(field: str, size: int) -> str:
 
 
 def _windows() -> JSON:
-    named = "A name that no other window of the schedule has; status and events show it."
+    named = "name is the name of the window, unique in the schedule. Status and events show it."
     properties = {
         "name": parts.text(named, _VISIBLE, minLength=1),
         "days": parts.list_(
-            "The days on which a window with from and to begins; every day if absent.",
+            "days are the days on which a window with from and to begins. Defaults to every day.",
             parts.choice("A day.", *documents.DAYS),
             minItems=1,
         ),
-        "from": _clock("When the window begins, in local time, on each of the days.", _CLOCK, "23:59:59"),
+        "from": _clock(
+            "from is when the window begins on each of the days, as local time such as 08:00.",
+            _CLOCK,
+            "23:59:59",
+        ),
         "to": _clock(
-            "When it ends, in local time; an earlier time than from is on the next day.",
+            "to is when the window ends, as local time. A time earlier than from is on the next day.",
             _CLOCK_OR_MIDNIGHT,
             "24:00",
         ),
         "cron": parts.text(
-            "When the window begins, in local time: minute, hour, day of the month, month, day of the week.",
+            "cron is when the window begins, as a cron expression in local time: "
+            "minute, hour, day of the month, month, day of the week.",
             parts.rule(
                 rf"self.matches('^(?i)\\s*{_escaped(_CRON)}\\s*$')",
                 "must be a cron expression of five fields such as 0 22 28-31 * *",
@@ -94,12 +99,21 @@ def _windows() -> JSON:
             maxLength=512,
         ),
         "for": parts.duration(
-            "How long a window with cron lasts, in elapsed time.", (SECOND, documents.LONGEST_FOR), _WHOLE
+            "for is how long a window with cron lasts in elapsed time, as a duration such as 8h.",
+            (SECOND, documents.LONGEST_FOR),
+            _WHOLE,
         ),
-        "start": _local("When the only window of this entry begins, in local time without offset.", _CLOCK),
-        "end": _local("When it ends, in local time without offset; 24:00 is allowed.", _CLOCK_OR_MIDNIGHT),
-        "minReplicas": parts.count("The floor: minReplicas is at least this in the window.", 0),
-        "maxReplicas": parts.count("The ceiling: maxReplicas is at most this in the window.", 0),
+        "start": _local(
+            "start is when a window that occurs once begins, as local time without offset.", _CLOCK
+        ),
+        "end": _local(
+            "end is when a window that occurs once ends, as local time without offset. 24:00 is allowed.",
+            _CLOCK_OR_MIDNIGHT,
+        ),
+        "minReplicas": parts.count("minReplicas is the least minReplicas of the targets in the window.", 0),
+        "maxReplicas": parts.count(
+            "maxReplicas is the greatest maxReplicas of the targets in the window.", 0
+        ),
     }
     first, last = _with_seconds("start", 16), _with_seconds("end", 16)
     begin, end = _with_seconds("from", 5), _with_seconds("to", 5)
@@ -127,10 +141,11 @@ def _windows() -> JSON:
         # Texts of this form sort as times; an end at 24:00 sorts before the next day.
         parts.rule(f"!has(self.start) || !has(self.end) || {first} < {last}", "end must be after start"),
     ]
-    items = parts.object_("A window: when it is active, and its bounds.", properties, "name", *rules)
+    items = parts.object_("A window of local time and its bounds.", properties, "name", *rules)
     about = (
-        "When the bounds hold. Where windows overlap, the largest floor and the smallest ceiling hold; where "
-        "the floor is above the ceiling, the floor holds."
+        "windows are the times in which bounds apply. Where windows overlap, "
+        "the largest floor and the smallest ceiling apply; where "
+        "the floor is above the ceiling, the floor applies."
     )
     return parts.list_(about, items, minItems=1, maxItems=documents.MOST_WINDOWS) | _by("name")
 
@@ -147,12 +162,15 @@ def _by(*keys: str) -> JSON:
 
 def _targets() -> JSON:
     properties = {
-        "kind": parts.choice("HorizontalPodAutoscaler or FastPathAutoscaler.", *documents.TARGET_KINDS),
-        "name": parts.text("Its name.", minLength=1),
+        "kind": parts.choice(
+            "kind is HorizontalPodAutoscaler or FastPathAutoscaler.", *documents.TARGET_KINDS
+        ),
+        "name": parts.text("name is the name of the autoscaler.", minLength=1),
     }
     items = parts.object_("An autoscaler in the namespace of the schedule.", properties, "kind name")
     about = (
-        "The autoscalers that get the bounds. A HorizontalPodAutoscaler has to be boosted, and gets the "
+        "targets are the autoscalers that the bounds apply to. A "
+        "HorizontalPodAutoscaler has to be boosted, and gets the "
         "floors alone."
     )
     return parts.list_(about, items, minItems=1, maxItems=documents.MOST_TARGETS) | _by("kind", "name")
@@ -160,10 +178,11 @@ def _targets() -> JSON:
 
 def _spec() -> JSON:
     zone = parts.time_zone(
-        "The time zone of all local times, by its name in the tz database, such as Europe/Berlin."
+        "timeZone is the time zone of all local times, by its name in the tz database, such as Europe/Berlin."
     )
     ready = parts.choice(
-        "AtStart raises the floor when a window begins. ByStart raises it earlier, by the time that pods "
+        "ready is when the floor is raised: AtStart raises it when a window "
+        "begins. ByStart raises it earlier, by the time that pods "
         "were seen to take to be Ready, so that they are Ready when the window begins.",
         documents.AT_START,
         documents.BY_START,
@@ -176,12 +195,16 @@ def _spec() -> JSON:
         "ready": ready,
         "windows": _windows(),
         "except": parts.list_(
-            "Local dates on which no window with from or cron begins.",
+            "except are local dates on which no window with from or cron begins.",
             date,
             maxItems=documents.MOST_EXCEPTIONS,
         ),
     }
-    return parts.object_("Which autoscalers get which bounds when.", properties, "targets timeZone windows")
+    return parts.object_(
+        "spec is the schedule: its targets, its time zone and its windows.",
+        properties,
+        "targets timeZone windows",
+    )
 
 
 # --- status ----------------------------------------------------------------------------------------------
@@ -191,55 +214,73 @@ def _status() -> JSON:
     plain: JSON = {"type": "string"}
     time = plain | {"format": "date-time"}
     number: JSON = {"type": "integer", "format": "int32"}
-    generation = {"type": "integer", "format": "int64", "description": "The generation that was acted on."}
+    generation = {
+        "type": "integer",
+        "format": "int64",
+        "description": "observedGeneration is the last generation that was observed.",
+    }
     boundary = parts.object_(
-        "The next beginning or end of a window.",
+        "nextBoundary is the next time at which a window begins or ends.",
         {
-            "time": time | {"description": "When, in UTC."},
-            "window": plain | {"description": "The name of the window."},
-            "edge": plain | {"description": "begin or end."},
+            "time": time | {"description": "time is the time of the boundary in UTC."},
+            "window": plain | {"description": "window is the name of the window."},
+            "edge": plain | {"description": "edge is begin or end."},
         },
     )
     target = parts.object_(
         "A target of the spec.",
         {
-            "kind": plain | {"description": "Its kind."},
-            "name": plain | {"description": "Its name."},
-            "applied": {"type": "boolean", "description": "Whether the bounds reach it."},
-            "reason": plain | {"description": "Why, in one word."},
-            "message": plain | {"description": "Why, in a sentence."},
+            "kind": plain | {"description": "kind is the kind of the target."},
+            "name": plain | {"description": "name is the name of the target."},
+            "applied": {
+                "type": "boolean",
+                "description": "applied tells whether the bounds apply to the target.",
+            },
+            "reason": plain | {"description": "reason is the reason as one word."},
+            "message": plain | {"description": "message is the reason as a sentence."},
             "leadSeconds": number
-            | {"description": "By how much earlier its floors begin, with ready: ByStart."},
+            | {
+                "description": "leadSeconds is by how many seconds its floors begin earlier, with "
+                "ready: ByStart."
+            },
         },
         "kind name",
     )
     condition = parts.object_(
         "One condition.",
         {
-            "type": plain | {"description": "Applied: whether the bounds reach all targets."},
-            "status": plain | {"description": "True, False or Unknown."},
-            "reason": plain | {"description": "Why, in one word."},
-            "message": plain | {"description": "Why, in a sentence."},
-            "lastTransitionTime": time | {"description": "When status last changed."},
+            "type": plain
+            | {
+                "description": "type is the type of the condition: Applied tells whether the bounds "
+                "apply to all targets."
+            },
+            "status": plain
+            | {"description": "status is the status of the condition: True, False or Unknown."},
+            "reason": plain | {"description": "reason is the reason as one word."},
+            "message": plain | {"description": "message is the reason as a sentence."},
+            "lastTransitionTime": time | {"description": "lastTransitionTime is when status last changed."},
             "observedGeneration": generation,
         },
         "type status",
     )
     properties = {
         "observedGeneration": generation,
-        "active": plain | {"description": "The names of the active windows, for kubectl get."},
-        "windows": parts.list_("The names of the active windows.", plain),
-        "minReplicas": number | {"description": "The floor now; absent without one."},
-        "maxReplicas": number | {"description": "The ceiling now; absent without one."},
+        "active": plain | {"description": "active are the names of the active windows, for kubectl get."},
+        "windows": parts.list_("windows are the names of the active windows.", plain),
+        "minReplicas": number
+        | {"description": "minReplicas is the current floor. It is not set without one."},
+        "maxReplicas": number
+        | {"description": "maxReplicas is the current ceiling. It is not set without one."},
         "nextBoundary": boundary,
         "conflicts": parts.list_(
-            "Windows that overlap and whose floor is above the ceiling of the other.", plain
+            "conflicts are windows that overlap and whose floor is above the ceiling of the other.", plain
         ),
-        "targets": parts.list_("What comes of the bounds at each target.", target) | _by("kind", "name"),
-        "conditions": parts.list_("What is and is not so.", condition) | _by("type"),
+        "targets": parts.list_("targets are the targets with the effect of the bounds on each.", target)
+        | _by("kind", "name"),
+        "conditions": parts.list_("conditions are the conditions of the schedule.", condition) | _by("type"),
     }
     return parts.object_(
-        "What holds now, what comes next, and what keeps the schedule from acting.", properties
+        "status is the current bounds of the schedule, its next boundary, and its conditions.", properties
     )
 
 

@@ -188,3 +188,19 @@ def holds(rule: str, value: Any) -> bool:
         return _PROGRAMS[rule].execute({"self": _escaped(value)}) is True
     except (RuntimeError, TypeError, ValueError):
         return False
+
+
+def faults_of_descriptions(schema: JSON, within: str = "") -> list[str]:
+    """Return the fields of a schema whose description is not as Kubernetes' API conventions ask."""
+    faults: list[str] = []
+    for name, node in schema.get("properties", {}).items():
+        path, about = f"{within}.{name}" if within else name, node.get("description", "")
+        default = node.get("default")
+        if about and not (about.startswith(f"{name} ") and about.endswith(".")):
+            faults.append(f"{path}: {about}")
+        if isinstance(default, str | int) and f"Defaults to {default}." not in about:
+            faults.append(f"{path}: says no default")
+        faults += faults_of_descriptions(node, path) + faults_of_descriptions(
+            node.get("items", {}), f"{path}[]"
+        )
+    return faults

@@ -95,6 +95,11 @@ def test_everything_of_a_spec_is_explained() -> None:
             assert node.get("description"), path
 
 
+def test_descriptions_follow_the_api_conventions() -> None:
+    """A description begins with the name of its field, ends as a sentence, and says the default."""
+    assert structural.faults_of_descriptions(SCHEMA) == []
+
+
 def test_columns_show_what_there_is() -> None:
     known = {path for path, _ in structural.nodes(SCHEMA)} | {"metadata.creationTimestamp"}
     for column in VERSION["additionalPrinterColumns"]:
