@@ -103,16 +103,17 @@ class ScrapeSchedule(Generic[KeyT]):
 
     async def run(self) -> None:
         """Scrape until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._group:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
                 for key, planned in self._timers.items():
                     self._plan_first(key, planned)
                 await asyncio.get_running_loop().create_future()
-        finally:
-            self._group = None
-            for planned in self._timers.values():
-                if planned.timer is not None:
-                    planned.timer.cancel()
+            finally:  # before the group waits for its tasks: it takes no new ones then
+                self._group = None
+                for planned in self._timers.values():
+                    if planned.timer is not None:
+                        planned.timer.cancel()
 
     def _restretch(self) -> None:
         if not self._timers:

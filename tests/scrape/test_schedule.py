@@ -188,3 +188,26 @@ async def test_nothing_is_scraped_after_the_end() -> None:
     await asyncio.sleep(5)
 
     assert len(here.begun) == count
+
+
+async def test_nothing_begins_while_the_last_scrapes_end() -> None:
+    """A scrape may take a while to end; the timers of other targets are due meanwhile."""
+    begun, ended = asyncio.Event(), []
+
+    async def scrape(key: str) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await asyncio.sleep(5)
+            ended.append(key)
+
+    schedule: ScrapeSchedule[str] = ScrapeSchedule(scrape, Monitoring(), per_second=2000, random=lambda: 0.25)
+    task = asyncio.create_task(schedule.run())
+    for key in ("slow", "due"):
+        schedule.put(key, 4)
+    await begun.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert len(ended) == 1
