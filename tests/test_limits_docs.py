@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.autoscaler import ready_store, reporter
+from adapter.autoscaler import ready_store, registry, reporter
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.forecasts import queue
 from adapter.autoscaler.metrics import feed
@@ -17,7 +17,7 @@ from adapter.config.yaml import documents as yaml_documents
 from adapter.config.yaml import reader
 from adapter.forecast import service
 from adapter.kubernetes import codec
-from adapter.kubernetes.cache import label_index, pod_codec, reflector, scale_codec, schedules
+from adapter.kubernetes.cache import autoscalers, label_index, pod_codec, reflector, scale_codec, schedules
 from adapter.kubernetes.write import events
 from adapter.model import ready_times
 from adapter.model.forecasts import job
@@ -143,6 +143,7 @@ NUMBERS = {
     "64 are processed at a time, of schedules 16 KiB": (
         codec._WATCH_STEP, schedules.CODEC.step_bytes // 1024,
     ),
+    "10 others are named, and 20 are decided again": (autoscalers.MOST_NAMED, registry._MOST_RIVALS),
     "100 windows, which may begin 2,000 times a day": (documents.MOST_WINDOWS, schedules.MOST_BEGINS),
     "expressions of 8,192 characters": documents.MOST_CRONS,
     "20 writes of a namespace in a pass": schedule_statuses.MOST_WRITES,

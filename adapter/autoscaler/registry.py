@@ -26,6 +26,12 @@ from adapter.scrape.cache import ScrapedValues
 _PERIOD = 1.0
 """How often, in seconds, the rules are checked for changes."""
 
+_IN_A_ROW = 50
+"""After so many autoscalers other tasks may run."""
+
+_MOST_RIVALS = 20
+"""The most autoscalers of a target that are decided at once when another one comes or goes."""
+
 
 class ScrapeSubscriptions:
     """The autoscalers whose pods or endpoints are scraped. `run` follows changes of the rules."""
@@ -76,8 +82,11 @@ class ScrapeSubscriptions:
             await asyncio.sleep(_PERIOD)
             if self.scraped.generation != generation:
                 generation = self.scraped.generation
-                for subscription in list(self._subscriptions.values()):
-                    subscription.settle()
+                for count, (key, subscription) in enumerate(list(self._subscriptions.items()), 1):
+                    if self._subscriptions.get(key) is subscription:
+                        subscription.settle()
+                    if count % _IN_A_ROW == 0:
+                        await asyncio.sleep(0)
 
 
 class _Subscription:
@@ -202,8 +211,10 @@ class AutoscalerRegistry:
 
     def rivals_changed(self, target: TargetKey) -> None:
         """Note that the autoscalers of a target have changed."""
-        if self.controller is not None:
-            self.controller.touch_all(tuple(self._by_target.get(target, ())))
+        keys = self._by_target.get(target, ())
+        # where there are many, each has others with and without this change, and sees it at its next decision
+        if self.controller is not None and len(keys) <= _MOST_RIVALS:
+            self.controller.touch_all(tuple(keys))
 
     def answered(self, keys: Iterable[Key]) -> None:
         """Note that metrics of these autoscalers were fetched, or could not be."""

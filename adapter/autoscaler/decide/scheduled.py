@@ -28,6 +28,9 @@ from adapter.model.schedules.bounds import ScheduledBounds
 
 TOO_MANY_WINDOWS = "TooManyWindows"
 
+_MOST_NAMED = 20
+"""How many windows are named: an autoscaler may have hundreds, and the text is written at each boundary."""
+
 
 class BoundedSpec(PreparedSpec, frozen=True, kw_only=True):
     """A spec with the limits that it has within bounds, and with what decisions show of these.
@@ -209,5 +212,7 @@ def _of_forecast(lowest: int, highest: int, bounds: ScheduledBounds) -> _Conditi
 
 
 def describe(bounds: ScheduledBounds) -> str:
-    """Return the windows as text, "" for none."""
-    return ", ".join((*bounds.windows, *(f"{name} (begins soon)" for name in bounds.early)))
+    """Return the windows as text, "" for none; the first of many, and how many more there are."""
+    names = (*bounds.windows, *(f"{name} (begins soon)" for name in bounds.early))
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return ", ".join((*names[:_MOST_NAMED], *more))

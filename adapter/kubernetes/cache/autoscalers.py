@@ -6,6 +6,7 @@ their cache, and the FastPathAutoscalers from the source that reads them; if tha
 cluster are watched too.
 """
 
+import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -284,6 +285,10 @@ _Owner = tuple[str, str, str]
 """Kind, namespace and name of an autoscaler."""
 
 
+MOST_NAMED = 10
+"""How many other autoscalers of a target are named."""
+
+
 class ScaleConflicts(ReflectedCache):
     """The autoscalers of each target, while `run` runs.
 
@@ -304,6 +309,8 @@ class ScaleConflicts(ReflectedCache):
         self.hpas.follow(self._note_hpa)
         self._targets: dict[_Owner, TargetKey] = {}
         self._owners: dict[TargetKey, set[_Owner]] = {}
+        self._first: dict[TargetKey, list[_Owner]] = {}
+        """The first autoscalers of a target, sorted; kept while its autoscalers stay the same."""
         self._told = False
         self._objects: TypedStore[WatchedHPA] = TypedStore(
             self._note_object, self._listed, same_hpa, _lose_hpa
@@ -325,13 +332,24 @@ class ScaleConflicts(ReflectedCache):
         self._set_target((KIND, namespace, name), None)
 
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
-        """Return the other autoscalers of its target as ``Kind/name``, sorted; None before the first list."""
+        """Return the other autoscalers of its target as ``Kind/name``, sorted; None before the first list.
+
+        A target may have thousands, which all ask at each decision: where there are more than MOST_NAMED, the
+        last element says how many more.
+        """
         if not self.synced:
             return None
         meta = autoscaler.metadata
         itself = (autoscaler.kind, meta.namespace, meta.name)
-        owners = self._owners.get(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref), set())
-        return tuple(sorted(f"{kind}/{name}" for kind, _, name in owners - {itself}))
+        target = TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
+        owners = self._owners.get(target, set())
+        if not owners:
+            return ()
+        if target not in self._first:
+            self._first[target] = heapq.nsmallest(MOST_NAMED + 1, owners, key=_label)
+        named = [_label(each) for each in self._first[target] if each != itself][:MOST_NAMED]
+        more = len(owners) - (itself in owners) - len(named)
+        return (*named, f"{more} more") if more else tuple(named)
 
     def _note_hpa(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
         self._set_target((HPA_KIND, namespace, name), _target_of(found))
@@ -349,11 +367,13 @@ class ScaleConflicts(ReflectedCache):
             return
         if old is not None:
             del self._targets[owner]
+            self._first.pop(old, None)
             self._owners[old].discard(owner)
             if not self._owners[old]:
                 del self._owners[old]
         if target is not None:
             self._targets[owner] = target
+            self._first.pop(target, None)
             self._owners.setdefault(target, set()).add(owner)
         if self._told:
             for each in filter(None, (old, target)):
@@ -363,6 +383,11 @@ class ScaleConflicts(ReflectedCache):
         if not self._told and self.synced:
             self._told = True
             yield from in_steps(tuple(self._owners), self.changed)
+
+
+def _label(owner: _Owner) -> str:
+    kind, _, name = owner
+    return f"{kind}/{name}"
 
 
 def _target_of(found: WatchedHPA | None) -> TargetKey | None:

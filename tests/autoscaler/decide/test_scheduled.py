@@ -136,6 +136,10 @@ def test_a_floor_ahead_is_named_as_such() -> None:
         "WindowAhead",
         "minReplicas 20, maxReplicas 40: shop/office business (begins soon)",
     )
+    names = tuple(f"shop/office {number}" for number in range(500))
+    many = condition(Loop(3).decide(3, ScheduledBounds(20, None, names)))
+    text = f"minReplicas 20, maxReplicas 40: {', '.join(names[:20])}, 480 more"
+    assert many == ("True", "WindowActive", text)
 
 
 @pytest.mark.parametrize("wanted", [0, None])

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from time import thread_time
 from typing import Any
 
 import msgspec
@@ -329,3 +330,25 @@ async def test_others_stay_known_while_the_api_server_is_away() -> None:
 )
 def test_the_key_of_a_target(reference: CrossVersionObjectReference, key: tuple[str, ...]) -> None:
     assert TargetKey.of("x", reference) == key
+
+
+async def test_many_autoscalers_of_a_target_are_counted() -> None:
+    """Each of them asks at each decision, and its status names them: some, not thousands."""
+    async with Cluster() as cluster:
+        cluster.create(hpa("a"))
+        async with opposing(cluster) as rivals:
+            await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
+            for number in range(2000):
+                rivals.put(ours(f"web-{number:04}"))
+            named = tuple(f"FastPathAutoscaler/web-{number:04}" for number in range(11))
+            assert rivals.of(ours("web-1999")) == (*named[:10], "1990 more")
+            assert rivals.of(ours("web-0003")) == (*named[:3], *named[4:], "1990 more")
+            begun = thread_time()
+            for number in range(2000):
+                rivals.of(ours(f"web-{number:04}"))
+            assert thread_time() - begun < 0.5
+            for number in range(11, 2000):
+                rivals.remove("default", f"web-{number:04}")
+            assert rivals.of(ours("web-0003")) == (*named[:3], *named[4:], "1 more")
+            rivals.remove("default", "web-0000")
+            assert rivals.of(ours("web-0003")) == (*named[1:3], *named[4:], "HorizontalPodAutoscaler/a")
