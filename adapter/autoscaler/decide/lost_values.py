@@ -9,7 +9,8 @@ left ask for fewer replicas. So a metric of which a Ready pod has lost its value
   overdue anyway, proves nothing: after an outage the pods come back one after the other.
 - That ends when the pod has a value again, or after `LATELY`, because a pod may never report again. Then
   Kubernetes' formula holds.
-- A pod that is gone, is being deleted or has ended is forgotten. One that is not Ready does not block.
+- A pod that is gone, is being deleted or has ended is forgotten. While the cache has fewer pods than the
+  target, those that it lacks are not gone. A pod that is not Ready does not block.
 - A pod without a value since the start of this process counts as one that never had a value.
 """
 
@@ -60,7 +61,7 @@ def follow(before: ReportingPods, sources: Sequence[str], observation: Observati
         if source:
             known = before.get(source, _NOTHING)
             if isinstance(reading, PodsReading):
-                known = _note(known, reading, observation.pods, now)
+                known = _note(known, reading, observation, now)
                 if known.lost and (why := _why(known.lost, observation.pods)):
                     blocks = True
                     seen = msgspec.structs.replace(reading, overdue=reading.overdue or why)
@@ -71,16 +72,17 @@ def follow(before: ReportingPods, sources: Sequence[str], observation: Observati
     return Followed(observation, after, blocks)
 
 
-def _note(before: Reporting, reading: PodsReading, pods: Sequence[PodFacts], now: int) -> Reporting:
+def _note(before: Reporting, reading: PodsReading, observation: Observation, now: int) -> Reporting:
     values: Mapping[str, int] = reading.values
     if reading.left_out:
         values = {**values, **reading.left_out}
     if not before.lost and len(before.pods) == len(values) and all(map(values.__contains__, before.pods)):
         return before
     had = frozenset(before.pods)
+    recent = {name: since for name, since in before.lost.items() if now - since < LATELY}
     have: list[str] = []
     lost: dict[str, int] = {}
-    for pod in pods:
+    for pod in observation.pods:
         name = pod.name
         if name in values:
             have.append(name)
@@ -91,8 +93,12 @@ def _note(before: Reporting, reading: PodsReading, pods: Sequence[PodFacts], now
                 have.append(name)
             else:
                 lost[name] = now
-        elif name in before.lost and now - before.lost[name] < LATELY:
-            lost[name] = before.lost[name]
+        elif name in recent:
+            lost[name] = recent[name]
+    if unknown := max(0, observation.status_replicas - len(observation.pods)):
+        known = {pod.name for pod in observation.pods}
+        have += [name for name in before.pods if name not in known][:unknown]
+        lost |= {name: recent[name] for name in [name for name in recent if name not in known][:unknown]}
     return Reporting(tuple(have), lost)
 
 

@@ -15,6 +15,7 @@ from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.lost_values import LATELY
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
+    ObjectReading,
     Observation,
     PodsReading,
     Reading,
@@ -30,6 +31,7 @@ from tests.support.scaling import (
     autoscaler,
     cpu_metric,
     external_metric,
+    object_metric,
     pod,
     pods,
     pods_metric,
@@ -42,10 +44,16 @@ HALF = {f"web-{number}": LOADED if number < 5 else IDLE for number in range(10)}
 """Ten pods that need ten: five are loaded, five are not."""
 LEFT = {name: value for name, value in HALF.items() if value == IDLE}
 GONE = Unavailable("NoMetrics", "nothing")
+FEWER = "fewer pods are cached than the target has"
 
 
 def eager(window: int = 0) -> dict[str, Any]:
     return {"behavior": {"scaleDown": {"stabilizationWindowSeconds": window}}}
+
+
+def container_metric(utilization: int) -> dict[str, Any]:
+    source = cpu_metric(utilization).pop("resource") | {"container": "app"}
+    return {"type": "ContainerResource", "containerResource": source}
 
 
 class Story:
@@ -64,7 +72,7 @@ class Story:
     def observe(self, *readings: Reading | Mapping[str, int]) -> Observation:
         seen = [PodsReading(each) if isinstance(each, Mapping) else each for each in readings]
         return Observation(
-            self.replicas, len(self.pods), "app=web", self.pods, seen, status=self.memory.status
+            self.replicas, self.replicas, "app=web", self.pods, seen, status=self.memory.status
         )
 
     def sync(self, at: float, *readings: Reading | Mapping[str, int]) -> int:
@@ -220,6 +228,35 @@ def test_the_bound_begins_at_the_first_whole_reading(reading: Reading) -> None:
     assert story.sync(3 * LATE, LEFT) == 8
 
 
+@pytest.mark.parametrize("lost_before", [False, True])
+def test_pods_that_the_cache_lacks_are_not_gone(*, lost_before: bool) -> None:
+    story = Story()
+    story.sync(0, HALF)
+    if lost_before:
+        story.sync(1, LEFT)
+    story.pods = []
+    story.sync(2, PodsReading(LEFT, overdue=FEWER))
+    story.pods = pods(10)
+    assert story.sync(3, LEFT) == 10
+    assert story.sync(LATE + 3, LEFT) == 8
+
+
+def test_no_more_pods_are_kept_than_the_cache_lacks() -> None:
+    story = Story()
+    story.sync(0, HALF)
+    story.pods = [pod(f"new-{number}") for number in range(8)]
+    story.sync(1, PodsReading(LEFT, overdue=FEWER))
+    (reporting,) = story.memory.history.reporting.values()
+    assert reporting == (("web-0", "web-1"), {})
+
+
+def test_an_overdue_reading_is_remembered() -> None:
+    """The first readings of Prometheus are overdue: its sample interval is not known yet."""
+    story = Story()
+    story.sync(0, PodsReading(HALF, overdue="its sample interval is not known yet"))
+    assert story.sync(1, LEFT) == 10
+
+
 def test_an_overdue_reading_keeps_its_own_reason() -> None:
     story = Story()
     story.sync(0, HALF)
@@ -289,19 +326,11 @@ def test_another_target_of_the_metric_forgets_nothing() -> None:
 
 @pytest.mark.parametrize("container", ["", "app"])
 def test_a_resource_metric_loses_values(container: str) -> None:
-    metric = cpu_metric(100)
-    if container:
-        source = metric.pop("resource") | {"container": container}
-        metric = {"type": "ContainerResource", "containerResource": source}
-    story = Story(metric)
-
-    def usage(values: Mapping[str, int]) -> PodsReading:
-        return PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
-
+    story = Story(container_metric(100) if container else cpu_metric(100))
     whole = {name: value // 10 for name, value in HALF.items()}
     left = {name: whole[name] for name in LEFT}
-    assert story.sync(0, usage(whole)) == 10
-    assert story.sync(1, usage(left)) == 10
+    assert story.sync(0, usages(whole)) == 10
+    assert story.sync(1, usages(left)) == 10
     assert "unable to get metrics for resource cpu: 5 of 10 Ready pods lack a value" in story.message()
 
 
@@ -399,3 +428,65 @@ def test_a_pod_that_had_a_value_blocks_for_the_bound(
         after = story.sync(at, values or GONE)
         if values and any(when is not None for when in since.values()):
             assert after >= before
+
+
+def usages(values: Mapping[str, int]) -> PodsReading:
+    return PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
+
+
+WHOLE: dict[str, tuple[dict[str, Any], Reading]] = {
+    "pods": (pods_metric("10"), PodsReading(HALF)),
+    "cpu": (cpu_metric(100), usages({name: value // 10 for name, value in HALF.items()})),
+    "container": (container_metric(100), usages({name: value // 10 for name, value in HALF.items()})),
+    "object of all": (object_metric("AverageValue", averageValue="10"), ObjectReading(100_000)),
+    "object": (object_metric("Value", value="10"), ObjectReading(10_000)),
+    "external": (external_metric(type="AverageValue", averageValue="10"), ExternalReading((40_000, 60_000))),
+}
+"""Metrics that need ten pods."""
+
+
+def faults(whole: Reading) -> st.SearchStrategy[Reading]:
+    """Return readings that lack data, in the ways in which the sources tell so."""
+    always = [whole, GONE]
+    if not isinstance(whole, PodsReading):
+        assert isinstance(whole, ObjectReading | ExternalReading)
+        value = 1 if isinstance(whole, ObjectReading) else (1,)
+        negative = -1 if isinstance(whole, ObjectReading) else (90_000, -1)
+        part = msgspec.structs.replace(whole, overdue="partial")
+        always += [msgspec.structs.replace(each, **{_field(whole): value}) for each in (part,)]
+        always.append(msgspec.structs.replace(whole, **{_field(whole): negative}))
+        return st.sampled_from(always)
+    values = whole.values
+
+    def without(names: set[str]) -> Reading:
+        return msgspec.structs.replace(
+            whole, values={name: value for name, value in values.items() if name not in names}
+        )
+
+    def negative_at(name: str) -> Reading:
+        return msgspec.structs.replace(whole, values={**values, name: -1})
+
+    names = st.sampled_from(sorted(values))
+    return st.one_of(st.sampled_from(always), st.sets(names).map(without), names.map(negative_at))
+
+
+def _field(reading: ObjectReading | ExternalReading) -> str:
+    return "value" if isinstance(reading, ObjectReading) else "values"
+
+
+@given(data=st.data(), names=st.sets(st.sampled_from(sorted(WHOLE)), min_size=1, max_size=3))
+def test_missing_data_takes_no_needed_pod_away(data: st.DataObject, names: set[str]) -> None:
+    """The load stays; within the bound anything may be missing, in one metric or in several."""
+    chosen = [WHOLE[name] for name in sorted(names)]
+    story = Story(*(metric for metric, _ in chosen))
+    assert story.sync(0, *(whole for _, whole in chosen)) == 10
+    for at in data.draw(st.lists(st.integers(1, LATE), max_size=8, unique=True).map(sorted)):
+        readings = [data.draw(faults(whole)) for _, whole in chosen]
+        if data.draw(st.booleans()):
+            story.pods = data.draw(st.sampled_from([[], pods(5)]))
+            readings = [
+                each if isinstance(each, Unavailable) else msgspec.structs.replace(each, overdue=FEWER)
+                for each in readings
+            ]
+        assert story.sync(at, *readings) >= 10
+        story.replicas, story.pods = 10, pods(10)
