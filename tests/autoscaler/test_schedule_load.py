@@ -2,21 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from datetime import date, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules import book as books
+from adapter.autoscaler.schedules import status
 from adapter.autoscaler.schedules.book import ScheduleBook
+from adapter.autoscaler.schedules.status import Lookout, ScheduleStatus, TargetState
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.schedules import CODEC, WatchedSchedule, keep_schedule
 from adapter.kubernetes.codec import WatchDecoder
-from adapter.model.schedules.bounds import ScheduledBounds
+from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, SpansOfDay
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -254,3 +259,104 @@ async def test_spans_are_computed_for_another_day_before_they_end(monkeypatch: p
 
 async def _until_bounds(bench: Bench, wanted: bool) -> None:  # noqa: FBT001 - what is waited for
     await until(lambda: (bench.bounds(VICTIM) is not None) is wanted)
+
+
+# -- any document that the API server accepts ----------------------------------------------------------------
+
+ZONES = {
+    "Europe/Berlin": "2026-10-25",
+    "America/New_York": "2026-11-01",
+    "Australia/Lord_Howe": "2026-10-04",
+    "Africa/El_Aaiun": "2028-01-23",
+    "Pacific/Apia": "2011-12-30",
+    "UTC": "2026-06-01",
+}
+"""Zones, and a day on which their clock is set."""
+
+MINUTES = st.sampled_from(["*", "*/2", "*/7", "0", "0,59", "1-58/3", ",".join(map(str, range(0, 60, 2)))])
+HOURS = st.sampled_from(["*", "*/2", "0", "1-4", "8-18", ",".join(map(str, range(24)))])
+DAYS = st.sampled_from(["*", "*/2", "28-31", "L", "1"])
+WEEKDAYS = st.sampled_from(["*", "1-5", "5L", "1#2", "0,6"])
+LENGTHS = st.sampled_from(["1s", "59s", "60s", "61s", "59m", "1h", "25h", "744h"])
+CRONS = st.builds(
+    lambda minute, hour, day, weekday, length: {"cron": f"{minute} {hour} {day} * {weekday}", "for": length},
+    *(MINUTES, HOURS, DAYS, WEEKDAYS, LENGTHS),
+)
+DAILY = st.builds(
+    lambda minute, to: {"from": f"{minute // 60:02}:{minute % 60:02}:30", "to": to},
+    *(st.integers(0, 1439), st.sampled_from(["00:00", "02:30", "12:00:01", "24:00"])),
+)
+SINGLE = st.builds(
+    lambda year, end: {"start": f"{year}-01-01T00:00", "end": f"{end}-12-31T24:00"},
+    *(st.integers(1971, 2026), st.integers(2026, 9998)),
+)
+BOUNDS = st.sampled_from(
+    [{"minReplicas": 0}, {"minReplicas": 2**31 - 1}, {"maxReplicas": 1}, {"minReplicas": 3, "maxReplicas": 4}]
+)
+WINDOWS = st.builds(lambda times, bounds: times | bounds, st.one_of(CRONS, CRONS, DAILY, SINGLE), BOUNDS)
+
+
+SELDOM = st.builds(
+    lambda minute, hour, length, bounds: {"cron": f"{minute} {hour} * * *", "for": length} | bounds,
+    *(st.integers(0, 59), st.sampled_from(["4-23", "*/2", "1-3", "3"]), LENGTHS, BOUNDS),
+)
+"""Windows of which a hundred are within the limits."""
+
+
+@st.composite
+def hostile(draw: st.DrawFn) -> tuple[msgspec.Raw, int]:
+    """Return a schedule within the bounds of its CRD, and an instant around a change of its clock."""
+    zone = draw(st.sampled_from(sorted(ZONES)))
+    count = draw(st.sampled_from([1, 2, 100, 100]))
+    few = draw(st.lists(SELDOM if count == 100 else WINDOWS, min_size=1, max_size=4))
+    listed = [few[number % len(few)] | {"name": f"{number:0253}"} for number in range(count)]
+    days = [
+        str(date(2026, 1, 1) + timedelta(days=number)) for number in range(draw(st.sampled_from([0, 1000])))
+    ]
+    spec: dict[str, Any] = {
+        "ready": "ByStart",
+        "except": days,
+        "targets": targets(*(f"{each:0253}" for each in range(100))),
+    }
+    middle = utc(ZONES[zone]) + draw(st.integers(-35, 35)) * 86_400
+    return raw("any", *listed, zone=zone, **spec), middle
+
+
+def _finish(taken: steps.Steps, work: Iterator[None]) -> Any:
+    """Do work step by step, and return what comes out."""
+    while True:
+        with taken.step():
+            try:
+                next(work)
+            except StopIteration as ended:
+                return ended.value
+
+
+@pytest.mark.timeout(60)
+@settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(hostile())
+def test_no_step_is_long_whatever_a_tenant_writes(case: tuple[msgspec.Raw, int]) -> None:
+    """Each pass: reading the object, its spans, the bounds of a target, and all that a status tells."""
+    text, now = case
+    taken = steps.Steps()
+    with taken.step():
+        found = keep_schedule(text).schedule
+    if found is not None:
+        spans = SpansOfDay(found.schedule)
+        _finish(taken, spans.renew(now))
+        timeline, instant = BoundsTimeline((), [spans]), now
+        for _ in range(50):
+            with taken.step():
+                timeline.at(instant, 600)
+                instant = timeline.next_change(instant, 600)
+            if not spans.covers(instant):
+                break
+        lookout = Lookout(found.schedule)
+        for later in (0, 60, 3600, 86_400):
+            outlook = _finish(taken, lookout.look(now + later))
+            with taken.step():
+                states = {target: TargetState() for target in found.targets}
+                status.describe(found, 1, states, outlook, ScheduleStatus(), now + later)
+    event("refused" if found is None else "accepted")
+    event(f"{taken.longest * 1000 // 5 * 5} ms")
+    assert taken.longest < LONGEST
