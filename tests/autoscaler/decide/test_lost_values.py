@@ -193,6 +193,15 @@ def test_a_pod_that_never_had_a_value_does_not_block() -> None:
     assert story.sync(0, LEFT) == 8
 
 
+def test_after_a_start_the_stabilization_window_protects() -> None:
+    """Another leader does not know which pods had values; its first recommendation is the current count."""
+    story = Story(window=300)
+    story.sync(0, HALF)
+    story.memory, story.made = guarded.remember(story.memory.status), None
+    assert [story.sync(at, LEFT) for at in (1, 300)] == [10, 10]
+    assert story.sync(301, LEFT) == 8
+
+
 def test_a_pod_that_is_ready_again_still_blocks() -> None:
     story = Story(window=30)
     story.sync(0, HALF)
