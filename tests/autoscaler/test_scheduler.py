@@ -65,6 +65,16 @@ def test_a_removed_key_is_not_due_and_may_come_back() -> None:
     assert popped(scheduler, 9.0) == [(A, 2.0)]
 
 
+def test_former_times_do_not_pile_up() -> None:
+    """A key that is made due again and again, at times far ahead, keeps few entries."""
+    scheduler = Scheduler()
+    scheduler.schedule(B, 9e6)
+    for count in range(10_000):
+        scheduler.reschedule(A, 1e6 + count)
+    assert len(scheduler._heap) < 1100
+    assert popped(scheduler, 1e7) == [(A, 1_009_999.0), (B, 9e6)]
+
+
 def test_the_clock_of_decisions_follows_a_jump_when_it_is_asked() -> None:
     clock = HandClock()
     decisions = DecisionClock(clock)
