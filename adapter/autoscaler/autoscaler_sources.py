@@ -26,7 +26,7 @@ from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError, KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.autoscalers import AutoscalerCache, BoostRequest, HPACache, WatchedHPA
 from adapter.kubernetes.cache.reflector import ReflectorContext
-from adapter.kubernetes.cache.store import STEP
+from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling import documents as autoscalerdocuments
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.floor import Floor, is_newer, is_over
@@ -165,12 +165,13 @@ class AutoscalerSource(abc.ABC):
 
     async def put_all(self) -> None:
         """Put all autoscalers into the registry, in steps."""
-        for count, key in enumerate(tuple(self._keys()), 1):
-            autoscaler = self.find(key)
-            if autoscaler is not None:
-                self._registry.put(autoscaler)
-            if count % STEP == 0:
-                await asyncio.sleep(0)
+        for _ in in_steps(tuple(self._keys()), self._put):
+            await asyncio.sleep(0)
+
+    def _put(self, key: Key) -> None:
+        autoscaler = self.find(key)
+        if autoscaler is not None:
+            self._registry.put(autoscaler)
 
 
 class AutoscalerObjectSource(AutoscalerSource):
@@ -271,8 +272,8 @@ class AutoscalerFileSource(AutoscalerSource):
         for key in self._found.keys() - found.keys():
             self._registry.remove(key)
         self._found = found
-        for autoscaler in found.values():
-            self._registry.put(autoscaler)
+        for _ in in_steps(found, self._put):
+            pass
         _log.info("autoscalers in files", extra=facts(count=len(found)))
 
 
@@ -312,12 +313,13 @@ class BoostedHPAs:
         self._problems.resolve("floors")
         self._adopted = True
         asking = [each for each in self._hpas if each.asked is not None or each.faults]
-        for count, listed in enumerate(asking, 1):
-            found = self._hpas.find(listed.namespace, listed.name)
-            self.changed(found, listed.namespace, listed.name)
-            if count % STEP == 0:
-                await asyncio.sleep(0)
+        for _ in in_steps(asking, self._look):
+            await asyncio.sleep(0)
         self._drop_orphans(floors)
+
+    def _look(self, listed: WatchedHPA) -> None:
+        found = self._hpas.find(listed.namespace, listed.name)
+        self.changed(found, listed.namespace, listed.name)
 
     def _drop_orphans(self, floors: FloorWriter) -> None:
         """Remove floors that are over, and those of HPAs that no longer ask for boosting.

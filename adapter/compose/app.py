@@ -118,9 +118,10 @@ async def run(
             access_log = AccessLog(open_sink(options.access_log), clock, monitoring, problems)
             stack.push_async_callback(access_log.close)
         shutdown = Shutdown()
-        health = Health(
-            readyz=_readiness(shutdown, lambda: server.listening, security, runtime, served, rules, floors)
-        )
+        checks = _readiness(shutdown, lambda: server.listening, security, runtime, served, rules, floors)
+        if scaler is not None:
+            checks.append(Check("scaler-caches-synced", scaler.find_unlisted))
+        health = Health(readyz=checks)
         monitoring.ready.labels("serve").set_function(health.is_ready)
         server = MetricsServer(
             Handler(

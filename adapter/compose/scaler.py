@@ -62,6 +62,10 @@ _DRAIN_TIMEOUT = 0.5
 leader waits."""
 
 
+LISTED_SECONDS = 60.0
+"""How long after the start a server of metrics is ready although its scaler has not listed a kind."""
+
+
 class Scaler:
     """Scales while its `tasks` run.
 
@@ -81,6 +85,7 @@ class Scaler:
         pods: PodCache | None = None,
     ) -> None:
         self._options = options
+        self._began = runtime.clock.monotonic()
         self._runtime = runtime
         self._provider = provider
         self._random = random
@@ -160,13 +165,18 @@ class Scaler:
         """Return which caches have no first list yet, None if all have one."""
         caches: dict[str, PodCache | ScaleConflicts | AutoscalerSource | ScheduleBook] = {
             "pods": self.pods,
-            "other autoscalers": self.rivals,
+            "horizontalpodautoscalers": self.rivals,
             "fastpathautoscalers": self._source,
         }
         if self._schedules is not None:
             caches["fastpathschedules"] = self._schedules
         waiting = [name for name, cache in caches.items() if not cache.synced]
         return f"first list of {', '.join(waiting)} is not complete" if waiting else None
+
+    def find_unlisted(self) -> str | None:
+        """Return what `find_unsynced` does, None in the first `LISTED_SECONDS`."""
+        is_new = self._runtime.clock.monotonic() - self._began < LISTED_SECONDS
+        return None if is_new else self.find_unsynced()
 
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return the state of an autoscaler, or which process leads, as an HTTP status and JSON."""

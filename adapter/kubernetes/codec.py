@@ -212,7 +212,7 @@ class ObjectCodec(Generic[T]):
 def _mark(raw: msgspec.Raw, error: Exception) -> Unreadable:
     identity = _IDENTIFIED.decode(raw).metadata
     return Unreadable(
-        identity.namespace, identity.name, identity.resource_version, bytes(raw), _describe(error)
+        identity.namespace, identity.name, identity.resource_version, bytes(raw), describe(error)
     )
 
 
@@ -220,7 +220,7 @@ def _refuse(each: Unreadable) -> None:
     raise msgspec.ValidationError(f"{each.namespace}/{each.name} cannot be read: {each.reason}")
 
 
-def _describe(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """Return what an exception says. Its text may be that of the object."""
     said = ascii(str(error))[1:-1][:_REASON_LENGTH]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -8,6 +8,7 @@ good value until that is two intervals and a timeout old. From the first failure
 overdue; after that time it is absent.
 """
 
+import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -35,6 +36,8 @@ from adapter.scrape.targets import (
 )
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
+
+_log = logging.getLogger(__name__)
 
 READ_WORK = 5_000
 """Series and matchers that one `read` looks at for new queries; the rest is answered with the next scrape."""
@@ -369,6 +372,10 @@ class ScrapedValues:
             self._monitoring.scrapes.labels(error.kind).inc()
             target.failed, target.reason = True, str(error)
             self._note(target, error)
+        except Exception:  # noqa: BLE001 - the body of one pod keeps no other from being scraped
+            self._monitoring.scrapes.labels("decode").inc()
+            target.failed, target.reason = True, "the body cannot be processed: see the log"
+            _log.exception("unexpected error while scraping a pod")
         finally:
             buffer.close()
         if self._targets.get(key) is target:

@@ -12,7 +12,7 @@ import pytest
 from adapter.autoscaler.autoscaler_sources import AutoscalerFileSource, FileContents
 from adapter.autoscaler.interfaces import Key
 from adapter.compose.providers import Runtime
-from adapter.compose.scaler import Scaler
+from adapter.compose.scaler import LISTED_SECONDS, Scaler
 from adapter.config.options import Options
 from adapter.kubernetes.cache.reflector import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
@@ -63,6 +63,7 @@ class Bench:
         kinds: Any = Kinds()
         scraped: Any = Scraped()
         clock, self.monitoring = FakeClock(), Monitoring()
+        self.clock = clock
         problems = ProblemLog(self.monitoring, clock)
         watching = ReflectorContext(nothing, clock, self.monitoring, problems, lambda: 0.0)
         runtime = Runtime(
@@ -127,3 +128,29 @@ async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) ->
             await asyncio.sleep(0)
 
         assert bench.at_work() == COUNT - 1
+
+
+async def test_a_kind_that_was_never_listed_fails_readiness(bench: Bench) -> None:
+    waiting = "first list of pods, horizontalpodautoscalers is not complete"
+    assert bench.scaler.find_unsynced() == waiting
+    assert bench.scaler.find_unlisted() is None
+    bench.clock.advance(LISTED_SECONDS)
+    assert bench.scaler.find_unlisted() == waiting
+    for cache in (bench.scaler.pods, bench.scaler.rivals):
+        for reflector in cache.reflectors:
+            reflector.synced = True
+    assert bench.scaler.find_unlisted() is None
+
+
+async def test_an_autoscaler_that_raises_keeps_no_other_from_a_term(bench: Bench) -> None:
+    registry = bench.scaler._registry
+    put = registry.put
+
+    def failing(autoscaler: Any) -> None:
+        if autoscaler.metadata.name == "web-7":
+            raise ZeroDivisionError
+        put(autoscaler)
+
+    registry.put = failing  # type: ignore[method-assign]
+    async with leading(bench):
+        await until(lambda: bench.at_work() == COUNT - 1)

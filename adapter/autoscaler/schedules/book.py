@@ -241,14 +241,15 @@ class ScheduleBook:
             message = "a FastPathSchedule cannot be used; the last valid one counts"
             self._problems.report(PROBLEM, message, "; ".join(map(str, found.faults)), subject=subject)
             return
+        entry = None if found is None or found.schedule is None else _entry_of(found, found.schedule)
         self._problems.resolve(PROBLEM, subject=subject)
         touched: dict[Key, None] = {}
         before = self._known.pop(subject, None)
         if before is not None:
             self._forget(subject, before)
             touched |= dict.fromkeys(before.targets)
-        if found is not None and found.schedule is not None:
-            entry = self._known[subject] = _entry_of(found, found.schedule)
+        if entry is not None:
+            self._known[subject] = entry
             for key in entry.targets:
                 self._targets.setdefault(key, _Target()).put(subject, entry)
             touched |= dict.fromkeys(entry.targets)

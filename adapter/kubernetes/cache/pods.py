@@ -325,8 +325,8 @@ class PodCache(ReflectedCache):
         """Notify the subscribers of what changed, once all first lists are in."""
         if self.synced:
             touched, self._touched = self._touched, {}
-            for selection in touched.values():
-                selection.notify()
+            for _ in in_steps(touched.values(), Selection.notify):
+                pass
 
     def listed(self, namespace: str = "") -> Iterator[None]:
         """End a list of a namespace ("" for all); yield wherever other work may run."""

@@ -26,7 +26,7 @@ from adapter import errors
 from adapter.kubernetes.cache.store import NamespaceView, ObjectStore, T, TypedStore
 from adapter.kubernetes.cache.unreadable import UnreadableObjects
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import ObjectCodec, Unreadable, WatchEvent
+from adapter.kubernetes.codec import ObjectCodec, Unreadable, WatchEvent, describe
 from adapter.model.clock import Clock
 from adapter.model.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.metrics import GroupResource
@@ -378,16 +378,31 @@ class Reflector(Generic[T]):
         self._version = event.version or self._version
 
     def _put(self, each: T | Unreadable) -> None:
+        """Store an object. Neither it nor what follows from it keeps the reflector from the others."""
+        try:
+            if isinstance(each, Unreadable):
+                self.store.lose(each)
+            else:
+                self.store.put(each)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note_defect(each.namespace, each.name, error)
+            return
         if isinstance(each, Unreadable):
-            self._unreadable.note(each)
-            self.store.lose(each)
+            self._unreadable.note(each.namespace, each.name, each.reason)
         else:
             self._unreadable.forget(each.namespace, each.name)
-            self.store.put(each)
 
     def _remove(self, namespace: str, name: str) -> None:
+        try:
+            self.store.remove(namespace, name)
+        except Exception as error:  # noqa: BLE001 - as in _put
+            self._note_defect(namespace, name, error)
+            return
         self._unreadable.forget(namespace, name)
-        self.store.remove(namespace, name)
+
+    def _note_defect(self, namespace: str, name: str, error: Exception) -> None:
+        if self._unreadable.note(namespace, name, describe(error)):
+            _log.error("unexpected error about one object", extra=facts(resource=self.name), exc_info=error)
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
         self._mode = "list"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from adapter.kubernetes.codec import Unreadable
 from adapter.telemetry.problems import ProblemLog
 
 MOST_NAMED = 50
@@ -22,16 +21,19 @@ class UnreadableObjects:
         self._named: set[tuple[str, str]] = set()
         self._has_more = False
 
-    def note(self, each: Unreadable) -> None:
+    def note(self, namespace: str, name: str, reason: str) -> bool:
+        """Report an object; tell whether it is reported by name for the first time."""
         self._count("Unreadable")
-        key = each.namespace, each.name
-        if key in self._named or len(self._named) < MOST_NAMED:
+        key = namespace, name
+        is_new = key not in self._named
+        if not is_new or len(self._named) < MOST_NAMED:
             self._named.add(key)
-            self._problems.report(PROBLEM, _MESSAGE, each.reason, subject=self._subject_of(key))
-        else:
-            self._has_more = True
-            more = f"more than {MOST_NAMED} objects cannot be read"
-            self._problems.report(PROBLEM, _MESSAGE, more, subject=self._name)
+            self._problems.report(PROBLEM, _MESSAGE, reason, subject=self._subject_of(key))
+            return is_new
+        self._has_more = True
+        more = f"more than {MOST_NAMED} objects cannot be read"
+        self._problems.report(PROBLEM, _MESSAGE, more, subject=self._name)
+        return False
 
     def forget(self, namespace: str, name: str) -> None:
         """Note that an object could be read, or is gone."""

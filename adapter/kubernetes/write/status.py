@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
+from adapter.kubernetes.codec import UNREADABLE
 from adapter.kubernetes.write.writer import WriteKind, Writer
 from adapter.model.autoscaling import status as conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
@@ -305,7 +306,7 @@ class StatusWriter:
         answer = await self._writer.client.get(update.path)
         try:
             metadata = _OBJECT.decode(answer.content).metadata
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise errors.KubernetesError(
                 0, "Decode", f"cannot get {update.path}: the response is not an object ({error})"
             ) from error

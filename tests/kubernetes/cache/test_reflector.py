@@ -12,7 +12,7 @@ import pytest
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.reflector import ListWatch, Reflector, ReflectorContext
-from adapter.kubernetes.cache.store import MetadataStore
+from adapter.kubernetes.cache.store import MetadataStore, TypedStore, in_steps
 from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, Unreadable, WatchEvent
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
@@ -293,3 +293,36 @@ async def test_days_of_failures_are_no_end() -> None:
     script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
     assert reflector.synced
     assert script.pauses[-1] == 45.0
+
+
+async def test_what_one_object_causes_keeps_no_other_from_the_store() -> None:
+    clock = FakeClock()
+    monitoring = Monitoring()
+    problems = ProblemLog(monitoring, clock)
+    seen: list[str] = []
+
+    def changed(_: str, name: str) -> None:
+        if name == "bad":
+            raise ZeroDivisionError
+        seen.append(name)
+
+    reflector: Reflector[PartialMetadata] = Reflector(
+        ListWatch(PARTIAL_METADATA, PODS),
+        TypedStore(changed),
+        ReflectorContext(Script(clock), clock, monitoring, problems, lambda: 0.0),  # type: ignore[arg-type]
+        "pods",
+    )
+    for kind, name in [("ADDED", "bad"), ("ADDED", "good"), ("DELETED", "bad"), ("DELETED", "good")]:
+        reflector._apply(WatchEvent(kind, PartialMetadata(name, "default"), "1"))
+    assert seen == ["good", "good"]
+    assert problems.active() == {("object", "pods default/bad"): "ZeroDivisionError"}
+
+
+def test_a_step_that_raises_keeps_no_other_item_from_its_turn() -> None:
+    seen: list[int] = []
+
+    def act(item: int) -> None:
+        seen.append(12 // item)
+
+    assert list(in_steps([1, 0, 2], act, 1)) == [None] * 3
+    assert seen == [12, 6]
