@@ -175,8 +175,8 @@ NUMBERS = {
     "| 64; 4 MiB of parsed requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
     "| 64 MiB; 2 MiB of YAML": (text_files.MOST_BYTES // MIB, reader.LONGEST // MIB),
-    "10,000 documents, 100 levels, 400,000 nodes": (
-        yaml_documents.MOST_DOCUMENTS, reader.DEPTH_LIMIT, reader._ALIAS_LIMIT,
+    "10,000 documents, 200,000 keys and values, 100 levels, 400,000 nodes": (
+        yaml_documents.MOST_DOCUMENTS, reader._NODE_LIMIT, reader.DEPTH_LIMIT, reader._ALIAS_LIMIT,
     ),
     "65,536 characters; brackets and operators 100 deep": (parsing.LONGEST_RULE, parsing.DEEPEST),
     "with the selectors of a request 1,048,576 characters": parsing.LONGEST,

@@ -54,7 +54,7 @@ def _time(text: str) -> str:
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError) as error:
         return f"expected a regular expression: {error}"
     return ""
 

@@ -43,7 +43,7 @@ def run_all(scenario: Scenario, variants: Sequence[Variant], columns: int = 0) -
     processes = min(os.cpu_count() or 1, len(variants))
     run = partial(_run, scenario, columns, seconds)
     if processes < 2 or seconds * scenario.phases * len(variants) < _WORTH:
-        return [run(variant) for variant in variants]
+        return list(_shown(map(run, variants), len(variants)))
     # A new interpreter for each process: a copy of this one would share its locks.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_on_interrupt) as pool:

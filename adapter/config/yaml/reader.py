@@ -35,11 +35,15 @@ _ALIAS_LIMIT = 400_000
 LONGEST = 2 * 1024 * 1024
 """Characters of a text. Reading it takes seconds, and some 100 bytes of memory for each."""
 
+_NODE_LIMIT = 200_000
+"""Nodes of a document; two million characters may be half a million."""
+
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 DEPTH_LIMIT = 100
 """Maximum depth, aliases included; a rules file needs seven levels, the chart's values a few more."""
 
+_TOO_MANY = f"more than {_NODE_LIMIT:,} keys and values"
 _TOO_DEEP = f"nested more than {DEPTH_LIMIT} levels deep"
 
 # Characters of a plain scalar up to the blank, break or indicator that may end it; a colon ends it only
@@ -63,6 +67,7 @@ class _Loader(yaml.SafeLoader):
     }
 
     _depth = 0
+    _nodes = 0
 
     def scan_to_next_token(self) -> None:
         """Skip blanks and comments, and tabs that are no indentation (JSON indented with tabs)."""
@@ -118,6 +123,9 @@ class _Loader(yaml.SafeLoader):
             self.anchors.pop(event.anchor, None)
         if self._depth > DEPTH_LIMIT:
             raise yaml.composer.ComposerError(None, None, _TOO_DEEP, event.start_mark)
+        self._nodes += 1
+        if self._nodes > _NODE_LIMIT:
+            raise yaml.composer.ComposerError(None, None, _TOO_MANY, event.start_mark)
         self._depth += 1
         node = super().compose_node(parent, index)  # type: ignore[arg-type]  # mappings pass nodes, not int
         self._depth -= 1

@@ -65,7 +65,7 @@ def places_of(autoscaler: FastPathAutoscaler, namespace: str, pods: str, ready: 
     pattern = pods or pod_names(autoscaler.spec.scale_target_ref)
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, RecursionError) as error:
         expected = f"expected a regular expression of pod names: {error}"
         raise InputError([Fault("--pods", pods, expected)]) from error
     within = f"namespace={quote(namespace)},pod=~{quote(pattern)}"

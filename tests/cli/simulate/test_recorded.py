@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from adapter.cli import main
-from adapter.cli.simulate import recorded
+from adapter.cli.simulate import recorded, recorded_options
 from adapter.cli.simulate.inputs import Recorded
 from adapter.cli.simulate.options import COMMAND
 from adapter.errors import InputError, RunError
@@ -309,3 +309,7 @@ async def test_wrong_credentials_name_the_flags(run: Run, scripted: Scripted) ->
         RunError, match=r"HTTP status 401.*--prometheus-token-file or --prometheus-basic-auth"
     ):
         await asyncio.to_thread(run, f"prometheus-url={scripted.url}")
+
+
+def test_a_pattern_that_nests_too_deeply_is_a_fault() -> None:
+    assert "expected a regular expression" in recorded_options._pattern("(" * 5_000 + "a" + ")" * 5_000)

@@ -94,6 +94,12 @@ def test_long_yaml_is_refused_before_it_is_parsed() -> None:
     assert time.thread_time() - began < 5  # reading it takes a minute
 
 
+def test_many_nodes_are_refused() -> None:
+    error = read("a:\n" + "- x\n" * 300_000)
+    assert isinstance(error, InputError)
+    assert str(error) == "a.json:199999: not YAML: more than 200,000 keys and values"
+
+
 def test_many_documents_are_refused_before_they_are_read() -> None:
     error = read("---\na: 1\n" * 10_001)
     assert isinstance(error, InputError)
