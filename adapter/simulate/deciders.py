@@ -261,4 +261,4 @@ def propose(spec: PreparedSpec, index: int, workload: Workload, reading: Reading
     pods = workload.pods
     situation = Situation(workload.replicas, len(pods), pods, spec.band, spec.settings, now)
     outcome = spec.metrics[index].propose(reading, situation)
-    return None if isinstance(outcome, Unavailable) else outcome.replicas
+    return None if isinstance(outcome, Unavailable) or outcome.withheld else outcome.replicas

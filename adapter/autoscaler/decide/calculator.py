@@ -45,6 +45,7 @@ class Proposal(NamedTuple):
     """The replicas that one metric asks for; `utilization` is in per cent, the other values in thousandths.
 
     `overflowed` says that a sum or a percentage exceeded its integer type, so that `replicas` is meaningless.
+    `withheld` is why the proposal must not be used although the value is known, "" if it may be.
     """
 
     replicas: int
@@ -53,6 +54,7 @@ class Proposal(NamedTuple):
     average: int | None = None
     value: int | None = None
     overflowed: bool = False
+    withheld: str = ""
 
 
 class Measurement(NamedTuple):

@@ -38,6 +38,7 @@ _ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"
 _BELOW_MIN = "Current number of replicas below Spec.MinReplicas"
 _FALLBACK = "fallback while metrics are absent"
 _NO_METRIC = MetricStatus("")
+_OVERDUE = "Overdue"
 
 
 class Event(NamedTuple):
@@ -367,7 +368,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         sync.now,
     )
     pending = _follow_pending(sync)
-    best, exact, description = 0, 0, ""
+    best, exact, overdue, description = 0, 0, 0, ""
     statuses: list[MetricStatus] = []
     failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(spec.metrics, observation.readings, strict=True):
@@ -377,6 +378,11 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
             outcome = Unavailable(reading.reason, metric.fetching + reading.message)
         else:
             outcome = metric.propose(reading, situation)
+        status = _NO_METRIC
+        if isinstance(outcome, Proposal) and outcome.withheld:
+            status = metric.report(metric.current(outcome))
+            sync.steps += outcome.steps
+            outcome = Unavailable(_OVERDUE, outcome.withheld)
         if pending is not None and metric.queue is not None and isinstance(outcome, Proposal):
             assert isinstance(reading, ObjectReading | ExternalReading)
             exact = max(exact, outcome.replicas)
@@ -387,9 +393,11 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)
-            sync.steps.append(Step("unavailable", {"metric": metric.description, "message": outcome.message}))
+            name = "overdue" if outcome.reason == _OVERDUE else "unavailable"
+            overdue += outcome.reason == _OVERDUE
+            sync.steps.append(Step(name, {"metric": metric.description, "message": outcome.message}))
             failures.append((metric, problem))
-            statuses.append(_NO_METRIC)
+            statuses.append(status)
             continue
         sync.steps += outcome.steps
         statuses.append(metric.report(metric.current(outcome)))
@@ -400,7 +408,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         sync.covered = max(0, exact - best)
     sync.absent = tuple(metric.description for metric, _ in failures)
     sync.wanted = None if failures else max(0, best)
-    return _conclude(sync, best, description, tuple(statuses), failures)
+    return _conclude(sync, best, description, tuple(statuses), failures, overdue)
 
 
 def _follow_pending(sync: _Sync) -> PendingState | None:
@@ -419,10 +427,11 @@ def _conclude(
     description: str,
     statuses: tuple[MetricStatus, ...],
     failures: Sequence[tuple[PreparedMetric, str]],
+    overdue: int,
 ) -> _Wanted | _Failed:
     count, current = len(statuses), sync.observation.replicas
     error = ""
-    told = {"failed": len(failures), "metrics": count, "replicas": best}
+    told = {"failed": len(failures), "overdue": overdue, "metrics": count, "replicas": best}
     if failures:
         metric, problem = failures[0]
         first = f"first error is: {metric.aggregate}{problem}"

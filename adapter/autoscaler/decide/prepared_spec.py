@@ -81,7 +81,10 @@ class PreparedMetric(NamedTuple):
     source: str = ""
 
     def propose(self, reading: Values, situation: Situation) -> Proposal | Unavailable:
-        """Return the proposal of the metric, or why its reading is not used."""
+        """Return the proposal of the metric, or why its reading is not used.
+
+        An overdue value that would scale down is withheld: the status shows it all the same.
+        """
         strict = situation.settings.strict
         if strict and (refusal := _refuse(reading)):
             return Unavailable("Unusable", self.fetching + refusal)
@@ -95,7 +98,7 @@ class PreparedMetric(NamedTuple):
                 "NoReadyPods", f"{self.fetching}no pod is ready, so the load per pod is unknown"
             )
         if reading.overdue and outcome.replicas < situation.replicas:
-            return Unavailable("Overdue", f"{self.fetching}{reading.overdue}: it may scale up, not down")
+            return outcome._replace(withheld=f"{self.fetching}{reading.overdue}: it may scale up, not down")
         return outcome
 
     def current(self, proposal: Proposal) -> MetricValueStatus:

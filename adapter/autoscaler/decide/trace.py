@@ -161,6 +161,10 @@ def _unavailable(facts: Facts) -> str:
     return f"{_called(facts['metric'])}: no value: {facts['message']}"
 
 
+def _overdue(facts: Facts) -> str:
+    return f"{_called(facts['metric'])}: the value is not used: {facts['message']}"
+
+
 def _choice(facts: Facts) -> str:
     left_out = f" ({facts['failed']} of {facts['metrics']} metrics have no value)" if facts["failed"] else ""
     return f"highest proposal: {facts['replicas']}, from {_called(facts['metric'])}{left_out}"
@@ -168,9 +172,10 @@ def _choice(facts: Facts) -> str:
 
 def _blocked(facts: Facts) -> str:
     if facts["failed"] == facts["metrics"]:
-        return "no metric has a value"
+        return "no metric has a value that may scale down" if facts["overdue"] else "no metric has a value"
+    usable = "no value that may scale down" if facts["overdue"] else "no value"
     return (
-        f"{facts['failed']} of {facts['metrics']} metrics have no value and the others propose "
+        f"{facts['failed']} of {facts['metrics']} metrics have {usable} and the others propose "
         f"{facts['replicas']}, fewer than {facts['current']}: no scale-down"
     )
 
@@ -242,6 +247,7 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "pending": _pending,
     "pendingUnknown": "{metric}: {message}",
     "unavailable": _unavailable,
+    "overdue": _overdue,
     "choice": _choice,
     "blocked": _blocked,
     "stabilized": _stabilized,

@@ -697,6 +697,23 @@ def test_a_raise_in_words() -> None:
 LONG_AGO = remembered((0, 1000))
 
 
+def test_the_status_shows_a_value_of_unknown_age() -> None:
+    """It may not scale down, but it is known: only a metric without a value is <unknown>."""
+    late = ExternalReading([2000], None, "the age of its samples is not known")
+    spec = autoscaler(QUEUE)
+    made = _decide(spec, _seen(4, late), LONG_AGO)
+    assert (made.desired, made.replicas) == (None, 4)
+    (shown,) = made.status.current_metrics or ()
+    assert shown.external is not None
+    assert str(shown.external.current.average_value) == "500m"
+    words = _words(made)
+    assert "no metric has a value that may scale down" in words
+    assert any(
+        "the value is not used: unable to get" in each and "may scale up, not down" in each for each in words
+    )
+    assert not any("no value:" in each for each in words)
+
+
 def test_a_decision_without_a_count_is_not_one_to_zero() -> None:
     """The status repeats the previous count, 0 at first; what was decided is not that."""
     blocked, below, pods = (
