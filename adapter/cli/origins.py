@@ -39,7 +39,9 @@ def controller_of(tree: Mapping[str, Any]) -> str:
 
 
 def replacement_notes(tree: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what ends, or comes back, when an HPA is deleted for its successor."""
+    """Yield what ends, or comes back, when an HPA is deleted for its successor; nothing for another kind."""
+    if tree.get("kind") != HPA_KIND:
+        return
     if owner := controller_of(tree):
         yield (
             f"it belongs to {owner}, whose controller makes the {HPA_KIND} again: delete {owner}, or end its "
@@ -54,6 +56,12 @@ def replacement_notes(tree: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{COLLECTOR} serves the metrics of {_listed('annotation', annotations)} as long as the "
             f"{HPA_KIND} exists: give each a rule of Fastpath before it is deleted; {_ABSENT}"
+        )
+
+    for kind, name in scheduled(tree):
+        yield (
+            f"{COLLECTOR} serves the metric of {kind} {name} as long as the {HPA_KIND} exists: convert both "
+            f"together, and a schedule takes its place; {_ABSENT}"
         )
 
 
@@ -82,6 +90,20 @@ def keda_metrics(tree: Mapping[str, Any]) -> list[str]:
         if KEDA_LABEL in labels or _KEDA_METRIC.fullmatch(name):
             found.append(name)
     return found
+
+
+def scheduled(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return kind and name of the schedules of kube-metrics-adapter that an HPA reads."""
+    metrics = _mapping(tree.get("spec")).get("metrics")
+    described = [
+        _mapping(_mapping(_mapping(each).get("object")).get("describedObject"))
+        for each in (metrics if isinstance(metrics, list) else [])
+    ]
+    return [
+        (str(each.get("kind")), str(each.get("name")))
+        for each in described
+        if str(each.get("apiVersion")).startswith("zalando.org/")
+    ]
 
 
 def _owners(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from adapter.cli import command_line
+from adapter.cli import command_line, origins
 from adapter.cli.convert import drafts, keda, scaling_schedules
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
@@ -71,13 +71,18 @@ def main(argv: Sequence[str]) -> int:
             faults += error.faults
     made = list(_convert(found, faults, back=options.back))
     if not made and not faults:
-        faults.append(
-            Fault("", "", f"expected a {KIND if options.back else HPA_KIND}; the files have no such object")
-        )
+        expected = KIND if options.back else _SOURCES
+        faults.append(Fault("", "", f"expected a {expected}; the files have no such object"))
     if faults:
         raise InputError(faults)
     command_line.show("---\n".join(made))
     return 0
+
+
+_SOURCES = (
+    f"{HPA_KIND}, a {keda.SCALED_OBJECT} with a cron trigger that is not paused, or a "
+    f"{scaling_schedules.NAMESPACED}"
+)
 
 
 class _Object(NamedTuple):
@@ -103,37 +108,59 @@ def _convert(found: Sequence[_Object], faults: list[Fault], *, back: bool) -> It
 
     Objects of other kinds are named and left out; `faults` grows with what is wrong.
     """
-    autoscalers = [each.tree for each in found if autoscaler_documents.kind_of(each.tree)]
+    files = _Files(
+        [each.tree for each in found if autoscaler_documents.kind_of(each.tree)],
+        [each.tree for each in found if scaling_schedules.is_scaling_schedule(each.tree)],
+    )
     now = int(SystemClock().wall())
     for tree, place, document, source in found:
         where = f"{source}:{document.line_of(place.rstrip('.'))}"
         line = f"{where}: {_named(tree)}"
         try:
-            converted = _successors(tree, autoscalers, now, back=back)
+            converted = _successors(tree, files, now, back=back)
         except InputError as error:
             faults += (documents.located(fault, place, document, source) for fault in error.faults)
             continue
         if not converted:
-            command_line.tell("convert", f"{line}: left out")
+            reason = "" if back else keda.reason_left_out(tree)
+            command_line.tell("convert", f"{line}: left out{reason and f': {reason}'}")
         for each in converted:
             for note in each.notes:
                 command_line.tell("convert", f"{line}: {note}")
             yield command_line.to_yaml(_listed(each.document))
 
 
-def _successors(
-    tree: Any, autoscalers: Sequence[dict[str, Any]], now: int, *, back: bool
-) -> Sequence[Converted]:
-    """Return what takes the place of an object, nothing for one of another kind."""
+class _Files(NamedTuple):
+    """The autoscalers and the ScalingSchedules of all files."""
+
+    autoscalers: Sequence[dict[str, Any]]
+    schedules: Sequence[dict[str, Any]]
+
+
+def _successors(tree: Any, files: _Files, now: int, *, back: bool) -> Sequence[Converted]:
+    """Return what takes the place of an object, nothing for one of another kind, or one left out."""
     if back:
         return [conversion.to_native(tree)] if autoscaler_documents.kind_of(tree) == KIND else []
     if autoscaler_documents.kind_of(tree):
-        return [conversion.to_fastpath(tree)]
-    if keda.is_scaled_object(tree) and keda.cron_triggers(tree):
-        return keda.convert(tree, lambda *target: _autoscaler_of(autoscalers, *target), now)
+        return [_autoscaler(tree, files.schedules)]
+    if keda.is_scaled_object(tree) and not keda.reason_left_out(tree):
+        return keda.convert(tree, lambda *target: _autoscaler_of(files.autoscalers, *target), now)
     if scaling_schedules.is_scaling_schedule(tree):
-        return scaling_schedules.convert(tree, autoscalers, now)
+        return scaling_schedules.convert(tree, files.autoscalers, now)
     return []
+
+
+def _autoscaler(tree: dict[str, Any], schedules: Sequence[dict[str, Any]]) -> Converted:
+    """Return the FastPathAutoscaler without the metrics of ScalingSchedules that are converted as well."""
+    conversion.to_fastpath(tree)  # its faults have the places of the document as it is given
+    rest, replaced = scaling_schedules.without_replaced(tree, schedules)
+    made = conversion.to_fastpath(rest)
+    if not replaced:
+        return made._replace(notes=(*made.notes, *origins.replacement_notes(tree)))
+    notes = [f"left out: metric {name}, as the schedule takes its place" for name in replaced]
+    if not rest["spec"].get("metrics"):
+        notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
+    return made._replace(notes=(*notes, *made.notes, *origins.replacement_notes(rest)))
 
 
 def _autoscaler_of(

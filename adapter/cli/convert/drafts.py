@@ -1,14 +1,16 @@
 """FastPathSchedules from windows of other scalers, and the report on each window."""
 
+import json
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from adapter.cli.convert.differences import ActiveSpans, Compared, sentences, spans_of_windows
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
-from adapter.model.autoscaling.conversion import Converted
-from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION
+from adapter.model.autoscaling.conversion import SERVER_SET, Converted
+from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, LAST_APPLIED
 from adapter.model.schedules import documents, local_time
 from adapter.model.schedules.documents import BY_START, KIND
 
@@ -123,6 +125,41 @@ def named(tree: dict[str, Any], faults: list[Fault]) -> tuple[str, str | None]:
         faults.append(Fault("metadata.name", "absent", "it is required"))
         return "", None
     return name, namespace if isinstance(namespace, str) and namespace else None
+
+
+_OF_THE_OBJECT = frozenset({"apiVersion", "kind", "status", "metadata.name", "metadata.namespace"}) | {
+    f"metadata.{name}" for name in SERVER_SET
+}
+
+
+def left_out(tree: dict[str, Any], read: AbstractSet[str]) -> Iterator[str]:
+    """Yield a note on the fields of a document whose paths are not in `read`; they have [] for indices."""
+    names = [f"{path}: {whole(value)}" for path, value in _unread(tree, "", "", read | _OF_THE_OBJECT)]
+    if names:
+        yield f"left out: {', '.join(names)}"
+
+
+def _unread(tree: object, path: str, pattern: str, read: AbstractSet[str]) -> Iterator[tuple[str, object]]:
+    """Yield path and value of each field that is not read; of one without a part that is, the whole."""
+    if tree is None or pattern in read or path.endswith(LAST_APPLIED):
+        return
+    is_above = pattern in {"", "metadata", "metadata.annotations"} or any(
+        each.startswith((f"{pattern}.", f"{pattern}[]")) for each in read
+    )
+    if not is_above or not isinstance(tree, dict | list):
+        yield path, tree
+    elif isinstance(tree, dict):
+        dot = "." if path else ""
+        for name, value in tree.items():
+            yield from _unread(value, f"{path}{dot}{name}", f"{pattern}{dot}{name}", read)
+    else:
+        for index, value in enumerate(tree):
+            yield from _unread(value, f"{path}[{index}]", f"{pattern}[]", read)
+
+
+def whole(value: object) -> str:
+    """Return a value as JSON, whole: it may be needed elsewhere."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def check(faults: Sequence[Fault]) -> None:

@@ -7,7 +7,7 @@ takes the highest metric. A floor has the same effect, but for the HPA's toleran
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from adapter.cli.convert import cron, drafts, keda_cron
+from adapter.cli.convert import cron, drafts, keda_cron, keda_notes
 from adapter.cli.convert.drafts import ScheduleDraft, WindowDraft
 from adapter.errors import Fault
 from adapter.model.autoscaling import documents
@@ -38,6 +38,21 @@ def cron_triggers(tree: object) -> list[tuple[int, dict[str, Any]]]:
     return [(index, each) for index, each in enumerate(triggers) if drafts.of_type(each, "cron")]
 
 
+def reason_left_out(tree: object) -> str:
+    """Return why no schedule is made for a ScaledObject, "" for one that has one and for another kind."""
+    if not is_scaled_object(tree):
+        return ""
+    if paused := keda_notes.paused(tree):
+        return f"{paused}, which a floor would change: convert it without the annotation"
+    if cron_triggers(tree):
+        return ""
+    types = ", ".join(str(each.get("type")) for each in _others(drafts.mapping_at(tree, "spec"))) or "none"
+    return (
+        f"it has no cron trigger, so it has no schedule: make a {KIND} with a metric for each trigger "
+        f"({types}), and delete the {SCALED_OBJECT} before you apply it"
+    )
+
+
 def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list[Converted]:
     """Return the schedules for the cron triggers of a ScaledObject. InputError with all faults.
 
@@ -53,13 +68,23 @@ def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list
             Fault("spec.advanced.scalingModifiers.formula", documents.shown(modifiers["formula"]), expected)
         )
     entries = [entry for index, each in cron_triggers(tree) for entry in _entry(index, each, faults)]
+    lowest = drafts.integer_at(spec, "minReplicaCount", "spec.minReplicaCount", faults, 0)
+    highest = drafts.integer_at(spec, "maxReplicaCount", "spec.maxReplicaCount", faults, _DEFAULT_MOST)
     drafts.check(faults)
     reference = drafts.mapping_at(spec, "scaleTargetRef")
     existing = autoscaler_of(reference, namespace)
     targets = [{"kind": KIND, "name": existing or name}]
     draft = ScheduleDraft("KEDA", name, namespace, targets, False, entries)
     made = list(drafts.write(draft, now))
-    notes = [*_notes(spec, entries), *([] if existing else [_missing_autoscaler(name, spec)])]
+    notes = list(_notes(spec, entries, highest))
+    if existing:
+        notes.append(
+            f"minReplicaCount is {lowest} and maxReplicaCount {highest}: {KIND} {existing} has limits of its "
+            "own"
+        )
+    else:
+        notes.append(_missing_autoscaler(name, spec, (lowest, highest)))
+    notes += [*keda_notes.autoscaler_notes(tree), *drafts.left_out(tree, keda_notes.READ)]
     made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes))
     return made
 
@@ -111,13 +136,18 @@ def _expression(meta: dict[str, Any], key: str, path: str, faults: list[Fault]) 
 # -- the report ----------------------------------------------------------------------------------------------
 
 
-def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft]) -> Iterator[str]:
+def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft], highest: int) -> Iterator[str]:
     for replicas in sorted({entry.replicas for entry in entries}):
-        least = _least_tolerated(replicas)
-        if least < replicas:
+        least, reached = _least_tolerated(replicas), min(replicas, highest)
+        if least < reached:
             yield (
-                f"KEDA leaves {_range(least, replicas - 1)} at that count where {replicas} are desired, "
-                f"since its HPA tolerates 10 %; the schedule raises to {replicas}"
+                f"KEDA leaves {_range(least, reached - 1)} at that count where {replicas} are desired, "
+                f"since its HPA tolerates 10 %; the schedule raises to {reached}"
+            )
+        if replicas > highest:
+            yield (
+                f"{replicas} replicas are desired, and both stop at maxReplicaCount, {highest}: the schedule "
+                f"with maxReplicas {highest} of the autoscaler"
             )
     if not spec.get("minReplicaCount") or spec.get("idleReplicaCount") is not None:
         idle, cooldown = spec.get("idleReplicaCount") or 0, spec.get("cooldownPeriod", _DEFAULT_COOLDOWN)
@@ -125,6 +155,8 @@ def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft]) -> Iterator[str
             f"KEDA scales to {idle} {cooldown} s after the last trigger ends (cooldownPeriod); with the "
             "schedule the autoscaler's minReplicas and scale-down rules decide"
         )
+    elif "cooldownPeriod" in spec:
+        yield f"cooldownPeriod {spec['cooldownPeriod']} has no effect: KEDA never scales it to zero"
     others = [str(each.get("type")) for each in _others(spec)]
     if others:
         one = len(others) == 1
@@ -156,10 +188,10 @@ def _range(low: int, high: int) -> str:
     return f"{low} to {high} replicas"
 
 
-def _missing_autoscaler(name: str, spec: dict[str, Any]) -> str:
+def _missing_autoscaler(name: str, spec: dict[str, Any], limits: tuple[int, int]) -> str:
     reference = drafts.mapping_at(spec, "scaleTargetRef")
     target = f"{reference.get('kind') or 'Deployment'} {reference.get('name')}"
-    lowest, highest = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
+    lowest, highest = limits
     metric = "" if _others(spec) else " Without a metric of its own it scales on cpu at 80 %."
     return (
         f"the files have no autoscaler for {target}: make {KIND} {name} with minReplicas {lowest} "

@@ -24,6 +24,22 @@ from adapter.model.timestamps import SECOND
 NAMESPACED, CLUSTER = "ScalingSchedule", "ClusterScalingSchedule"
 SCALER = "kube-metrics-adapter"
 
+_READ = frozenset(
+    {
+        "spec.scalingWindowDurationMinutes",
+        "spec.schedules[].type",
+        "spec.schedules[].value",
+        "spec.schedules[].durationMinutes",
+        "spec.schedules[].date",
+        "spec.schedules[].endDate",
+        "spec.schedules[].period.startTime",
+        "spec.schedules[].period.endTime",
+        "spec.schedules[].period.days",
+        "spec.schedules[].period.timezone",
+    }
+)
+"""The fields that make a schedule, or notes of their own."""
+
 _DEFAULT_ZONE = "Europe/Berlin"
 _DEFAULT_RAMP = 10
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
@@ -90,7 +106,7 @@ def convert(tree: dict[str, Any], autoscalers: Sequence[dict[str, Any]], now: in
         )
         written = [_draft(entry, group[1]) for entry in entries]
         made += drafts.write(ScheduleDraft(SCALER, own_name, group[0], targets, ramp > 0, written), now)
-    made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes, *_notes(spec, ramp, readers)))
+    made[-1] = made[-1]._replace(notes=(*made[-1].notes, *notes, *_notes(tree, ramp, readers)))
     return made
 
 
@@ -113,10 +129,9 @@ def _readers(
         if kind == NAMESPACED and reader_namespace != namespace:
             continue
         for metric in drafts.listed_at(drafts.mapping_at(tree, "spec"), "metrics"):
-            source = drafts.mapping_at(metric, "object")
-            described = drafts.mapping_at(source, "describedObject")
-            if (described.get("kind"), described.get("name")) != (kind, name):
+            if not _is_of(metric, kind, name):
                 continue
+            source = drafts.mapping_at(metric, "object")
             milli = _milli(drafts.mapping_at(source, "target").get("averageValue"))
             if milli is None:
                 expected = f"expected a positive averageValue in the metric of {HPA_KIND} {reader_name}"
@@ -124,6 +139,28 @@ def _readers(
                 continue
             metric_name = str(drafts.mapping_at(source, "metric").get("name"))
             yield Reader(reader_name, reader_namespace, metric_name, milli)
+
+
+def _is_of(metric: object, kind: str, name: str) -> bool:
+    described = drafts.mapping_at(drafts.mapping_at(metric, "object"), "describedObject")
+    return (described.get("kind"), described.get("name")) == (kind, name)
+
+
+def without_replaced(
+    tree: dict[str, Any], schedules: Sequence[dict[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return a valid autoscaler without its metrics of schedules, and their names."""
+    _, namespace = drafts.named(tree, [])
+    read = [(each["kind"], *drafts.named(each, [])) for each in schedules]
+    near = [(kind, name) for kind, name, where in read if kind == CLUSTER or where == namespace]
+    spec = drafts.mapping_at(tree, "spec")
+    listed = drafts.listed_at(spec, "metrics")
+    left = [metric for metric in listed if not any(_is_of(metric, *each) for each in near)]
+    names = [metric["object"]["metric"]["name"] for metric in listed if metric not in left]
+    if not names:
+        return tree, []
+    rest = {key: value for key, value in spec.items() if key != "metrics"}
+    return tree | {"spec": rest | ({"metrics": left} if left else {})}, names
 
 
 def _milli(value: object) -> int | None:
@@ -239,7 +276,8 @@ def _date(text: object, path: str, faults: list[Fault]) -> int | None:
 # -- the report ----------------------------------------------------------------------------------------------
 
 
-def _notes(spec: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterator[str]:
+def _notes(tree: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterator[str]:
+    spec = drafts.mapping_at(tree, "spec")
     if ramp > 0:
         default = "" if spec.get("scalingWindowDurationMinutes") is not None else ", its default"
         yield (
@@ -254,7 +292,5 @@ def _notes(spec: dict[str, Any], ramp: int, readers: Sequence[Reader]) -> Iterat
             f"{SCALER}'s --scaling-schedule-default-time-zone"
         )
     for reader in readers:
-        yield (
-            f"{KIND} {reader.name} keeps the metric {reader.metric}, which {SCALER} serves: remove it once "
-            "the schedule is applied"
-        )
+        yield f"{KIND} {reader.name} goes without the metric {reader.metric}: this schedule takes its place"
+    yield from drafts.left_out(tree, _READ)

@@ -65,8 +65,10 @@ MOST_METRICS = 50
 MOST_POLICIES = 20
 """More of them are refused, so that what the API server spends on checking an object has a bound."""
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
 _ANNOTATIONS_OF_THE_OTHER = (
-    "kubectl.kubernetes.io/last-applied-configuration",
+    LAST_APPLIED,
     "autoscaling.alpha.kubernetes.io/",
     f"{GROUP}/",
 )
@@ -221,12 +223,13 @@ def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
 
 def successor_metadata(meta: Metadata) -> Metadata:
     """Return the metadata for the other kind: name, namespace, labels, and annotations that still apply."""
-    annotations = {
-        name: text
-        for name, text in (meta.annotations or {}).items()
-        if not name.startswith(_ANNOTATIONS_OF_THE_OTHER)
-    }
+    annotations = {name: text for name, text in (meta.annotations or {}).items() if not is_of_one_kind(name)}
     return replace(meta, uid="", resource_version="", generation=0, annotations=annotations or None)
+
+
+def is_of_one_kind(annotation: str) -> bool:
+    """Whether an annotation does not apply to the successor of the other kind."""
+    return annotation.startswith(_ANNOTATIONS_OF_THE_OTHER)
 
 
 def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:

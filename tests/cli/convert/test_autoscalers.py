@@ -36,6 +36,10 @@ spec:
 status:
   currentReplicas: 3
 """
+NOTHING = (
+    "expected a HorizontalPodAutoscaler, a ScaledObject with a cron trigger that is not paused, or a "
+    "ScalingSchedule; the files have no such object"
+)
 FPA = """\
 apiVersion: fastpath.io/v1alpha1
 kind: FastPathAutoscaler
@@ -117,9 +121,9 @@ def test_lists_and_several_files(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "expected a HorizontalPodAutoscaler; the files have no such object"),
-        (b"kind: Pod\n", "expected a HorizontalPodAutoscaler; the files have no such object"),
-        (b"{}\n", "expected a HorizontalPodAutoscaler; the files have no such object"),
+        (b"", NOTHING),
+        (b"kind: Pod\n", NOTHING),
+        (b"{}\n", NOTHING),
         (b"a: [", "standard input:1: not YAML"),
         (b"\xff", "standard input: not UTF-8: invalid start byte at byte 0"),
         (

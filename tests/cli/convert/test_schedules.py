@@ -19,6 +19,8 @@ GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "migrate-schedules.md"
 NOW = 1_795_435_200
 """2026-11-23T12:00:00Z"""
 
+DEFAULT = "it has no other metric, so the API's default applies: cpu at 80 %"
+
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri"]
 
 
@@ -217,7 +219,15 @@ def test_the_autoscaler_of_the_target_is_the_one_of_the_files(convert: Any) -> N
     found = convert(_scaled_object(_trigger("0 8 * * *", "0 18 * * *")), hpa)
     assert [each["kind"] for each in found.documents] == ["FastPathSchedule", "FastPathAutoscaler"]
     assert found.schedules[0]["spec"]["targets"] == [{"kind": "FastPathAutoscaler", "name": "web-hpa"}]
-    assert len(found.report) == 1
+    assert len(found.report) == 3
+    assert found.report[1] == (
+        "minReplicaCount is 2 and maxReplicaCount 100: FastPathAutoscaler web-hpa has limits of its own"
+    )
+    assert found.report[2] == (
+        "kube-metrics-adapter serves the metric of ScalingSchedule peak as long as the "
+        "HorizontalPodAutoscaler exists: convert both together, and a schedule takes its place; a metric "
+        "without a value blocks every scale-down"
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +297,17 @@ def test_what_is_refused(convert: Any, tree: dict[str, Any], said: str) -> None:
 def test_a_scaled_object_without_cron_is_left_out(convert: Any) -> None:
     found = convert(_scaled_object({"type": "kafka"}))
     assert found.status == 2
-    assert found.err.splitlines()[0] == "fastpath convert: standard input:1: ScaledObject web: left out"
+    assert found.err.splitlines() == [
+        (
+            "fastpath convert: standard input:1: ScaledObject web: left out: it has no cron trigger, so it "
+            "has no schedule: make a FastPathAutoscaler with a metric for each trigger (kafka), and delete "
+            "the ScaledObject before you apply it"
+        ),
+        (
+            "fastpath convert: expected a HorizontalPodAutoscaler, a ScaledObject with a cron trigger that "
+            "is not paused, or a ScalingSchedule; the files have no such object"
+        ),
+    ]
 
 
 def test_the_example_of_the_guide(convert: Any) -> None:
@@ -333,12 +353,13 @@ def test_a_value_is_divided_by_the_target_of_the_hpa(convert: Any) -> None:
     assert "ready" not in first["spec"]
     assert second["metadata"]["name"] == "peak-batch"
     assert [each["minReplicas"] for each in second["spec"]["windows"]] == [202, 14]
-    kept = [line for line in found.report if "keeps the metric" in line]
-    assert kept[0] == (
-        "FastPathAutoscaler web keeps the metric peak, which kube-metrics-adapter serves: remove it once the "
-        "schedule is applied"
-    )
-    assert len(kept) == 3
+    gone = [line for line in found.report if "goes without" in line]
+    taken = "goes without the metric peak: this schedule takes its place"
+    assert gone == [f"FastPathAutoscaler {name} {taken}" for name in ("web", "api", "batch")]
+    autoscalers = [each for each in found.documents if each["kind"] == "FastPathAutoscaler"]
+    assert [each["spec"].get("metrics") for each in autoscalers] == [None, None, None]
+    said = found.report[-6:]
+    assert said == ["left out: metric peak, as the schedule takes its place", DEFAULT] * 3
 
 
 def test_only_autoscalers_that_read_it_are_targets(convert: Any) -> None:
@@ -374,6 +395,8 @@ def test_a_night_that_kube_metrics_adapter_never_sees(convert: Any) -> None:
     assert [each["name"] for each in spec["windows"]] == ["entry-1", "entry-2"]
     assert found.schedules[0]["metadata"]["namespace"] == "shop"
     one, two = ("entry 1 (5 replicas, Europe/Berlin)", "entry 2 (5 replicas, Europe/Berlin)")
+    assert found.report[:2] == ["left out: metric peak, as the schedule takes its place", DEFAULT]
+    found.report = found.report[2:]
     assert found.report[:4] == [
         f"{one}: kube-metrics-adapter is active 0 h a week, the schedule 4 h",
         (
