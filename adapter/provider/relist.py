@@ -34,9 +34,10 @@ _LOOKUP_WINDOW = 300.0
 # Seconds that a request waits at most for a look-up or for the first discovery.
 _LOOKUP_WAIT = 8.0
 _NAMES_REMEMBERED = 10_000
-# Lists that failed are fetched again after so many seconds, then after twice as long, until the next relist
-# of all.
+# Lists that failed are fetched again after so many seconds, then after twice as long, up to `_EMPTY_AGAIN`.
 _RETRY = 2.0
+# Lists without any series are fetched again after so many seconds, all in one pass.
+_EMPTY_AGAIN = 30.0
 
 _T = TypeVar("_T")
 
@@ -128,13 +129,20 @@ class Relister:
         end = loop.time() + self._interval
         pause = _RETRY
         while (left := end - loop.time()) > 0:
+            again = min(pause, _EMPTY_AGAIN) if self._failing else _EMPTY_AGAIN if self._empty() else left
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, pause) if self._failing else left):
+                async with asyncio.timeout(min(left, again)):
                     await self._wake.wait()
                     return
-            if self._failing and pause < left:
-                await self._relist(sorted(self._failing), self._max_age, whole=True)
+            wanted = sorted(self._failing.union(self._empty()) if again == _EMPTY_AGAIN else self._failing)
+            if wanted and again < left:
+                await self._relist(wanted, self._max_age, whole=True)
             pause *= 2
+
+    def _empty(self) -> frozenset[str]:
+        """Return the selectors that have no series: a metric of theirs may appear at any time."""
+        selectors = self._ruleset.selectors()
+        return frozenset(each for each in selectors if not self._memory.get(each)) - self._failing
 
     async def look_up(self, name: str, rules: Sequence[Rule]) -> bool:
         """List the series of an unknown metric now; return whether the registry may have it since.

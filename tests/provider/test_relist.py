@@ -209,6 +209,23 @@ async def test_rules_that_come_end_the_pause_before_a_retry() -> None:
         assert discovery.asked()[asked:] == [("s", "t")]
 
 
+async def test_a_list_without_series_is_fetched_again_soon() -> None:
+    """A metric whose series appear after a relist is served within half a minute, in one pass for all."""
+    async with running() as discovery:
+        discovery.lister.lists["u"] = ()
+        rule = f"{{seriesQuery: u, {TEMPLATE}, name: {{as: late}}}}"
+        await discovery.relister.adopt(compile_text(f"rules: [{rule}]"))
+        await asyncio.sleep(1)
+        assert not discovery.relister.registry.custom
+        asked = len(discovery.asked())
+        discovery.lister.lists["u"] = info("late")
+        await asyncio.sleep(31)
+        assert discovery.asked()[asked:] == [("u",)]
+        assert discovery.relister.registry.custom
+        await asyncio.sleep(20)
+        assert discovery.asked()[asked:] == [("u",)], "a list with series waits for the interval"
+
+
 async def test_the_duration_is_that_of_the_listing() -> None:
     async with running() as discovery:
         discovery.lister.gate.clear()
