@@ -15,7 +15,7 @@ from adapter.boost import publisher
 from adapter.config.options import Options
 from adapter.config.yaml import documents as yaml_documents
 from adapter.config.yaml import reader
-from adapter.forecast import service
+from adapter.forecast import service, worker
 from adapter.kubernetes import codec
 from adapter.kubernetes.cache import autoscalers, label_index, pod_codec, reflector, scale_codec, schedules
 from adapter.kubernetes.write import events
@@ -44,7 +44,9 @@ NUMBERS = {
     "25,000,000 values of 8 bytes, in a separate process: 14 days of 1,240 metrics": (
         job.MOST_VALUES, 8, 14, round(job.MOST_VALUES / (14 * 1440), -1),
     ),
-    "one job at a time, 600 s": int(service.JOB_TIMEOUT),
+    "one job at a time, 120 s of CPU time for a verdict and 600 s in all": (
+        int(worker.CPU_SECONDS), int(service.JOB_TIMEOUT),
+    ),
     "one in 30 minutes, however often the object changes; known of the last 10,000 autoscalers": (
         queue.PAUSE // 60, queue.MOST_PAUSES,
     ),

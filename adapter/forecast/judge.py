@@ -7,7 +7,7 @@ the forecast. It is the shortage, and the pods. `adapter.model.forecasts.verdict
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +45,16 @@ from adapter.simulate.simulation import SCALER, Scenario
 
 STEP = 60
 """Seconds of a step."""
+
+_CHECKED = 64
+"""After so many stretches of a replay `check` is called; a stretch has one decision of each chain at most."""
+
+Check = Callable[[], None]
+"""Is called between parts of the work; raises to give it up."""
+
+
+def _go_on() -> None:
+    """Never give up."""
 
 
 class Case(NamedTuple):
@@ -101,8 +111,13 @@ def demand_of(case: Case) -> DemandGrid:
     return DemandGrid(case.start, STEP, values, case.settings.zone)
 
 
-def judge(case: Case, demand: DemandGrid, incumbent: str = "") -> tuple[Verdict, Variant | None]:
-    """Return the verdict at the end of the demand, and the variant that may act, None for none."""
+def judge(
+    case: Case, demand: DemandGrid, incumbent: str = "", check: Check = _go_on
+) -> tuple[Verdict, Variant | None]:
+    """Return the verdict at the end of the demand, and the variant that may act, None for none.
+
+    What `check` raises ends it.
+    """
     missing = missing_of(demand)
     if not case.scenario.start_ups:
         missing = "no start of a pod was seen yet"
@@ -111,12 +126,13 @@ def judge(case: Case, demand: DemandGrid, incumbent: str = "") -> tuple[Verdict,
         return Verdict(demand.end, lead, missing=missing), None
     limits, count = limits_of(case), len(demand.values)
     judged, recent = (Span(count - days * DAY // STEP, count) for days in (JUDGED_DAYS, RECENT_DAYS))
-    none = _replay(case, NONE, judged, recent, ())
+    none = _replay(case, NONE, judged, recent, (), check)
     limits = limits._replace(ratio=_ratio(none.whole, demand, limits, judged))
     found, listed = {}, []
     for name in CANDIDATES:
+        check()
         variant = variants.prepare(demand, name, limits, case.settings, case.lead, judged, recent)
-        figures = _replay(case, name, judged, recent, variant.floors[judged.begin :])
+        figures = _replay(case, name, judged, recent, variant.floors[judged.begin :], check)
         found[name] = variant
         listed.append(
             replace(
@@ -163,12 +179,14 @@ def _reached(demand: DemandGrid, bounds: Values, span: Span) -> float | None:
     return float((values[compared] <= upper[compared]).mean())
 
 
-def _replay(case: Case, name: str, judged: Span, recent: Span, floors: Sequence[int]) -> CandidateFigures:
+def _replay(
+    case: Case, name: str, judged: Span, recent: Span, floors: Sequence[int], check: Check
+) -> CandidateFigures:
     """Replay the judged days with floors, one for each step of them."""
     begin, scenario = judged.begin * STEP, case.scenario
     seconds = (judged.end - judged.begin) * STEP
     start = case.start + begin
-    split = SplitFigures((recent.begin - judged.begin) * STEP)
+    split = SplitFigures((recent.begin - judged.begin) * STEP, check)
     loads = {key: load.part(begin, begin + seconds) for key, load in scenario.loads.items()}
     forecast = ForecastFloors(start, STEP, floors) if floors else None
     replayed = dataclasses.replace(with_loads(scenario, loads, start * SECOND), phases=1, floors=forecast)
@@ -184,8 +202,10 @@ def with_loads(scenario: Scenario, loads: Mapping[str, Load], epoch: int) -> Sce
 class SplitFigures:
     """Sums the figures of a run, and those from the second `recent` on."""
 
-    def __init__(self, recent: int) -> None:
+    def __init__(self, recent: int, check: Check = _go_on) -> None:
         self._recent = recent
+        self._check = check
+        self._stretches = 0
         self._sums = (Figures(), Figures())
 
     @property
@@ -198,6 +218,9 @@ class SplitFigures:
         return ReplayFigures(self._sums[1].shortage, self._sums[1].pod_seconds)
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
+        self._stretches += 1
+        if self._stretches % _CHECKED == 0:
+            self._check()
         before = min(seconds, max(0, self._recent - second))
         for sums, part in zip(self._sums, (before, seconds - before), strict=True):
             if part:

@@ -8,6 +8,8 @@ import os
 import queue
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import BinaryIO
 
 import msgspec
@@ -32,23 +34,45 @@ from adapter.simulate.simulation import Scenario
 
 _NICE = 10  # decisions have priority
 
+CPU_SECONDS = 120.0
+"""The CPU time of a verdict; a job that would take more is given up, and the histories stay."""
 
-def answer(job: ForecastJob, histories: Histories, read: Read) -> ForecastAnswer:
+
+class TooMuchWorkError(Exception):
+    """A verdict takes more CPU time than it may."""
+
+
+def deadline_of(seconds: float, clock: Callable[[], float] = time.thread_time) -> Callable[[], None]:
+    """Return a check that raises TooMuchWorkError once this thread has used so much CPU time from now on."""
+    end = clock() + seconds
+
+    def check() -> None:
+        if clock() >= end:
+            raise TooMuchWorkError(f"the verdict takes more than {seconds:g} s of CPU time")
+
+    return check
+
+
+def answer(
+    job: ForecastJob, histories: Histories, read: Read, cpu_seconds: float = CPU_SECONDS
+) -> ForecastAnswer:
     """Do a job: read what is new of the history, judge if that is asked for, and plan the next hour.
 
     Raises PrometheusError.
     """
     try:
-        made = _answer(job, histories, read)
+        made = _answer(job, histories, read, cpu_seconds)
     except NoRoomError as error:
         made = ForecastAnswer(reason=jobs.NO_ROOM, problem=str(error))
+    except TooMuchWorkError as error:
+        made = ForecastAnswer(reason=jobs.TOO_MUCH_WORK, problem=str(error))
     except InputError as error:
         said = "; ".join(f"{each.path}: {each.expected}" for each in error.faults)
         made = ForecastAnswer(reason=jobs.UNSUPPORTED, problem=said)
     return replace(made, values=histories.values)
 
 
-def _answer(job: ForecastJob, histories: Histories, read: Read) -> ForecastAnswer:
+def _answer(job: ForecastJob, histories: Histories, read: Read, cpu_seconds: float) -> ForecastAnswer:
     at = job.now // HOUR * HOUR
     verdict = job.verdict
     if job.judges or (verdict is not None and _has_moved(job, verdict)):
@@ -67,7 +91,8 @@ def _answer(job: ForecastJob, histories: Histories, read: Read) -> ForecastAnswe
     if verdict is None:
         case = _case(job, begin, rows)
         before = job.verdict
-        verdict, variant = judge.judge(case, grid, "" if before is None else before.chosen)
+        incumbent = "" if before is None else before.chosen
+        verdict, variant = judge.judge(case, grid, incumbent, deadline_of(cpu_seconds))
         if variant is not None:
             limits, account = variant.limits, variant.account
     else:

@@ -70,7 +70,7 @@ class ForecastAnswer(msgspec.Struct, frozen=True):
     values: int = 0
 
 
-NOT_INSTALLED, UNREADABLE, NO_VALUES, NO_ROOM, NO_QUERY, UNSUPPORTED, WORKER_FAILED = (
+NOT_INSTALLED, UNREADABLE, NO_VALUES, NO_ROOM, NO_QUERY, UNSUPPORTED, WORKER_FAILED, TOO_MUCH_WORK = (
     "NotInstalled",
     "HistoryUnreadable",
     "NoValues",
@@ -78,13 +78,14 @@ NOT_INSTALLED, UNREADABLE, NO_VALUES, NO_ROOM, NO_QUERY, UNSUPPORTED, WORKER_FAI
     "NoQuery",
     "Unsupported",
     "WorkerFailed",
+    "TooMuchWork",
 )
 """The reasons of an answer without a verdict."""
 
 READ = frozenset({UNREADABLE, NO_VALUES})
 """Those of jobs that ended while or after the history was read."""
 
-COMPUTED = frozenset({WORKER_FAILED})
+COMPUTED = frozenset({WORKER_FAILED, TOO_MUCH_WORK})
 """Those of jobs that may have taken as much time as a verdict."""
 
 
