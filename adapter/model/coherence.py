@@ -9,9 +9,17 @@ load that it takes over, so the first reaction is no later.
 
 The values that remain were all sampled while all of their pods were ready. If the pods share the load evenly,
 their sum is at most the largest load in that time.
+
+There are other cuts. A pod may be added to all others that were ready at some moment and have been sampled
+since, and each moment has its cut. If one old pod lags behind, the cut above keeps it in place of all new
+pods, and the load of these is in no sum until it is sampled again. So there is a second cut, that with the
+largest sum. It serves raises only, and its sum is no more than the largest load either.
 """
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -37,3 +45,29 @@ def incoherent_pods(sampled: Mapping[str, float], became_ready: Mapping[str, flo
         else:
             oldest = min(oldest, sampled[name])
     return frozenset(left_out) if len(left_out) < len(sampled) else _NOTHING
+
+
+def heavier_cut(
+    values: Mapping[str, float],
+    sampled: Mapping[str, float],
+    became_ready: Mapping[str, float],
+    left_out: frozenset[str],
+) -> frozenset[str]:
+    """Return the pods that the cut with the largest sum leaves out; empty if its sum is no larger.
+
+    It is compared with the cut without the pods `left_out`, as `incoherent_pods` returns them.
+    """
+    ready = {name: became_ready.get(name, -math.inf) for name in sampled}
+    usable = [name for name, since in ready.items() if since <= sampled[name]]
+    by_ready, by_sample = sorted(usable, key=ready.__getitem__), sorted(usable, key=sampled.__getitem__)
+    starts, ends = [ready[name] for name in by_ready], [sampled[name] for name in by_sample]
+    started, ended = ([0, *accumulate(map(values.__getitem__, names))] for names in (by_ready, by_sample))
+
+    def total(moment: float) -> float:
+        return started[bisect_right(starts, moment)] - ended[bisect_left(ends, moment)]
+
+    # Between two samples pods only join, so the end of such a time has the largest cut.
+    best = max(ends, key=total, default=math.inf)
+    kept = [name for name in usable if ready[name] <= best <= sampled[name]]
+    before = sum(values[name] for name in sampled if name not in left_out)
+    return frozenset(sampled.keys() - kept) if sum(values[name] for name in kept) > before else _NOTHING

@@ -360,6 +360,22 @@ async def test_a_lost_scrape_delays_new_pods_until_its_value_ends(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+async def test_a_lost_scrape_of_an_old_pod_does_not_hide_new_pods(seed: int) -> None:
+    """The load doubles while one of ten old pods still has a sample from before the new ones were ready."""
+    async with story(10, 100, lambda: None, seed) as told:
+        told.load = 200
+        await told.run(1.2)
+        assert told.replicas >= 18
+        told.lost.add("web-0")
+        for name in list(told._due):
+            told.become_ready(name)
+        told.load = 400
+        await told.run(1.1)
+        assert any("not of one cut with the others" in text for text in told.texts)
+        assert 38 / 1.1 <= max(told.asked) <= 40
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_pods_and_nodes_whose_clocks_differ(seed: int) -> None:
     """Conditions and samples have the times of their own clocks, and ours is set meanwhile."""
     generator = random.Random(seed)

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.coherence import incoherent_pods
+from adapter.model.coherence import heavier_cut, incoherent_pods
 
 
 @pytest.mark.parametrize(
@@ -64,11 +66,52 @@ def test_a_sum_never_exceeds_the_largest_load_of_its_time(
         count = sum(since <= second for since in ready.values())
         return Fraction(load[second], count) if ready[name] <= second else Fraction(0)
 
-    left_out = incoherent_pods(sampled, {name: since for name, since in ready.items() if since >= 0})
-    kept = sampled.keys() - left_out
-    first, last = min(sampled[name] for name in kept), max(sampled[name] for name in kept)
-    assert sum(map(share, kept)) <= max(load[first : last + 1])
+    recent = {name: since for name, since in ready.items() if since >= 0}
+    left_out = incoherent_pods(sampled, recent)
     assert not any(ready[name] < 0 for name in left_out), "the others still show the load"
+    shares: Mapping[str, Any] = {name: share(name) for name in sampled}
+    for without in (left_out, heavier_cut(shares, sampled, recent, left_out)):
+        kept = sampled.keys() - (without or left_out)
+        first, last = min(sampled[name] for name in kept), max(sampled[name] for name in kept)
+        assert sum(map(share, kept)) <= max(load[first : last + 1])
+
+
+@given(shared_loads(), st.lists(st.integers(0, 9), min_size=len(NAMES), max_size=len(NAMES)))
+def test_the_other_cut_has_the_largest_sum_of_all(
+    drawn: tuple[list[int], dict[str, int], dict[str, int]], shown: list[int]
+) -> None:
+    _, ready, sampled = drawn
+    values = dict(zip(sampled, shown, strict=False))
+    recent = {name: since for name, since in ready.items() if since >= 0}
+    cuts = [
+        names
+        for count in range(1, len(sampled) + 1)
+        for names in combinations(sampled, count)
+        if max(ready[name] for name in names) <= min(sampled[name] for name in names)
+    ]
+    left_out = incoherent_pods(sampled, recent)
+    without = heavier_cut(values, sampled, recent, left_out)
+
+    before = sum(values[name] for name in sampled.keys() - left_out)
+    largest = max((sum(values[name] for name in names) for names in cuts), default=0)
+    if without:
+        kept = sampled.keys() - without
+        assert max(ready[name] for name in kept) <= min(sampled[name] for name in kept)
+        assert sum(values[name] for name in kept) == largest > before
+    else:
+        assert largest <= before
+
+
+def test_one_lagging_sample_hides_no_new_pods() -> None:
+    old, new = [f"old-{number}" for number in range(10)], [f"new-{number}" for number in range(10)]
+    sampled = dict.fromkeys([*old, *new], 100.0) | {"old-0": 65.0}
+    ready = dict.fromkeys(new, 70.0)
+    values = dict.fromkeys(sampled, 20) | {"old-0": 10}
+
+    assert incoherent_pods(sampled, ready) == set(new)
+    assert heavier_cut(values, sampled, ready, frozenset(new)) == {"old-0"}
+    less = values | dict.fromkeys(new, 1)
+    assert heavier_cut(less, sampled, ready, frozenset(new)) == frozenset(), "the same sum"
 
 
 @given(shared_loads())

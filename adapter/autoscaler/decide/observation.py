@@ -9,7 +9,7 @@ resources the scheduler's sum; it is read from the spec, not from the status of 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -41,6 +41,7 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     that the values cover, 0 if it does not matter: a scale-down counts with these pods, because they shared
     the load. `left_out` are the values of pods that became ready after the oldest sample; they are not in
     `values`, and these pods count as missing. When scaling down each counts at least its own value.
+    `other_cut` names the pods that are left out in place of those by a cut with a larger sum, () without one.
     """
 
     values: Mapping[str, int]
@@ -48,6 +49,13 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     overdue: str = ""
     most_then: int = 0
     left_out: Mapping[str, int] = {}
+    other_cut: Sequence[str] = ()
+
+    def of_other_cut(self) -> Self:
+        """Return the reading of the other cut."""
+        values = {**self.values, **self.left_out}
+        left_out = {name: values.pop(name) for name in self.other_cut}
+        return msgspec.structs.replace(self, values=values, left_out=left_out, other_cut=())
 
 
 class ObjectReading(msgspec.Struct, frozen=True, tag=True):

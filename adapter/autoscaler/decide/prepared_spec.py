@@ -288,13 +288,30 @@ def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
         "FailedGetPodsMetric",
         f"unable to get metric {name}: ",
         "failed to get pods metric value: ",
-        lambda reading, situation: calculator.raw_resource_replicas(
-            reading, target, "", description, situation
-        ),
+        lambda reading, situation: _replicas_of_cuts(reading, target, description, situation),
         lambda current: MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current)),
         blank=_selector_fault(source.metric),
         source=f"pods {name} {api_selectors.go_text(source.metric.selector)}",
     )
+
+
+def _replicas_of_cuts(
+    reading: PodsReading, target: int, metric: str, situation: Situation
+) -> Proposal | Unavailable:
+    """Return the highest proposal of all cuts through the samples, as of several metrics.
+
+    So another cut never scales down, nor makes a raise smaller.
+    """
+    made = calculator.raw_resource_replicas(reading, target, "", metric, situation)
+    if not reading.other_cut:
+        return made
+    other = calculator.raw_resource_replicas(reading.of_other_cut(), target, "", metric, situation)
+    if isinstance(made, Unavailable) or isinstance(other, Unavailable) or other.overflowed:
+        return made
+    if other.replicas <= made.replicas:
+        return made
+    steps = tuple(Step("otherCut", step.facts) if step.name == "leftOut" else step for step in other.steps)
+    return other._replace(steps=steps)
 
 
 def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:

@@ -85,6 +85,10 @@ def _left_out(facts: Facts) -> str:
     return f"{_pods_count(facts['pods'])} left out: ready after the oldest sample"
 
 
+def _other_cut(facts: Facts) -> str:
+    return f"{_pods_count(facts['pods'])} left out: not of one cut with the others"
+
+
 def _utilization(facts: Facts) -> str:
     shares = f"average {facts['measured']} % of requests, target {facts['target']} %"
     return f"{shares}: ratio {number(facts['ratio'])}"
@@ -234,6 +238,7 @@ _TEXTS: dict[str, str | Callable[[Facts], str]] = {
     "selector": "the pods cannot be found: {message}",
     "pods": _pods,
     "leftOut": _left_out,
+    "otherCut": _other_cut,
     "utilization": _utilization,
     "average": _average,
     "value": _value,

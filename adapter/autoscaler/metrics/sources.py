@@ -25,7 +25,7 @@ from adapter.autoscaler.metrics.feed import (
 )
 from adapter.autoscaler.metrics.polling import Poller
 from adapter.config.rules_file import OnNaN
-from adapter.model.coherence import incoherent_pods
+from adapter.model.coherence import heavier_cut, incoherent_pods
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND, span_of
@@ -87,6 +87,7 @@ class ReadContext(NamedTuple):
             reading,
             values={name: value for name, value in values.items() if name not in names},
             left_out={name: values[name] for name in names},
+            other_cut=tuple(sorted(heavier_cut(values, present, became_ready, names))),
         )
 
 
