@@ -58,6 +58,8 @@ _T = TypeVar("_T")
 HPA_PERIOD = 15.0
 """How often, in seconds, another adapter's metrics are polled: as often as the HPA controller does."""
 
+_UNSERVED = "no rule has series for {} yet; rules without series are listed every 30 s"
+
 WINDOW_PART = 1 / 8
 """How often usages by our own rules are polled, as a part of their window, which covers about four
 samples."""
@@ -144,7 +146,7 @@ class SourceFactory:
             if await self._provider.knows_custom(question):
                 return _of_samples(await self._provider.sample_objects(question, subscriber.names(), ttl))
             asking = self._api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
-            return await self._ask_api(asking, _of_custom)
+            return await self._ask_api(asking, _of_custom, metric)
 
         key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
         return self._feed(subscriber, key, ("pods", metric, narrowed), poll)
@@ -167,7 +169,7 @@ class SourceFactory:
             if await self._provider.knows_custom(question):
                 return _of_samples(await self._provider.sample_objects(question, (name,), ttl))
             asking = self._api.described(Described(resource, namespace, name), metric, str(narrowed))
-            return await self._ask_api(asking, _of_one)
+            return await self._ask_api(asking, _of_one, metric)
 
         key = ("object", namespace, described, metric, narrowed)
         return self._feed(subscriber, key, ("object", described.kind, metric, narrowed), poll)
@@ -191,7 +193,7 @@ class SourceFactory:
         async def poll(ttl: float) -> PollResult:
             if not await self._provider.knows_external(metric):
                 asking = self._api.external(namespace, metric, str(narrowed))
-                return await self._ask_api(asking, _of_external)
+                return await self._ask_api(asking, _of_external, metric)
             samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
             times = {} if samples.time is None else {"": span_of(samples.time)}
             bounds = _span(samples.lookback), _span(samples.oldest)
@@ -217,13 +219,18 @@ class SourceFactory:
         return self._feed(subscriber, key, ("resource", namespace), poll, queries)
 
     async def _ask_api(
-        self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], SourceAnswer]
+        self,
+        asking: Awaitable[Sequence[_T]],
+        answer_of: Callable[[Sequence[_T]], SourceAnswer],
+        metric: str = "",
     ) -> PollResult:
-        """Ask another adapter; at the same period while it fails."""
+        """Ask another adapter; at the same period while it fails. No rule serves `metric`."""
         try:
             return PollResult(answer_of(await asking), self._api_period)
         except KubernetesError as error:
-            return PollResult(None, self._api_period, str(error))
+            is_unserved = metric and error.status == 503  # no other adapter serves the API either
+            hint = f"; {_UNSERVED.format(metric)}" if is_unserved else ""
+            return PollResult(None, self._api_period, f"{error}{hint}")
 
 
 # -- answers -------------------------------------------------------------------------------------------------

@@ -696,6 +696,17 @@ async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
         assert reading.message.endswith("unable to fetch metrics")
 
 
+async def test_a_metric_that_nothing_serves_yet() -> None:
+    async with bench(scrapes=False) as here:
+        here.provided.objects = None
+        unable = "the server is currently unable to handle the request"
+        here.other.custom = KubernetesError(503, "ServiceUnavailable", unable)
+        reading = await here.answered(here.open(pods_metric(name="load")))
+        assert reading.message.endswith(
+            "; no rule has series for load yet; rules without series are listed every 30 s"
+        )
+
+
 async def test_failures_have_upstreams_words() -> None:
     async with bench(scrapes=False) as here:
         here.provided.objects = None
