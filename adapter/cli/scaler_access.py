@@ -29,6 +29,9 @@ from adapter.telemetry.problems import ProblemLog
 
 _SECONDS = 10.0
 _READY = b"Forwarding from 127.0.0.1:"
+_CA_ADVICE = (
+    "; --ca-file gives the certificates to trust, such as apiserver.crt in the --cert-dir of the scaler"
+)
 _NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
 
@@ -61,6 +64,8 @@ async def _get(options: ScalerOptions, url: str) -> dict[str, Any]:
             body = await response.read()
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
         advice = _NAME_ADVICE if net.is_wrong_name(error) else ""
+        if isinstance(error, aiohttp.ClientConnectorCertificateError) and not advice:
+            advice = _CA_ADVICE
         raise RunError(f"{url}: {net.describe_error(error)}{advice}") from error
     try:
         document = msgspec.json.decode(body, type=dict[str, Any])

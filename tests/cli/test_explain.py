@@ -363,6 +363,11 @@ async def test_the_certificate_is_checked_for_the_name_that_is_given(
         await explain.fetch(parse([*flags, "--tls-server-name=other.svc"]))
 
 
+async def test_an_unknown_authority_names_the_flag(secure: str) -> None:
+    with pytest.raises(RunError, match="; --ca-file gives the certificates to trust, such as apiserver"):
+        await explain.fetch(parse(["shop/web", f"--server={secure}"]))
+
+
 async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
     async def away(_: web.BaseRequest) -> web.Response:
         raise web.HTTPFound(f"{scaler.url}/elsewhere")
