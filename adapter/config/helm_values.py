@@ -189,10 +189,9 @@ class _Values:
             for key, node in entries.items():
                 wanted = _RULE_LIKE.get(key)
                 if wanted and isinstance(node, wanted) and node is not parent.get("rules"):
-                    expected = (
-                        f"the chart does not read this key here: rules belong in {self.path}, "
-                        "check the indentation"
-                    )
+                    section = key == "rules" and isinstance(node, yaml.MappingNode)
+                    home = self.path if section else reader.join(self.path, _CONFIG_KEYS.get(key, key))
+                    expected = f"the chart does not read this key here: write {home}, check the indentation"
                     self.faults.append(self._fault(place + key, node, expected))
 
     def _fault(self, path: str, node: yaml.Node, expected: str) -> errors.Fault:

@@ -242,6 +242,17 @@ def test_sections_are_closed() -> None:
             assert below["additionalProperties"] is False, path
 
 
+@pytest.mark.parametrize("place", ["", "prometheus."])
+def test_rules_in_another_place_are_refused_with_theirs(place: str) -> None:
+    keys = [path[1] for path, _ in chart_values.walk(chart_values.read_schema()) if path[:-1] == ("rules",)]
+    assert "external" in keys
+    for key in keys:
+        with pytest.raises(charts.require().HelmError) as raised:
+            charts.render_files(nest(f"{place}{key}", []))
+        assert f"additional properties '{key}' not allowed" in str(raised.value)
+        assert f"properties 'rules.{key}' required, if '{key}' exists" in str(raised.value)
+
+
 def test_the_defaults_are_described() -> None:
     described = dict(chart_values.walk(chart_values.read_schema()))
 
