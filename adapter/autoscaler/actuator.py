@@ -15,7 +15,7 @@ from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.scale import ScaleReference, ScaleState, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling import fastpath_autoscaler
-from adapter.model.autoscaling import status as target_column
+from adapter.model.autoscaling import status as statuses
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
     KIND,
@@ -82,6 +82,7 @@ class ClusterActuator(_ScaleActuator):
         """Queue a status; that of a HorizontalPodAutoscaler belongs to its controller."""
         if autoscaler.kind != KIND:
             return
+        status = statuses.without_hpa(status)
         meta = autoscaler.metadata
         path = f"/apis/{API_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
         document = functools.partial(_render_status, autoscaler, status, changes, credited)
@@ -109,7 +110,7 @@ def _render_status(
     credited: tuple[BacklogCredit, ...],
 ) -> Mapping[str, object]:
     metrics = fastpath_autoscaler.as_hpa(autoscaler).spec.metrics or ()
-    targets = target_column.describe_targets(metrics, status.current_metrics or ())
+    targets = statuses.describe_targets(metrics, status.current_metrics or ())
     full = fastpath_autoscaler.full_status(status, changes, targets, credited)
     return fastpath_autoscaler.status_to_plain(full)
 

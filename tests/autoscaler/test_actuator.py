@@ -151,6 +151,32 @@ async def test_a_status_with_what_policies_count(world: World) -> None:
     assert len(world.cluster.requests) == requests, "what is there already is not written again"
 
 
+ABLE = "the HPA controller was able to update the target scale to 5"
+
+
+async def test_conditions_name_the_autoscaler_and_that_is_no_reason_to_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next leader decides in upstream's words, and reads ours: that is the same status."""
+    monkeypatch.setattr(statuswriter, "PERIOD", 0.0)  # a difference of messages alone is due at once
+    (condition,) = status(5).conditions or ()
+    decided = replace(status(5), conditions=(replace(condition, message=ABLE),))
+    world.actuator.status(world.autoscaler, decided, ())
+    await until(world.status)
+
+    (written,) = world.status()["conditions"]
+    assert (written["reason"], written["message"]) == (
+        "SucceededRescale",
+        "the autoscaler was able to update the target scale to 5",
+    )
+
+    world.statuses.forget("default", "web")
+    world.actuator.status(world.autoscaler, decided, ())
+    assert world.desk.sample("fastpath_write_queue_length", kind="status") == 0
+    assert decided.conditions is not None
+    assert decided.conditions[0].message == ABLE, "decisions keep upstream's text"
+
+
 def measured(utilization: int) -> HorizontalPodAutoscalerStatus:
     cpu = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": utilization}}}
     metrics = msgspec.convert([cpu], tuple[MetricStatus, ...], dec_hook=decode_scalar)

@@ -1,10 +1,13 @@
 """The status of an autoscaler: its conditions, its text in kubectl's column, and the comparison of statuses.
 
-The texts of conditions are upstream's, byte for byte. A condition keeps its position and, while its status
-does not change, its time.
+The texts of conditions are upstream's, byte for byte; only what is written to a FastPathAutoscaler names the
+autoscaler where they name the HPA. A condition keeps its position and, while its status does not change, its
+time.
 """
 
 from collections.abc import Sequence
+
+import msgspec
 
 from adapter.model.autoscaling.hpa import (
     Condition,
@@ -92,6 +95,24 @@ def holds(conditions: Sequence[Condition] | None, kind: str) -> bool:
     """Tell whether the first condition of a type is True."""
     found = find(conditions, kind)
     return found is not None and found.status == "True"
+
+
+_SUBJECTS = ("the HPA controller ", "the HPA ")
+"""How the messages begin that name the HPA."""
+
+
+def without_hpa(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
+    """Return a status whose messages begin with the autoscaler where upstream's begin with the HPA."""
+    given = status.conditions or ()
+    listed = tuple(msgspec.structs.replace(each, message=_own(each.message)) for each in given)
+    return msgspec.structs.replace(status, conditions=listed)
+
+
+def _own(message: str) -> str:
+    for subject in _SUBJECTS:
+        if message.startswith(subject):
+            return "the autoscaler " + message.removeprefix(subject)
+    return message
 
 
 def same_status(left: HorizontalPodAutoscalerStatus, right: HorizontalPodAutoscalerStatus) -> bool:

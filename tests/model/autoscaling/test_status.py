@@ -13,7 +13,7 @@ from adapter.model.autoscaling.hpa import (
     MetricStatus,
     decode_scalar,
 )
-from adapter.model.autoscaling.status import Conditions, describe_targets, holds, same_status
+from adapter.model.autoscaling.status import Conditions, describe_targets, holds, same_status, without_hpa
 from adapter.model.timestamps import Instant
 from tests.support.scaling import NOW
 
@@ -54,6 +54,41 @@ def test_removes_all_of_a_type() -> None:
     conditions.remove("A")
 
     assert conditions.listed() == (_condition("B"),)
+
+
+@pytest.mark.parametrize(
+    ("message", "own"),
+    [
+        (
+            "the HPA controller was able to update the target scale to 3",
+            "the autoscaler was able to update the target scale to 3",
+        ),
+        (
+            "the HPA was unable to compute the replica count: the HPA of web",
+            "the autoscaler was unable to compute the replica count: the HPA of web",
+        ),
+        (
+            "the HPA target's scale is missing a selector",
+            "the autoscaler target's scale is missing a selector",
+        ),
+        ("recommended size matches current size", "recommended size matches current size"),
+        ("target is also scaled by the HPA web", "target is also scaled by the HPA web"),
+        ("the autoscaler scaled the workload to zero", "the autoscaler scaled the workload to zero"),
+        ("", ""),
+    ],
+)
+def test_the_subject_of_a_message(message: str, own: str) -> None:
+    before = HorizontalPodAutoscalerStatus(current_replicas=2, conditions=(_condition("A", message=message),))
+
+    after = without_hpa(before)
+
+    assert after == HorizontalPodAutoscalerStatus(
+        current_replicas=2, conditions=(_condition("A", message=own),)
+    )
+
+
+def test_a_status_without_conditions_has_no_subject() -> None:
+    assert same_status(without_hpa(HorizontalPodAutoscalerStatus()), HorizontalPodAutoscalerStatus())
 
 
 def test_the_first_of_a_type_tells() -> None:
