@@ -44,6 +44,7 @@ NUMBERS = {
     "25,000,000 values of 8 bytes, in a separate process: 14 days of 1,240 metrics": (
         job.MOST_VALUES, 8, 14, round(job.MOST_VALUES / (14 * 1440), -1),
     ),
+    "half of them for one namespace, 1,000,000 for one autoscaler": (job.MOST_VALUES_OF_ONE,),
     "one job at a time, 120 s of CPU time for a verdict and 600 s in all": (
         int(worker.CPU_SECONDS), int(service.JOB_TIMEOUT),
     ),

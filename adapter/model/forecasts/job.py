@@ -19,6 +19,12 @@ STEP = 60
 MOST_VALUES = 25_000_000
 """How many values of histories the process keeps: 200 MB, 14 days of 1,240 metrics."""
 
+MOST_VALUES_OF_ONE = 1_000_000
+"""How many of these one autoscaler may have: 14 days of 49 metrics, 35 days of 19.
+
+A verdict replays them all: its time and its memory follow their number.
+"""
+
 
 class HistoryQuery(msgspec.Struct, frozen=True):
     """The PromQL query for what all pods had together of a metric."""
