@@ -115,10 +115,6 @@ class ForecastOptions(ScalerOptions, LoadOptions):
         return not self.autoscalers
 
     @property
-    def uses_start(self) -> bool:
-        return True
-
-    @property
     def key(self) -> tuple[str, str]:
         """The namespace and the name of the autoscaler of a running scaler."""
         namespace, _, name = self.autoscalers[0].partition("/")

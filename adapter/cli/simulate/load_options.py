@@ -75,7 +75,7 @@ class LoadOptions(RecordedOptions):
         FlagType.TEXT,
         "",
         "When the load of --load begins, such as 2026-11-27T07:00:00Z: windows of --schedule, and days of a "
-        "forecast, are local times.",
+        "forecast, are local times. No effect without a schedule or a forecast.",
         metavar="time",
         check=_start,
     )
@@ -107,11 +107,6 @@ class LoadOptions(RecordedOptions):
         """Whether the options name an autoscaler and a load at all."""
         return True
 
-    @property
-    def uses_start(self) -> bool:
-        """Whether anything depends on when the load begins."""
-        return True
-
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
         if not self.needs_load:
@@ -135,8 +130,6 @@ class LoadOptions(RecordedOptions):
         if self.schedule and self.load and not self.start:
             expected = "expected when the load begins such as 2026-11-27T07:00:00Z: --schedule needs it"
             yield Fault("--start", "", expected)
-        if self.start and not self.uses_start:
-            yield Fault("--start", self.start, "expected --schedule or --forecast too")
-        elif self.start and self.prometheus_url:
+        if self.start and self.prometheus_url:
             expected = "cannot be combined with --prometheus-url, which knows when the load begins"
             yield Fault("--start", self.start, expected)

@@ -102,10 +102,6 @@ class SimulateOptions(LoadOptions):
     def needs_load(self) -> bool:
         return not self.replay
 
-    @property
-    def uses_start(self) -> bool:
-        return bool(self.schedule) or self.forecast
-
     def faults(self, given: AbstractSet[str]) -> Iterator[Fault]:
         yield from super().faults(given)
         if self.replay:
