@@ -45,11 +45,9 @@ class JSONText:
         opening = self._text[position]
         if opening not in "{[":
             return
-        at = self._skip(position + 1)
-        for index in itertools.count():
-            if self._text[at] in "}]":
-                return
-            step: str | int = index
+        at, index = self._skip(position + 1), itertools.count()
+        while self._text[at] not in "}]":
+            step: str | int = next(index)
             if opening == "{":
                 step, at = _READER.raw_decode(self._text, at)
                 at = self._skip(self._skip(at) + 1)

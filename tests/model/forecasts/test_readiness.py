@@ -36,6 +36,15 @@ def test_what_a_verdict_says(mode: str, verdict: Verdict | None, withheld: str, 
     assert readiness_of(mode, verdict, withheld) == said
 
 
+def test_a_pause_says_when_the_next_verdict_is_due() -> None:
+    said = readiness.paused(1_700_000_000)
+    assert said == Readiness(
+        False,
+        "Paused",
+        "the next verdict is due at 2023-11-14T22:13:20Z: a changed or new spec does not hasten it",
+    )
+
+
 @pytest.mark.parametrize("reason", [floors.BUDGET, floors.COVERAGE, floors.ABSENT, floors.UNKNOWN])
 def test_each_rule_that_withholds_has_a_sentence(reason: str) -> None:
     said = readiness_of(FLOOR, ACTING, reason)

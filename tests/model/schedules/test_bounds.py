@@ -75,6 +75,18 @@ def test_an_autoscaler_that_gets_no_ceilings() -> None:
     assert bounds.without_ceiling() == ScheduledBounds(2, None, ("shop/office low",))
 
 
+@pytest.mark.parametrize(("floor", "replicas", "held"), [(None, 7, 7), (2, 7, 7), (7, 7, 7), (9, 7, 9)])
+def test_bounds_that_hold_a_count_have_it_as_floor(floor: int | None, replicas: int, held: int) -> None:
+    bounds = ScheduledBounds(floor, None, ("shop/office low",), until=DAY)
+    found = bounds.holding(replicas)
+    assert found.floor == held
+    if held == floor:
+        assert found is bounds
+    else:
+        assert found.until is not None
+        assert found.until > utc("9999-01-01T00:00"), "no window ends it"
+
+
 def test_time_without_windows_is_passed_in_days() -> None:
     single = {"start": "2026-11-30T08:00", "end": "2026-11-30T09:00"}
     timeline = BoundsTimeline([schedule(single, zone="UTC").schedule])
