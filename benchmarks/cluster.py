@@ -13,8 +13,8 @@ from pathlib import Path
 
 import uvloop
 
-from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.reviews import TokenVerdict
+from fastpath_sandbox.apiserver.server import Cluster
 from benchmarks import load
 from benchmarks.stage import App, make_apps
 

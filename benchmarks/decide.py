@@ -19,7 +19,7 @@ from adapter.autoscaler.decide.decision import decide
 from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
 from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec, prepare
-from adapter.cli import evaluate
+from fastpath_tools import evaluate
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar, with_defaults
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import read

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from adapter.sandbox.apiserver.objects import timestamp
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.apiserver.store import JSON, Change
-from adapter.sandbox.apiserver.workloads import deployment
-from adapter.sandbox.listener import Listener
-from adapter.sandbox.prometheus.series import CONTENT_TYPE
+from fastpath_sandbox.apiserver.objects import timestamp
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.store import JSON, Change
+from fastpath_sandbox.apiserver.workloads import deployment
+from fastpath_sandbox.listener import Listener
+from fastpath_sandbox.prometheus.series import CONTENT_TYPE
 from benchmarks.ready_world import NAMESPACE, Pod, Workload
 
 _LISTED_SECONDS = 0.5

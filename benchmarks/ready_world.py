@@ -14,7 +14,7 @@ import msgspec
 
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from benchmarks import capacity
 from benchmarks.capacity import PodTimes, Startup
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.cli.simulate.results import PolicyFigures
+from fastpath_tools.simulate.results import PolicyFigures
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.simulate.load import Load

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from adapter.compose.clock import SystemClock
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from benchmarks import capacity, ready_world
 from benchmarks.capacity import PodTimes, Startup, WorkloadTimes
 from benchmarks.ready_pods import Pods

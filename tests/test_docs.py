@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from adapter.cli.check import lint, preview
-from adapter.config import helm_values, rules_file, scrape_keys
+from fastpath_tools.check import lint, preview
+from fastpath_tools.check import helm_values
+from adapter.config import rules_file, scrape_keys
 from adapter.config.options import SERVE
 from adapter.model import timestamps
 from adapter.model.autoscaling import boost as model

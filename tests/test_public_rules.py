@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.config import helm_values, rules_file
+from fastpath_tools.check import helm_values
+from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion

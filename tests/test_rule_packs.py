@@ -24,7 +24,7 @@ from adapter.autoscaler.decide.observation import (
 )
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import main
-from adapter.cli.check.preview import named_series
+from fastpath_tools.check.preview import named_series
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricIdentifier

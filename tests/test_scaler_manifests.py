@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.cli import cluster_options as deployment
+from fastpath_tools.live import cluster_options as deployment
 from adapter.config import checks, rules_file
 from adapter.config.options import SERVE, Options
 from adapter.model import resources

@@ -49,23 +49,23 @@ VERBS = {
     "check": Verb(
         "validate a rules file, show what each rule asks and serves, explain why a metric is missing",
         "check.command",
-        command_line="adapter.cli.check.options",
+        command_line="fastpath_tools.check.options",
     ),
     "evaluate": Verb("show what an autoscaler does with exactly this input, offline, and why", "evaluate"),
     "simulate": Verb(
         "show what an autoscaler would have done with a load, and what another would have done better",
         "simulate.command",
-        command_line="adapter.cli.simulate.options",
+        command_line="fastpath_tools.simulate.options",
     ),
     "forecast": Verb(
         "show whether a forecast of the demand would help an autoscaler, and what it says",
         "forecast.command",
-        command_line="adapter.cli.forecast.options",
+        command_line="fastpath_tools.forecast.options",
     ),
     "doctor": Verb(
         "measure how long an autoscaler of a live cluster takes to react, hop by hop, and what helps most",
         "doctor.command",
-        command_line="adapter.cli.doctor.options",
+        command_line="fastpath_tools.doctor.options",
     ),
     "convert": Verb(
         "print the FastPathAutoscaler for a HorizontalPodAutoscaler, or the reverse", "convert.command"

@@ -11,7 +11,7 @@ from adapter.autoscaler import debug
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
 from adapter.autoscaler.loop import Controller
-from adapter.cli.explain import render
+from fastpath_tools.explain import render
 from adapter.errors import NotSyncedError
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.floors import Account, Hour, Limits

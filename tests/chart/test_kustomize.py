@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from adapter.cli import certs
+from fastpath_tools import certs
 from adapter.config import rules_file
 from adapter.config.rules_file import RulesConfig
 from tests.support import charts, rendered

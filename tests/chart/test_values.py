@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.config import helm_values
+from fastpath_tools.check import helm_values
 from adapter.config.options import IGNORED, SCALE, SERVE
 from tests.support import chart_values, charts
 from tests.support.charts import NOTES

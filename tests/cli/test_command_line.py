@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import command_line
-from adapter.cli.evaluate import COMMAND
+from fastpath_tools.evaluate import COMMAND
 from adapter.errors import InputError
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from adapter import errors
 from adapter.cli import command_line, main, verbs
-from adapter.cli.check import command
+from fastpath_tools.check import command
 
 VERBS = tuple(verbs.VERBS)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.cli.check import inputs
+from fastpath_tools.check import inputs
 from adapter.config import rules_file
 from adapter.errors import InputError, NotSyncedError
 from adapter.forecast.rule_histories import RuleHistories

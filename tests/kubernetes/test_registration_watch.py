@@ -10,7 +10,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.registration_watch import RegistrationWatch
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 
 CUSTOM = "custom.metrics.k8s.io"

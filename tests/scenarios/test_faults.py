@@ -24,9 +24,9 @@ from aiohttp import web
 
 from adapter.prometheus import endpoint
 from adapter.provider.rule_source import RulesFiles
-from adapter.sandbox.apiserver.kinds import Kind
-from adapter.sandbox.apiserver.server import Cluster
-from adapter.sandbox.prometheus.series import Series, SeriesSet
+from fastpath_sandbox.apiserver.kinds import Kind
+from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_sandbox.prometheus.series import Series, SeriesSet
 from adapter.server import tls
 from tests.support import adapter as support
 from tests.support import faulty, patience

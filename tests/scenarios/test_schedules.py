@@ -13,7 +13,7 @@ from adapter.compose import app
 from adapter.config.options import SERVE
 from adapter.model.autoscaling import floor as floors
 from adapter.model.autoscaling.shards import Shard
-from adapter.sandbox.apiserver.kinds import FASTPATH_SCHEDULES
+from fastpath_sandbox.apiserver.kinds import FASTPATH_SCHEDULES
 from adapter.server.http.endpoints import LocalPages
 from tests.support import adapter as support
 from tests.support import boosting

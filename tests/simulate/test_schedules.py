@@ -14,7 +14,7 @@ from adapter.model.schedules.windows import Schedule
 from adapter.simulate.deciders import Decider
 from adapter.simulate.engine import Change
 from adapter.simulate.policies import read_policy
-from adapter.simulate.recording import Recording, Restraint
+from fastpath_tools.charts.recording import Recording, Restraint
 from adapter.simulate.schedules import ScheduledStretch, SimulatedSchedule
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate
 from tests.support import schedules

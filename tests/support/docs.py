@@ -5,13 +5,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adapter.cli import boost, certs, completion, demo, evaluate, explain, preflight
-from adapter.cli.check import options as checkoptions
-from adapter.cli.convert import command as convert
-from adapter.cli.doctor import options as doctor
-from adapter.cli.forecast import options as forecast
-from adapter.cli.schedule import command as schedule
-from adapter.cli.simulate import options as simulate
+from fastpath_tools.boost import command as boost
+from fastpath_tools import certs, completion, evaluate, explain, preflight
+from fastpath_sandbox.demo import command as demo
+from fastpath_tools.check import options as checkoptions
+from fastpath_tools.convert import command as convert
+from fastpath_tools.doctor import options as doctor
+from fastpath_tools.forecast import options as forecast
+from fastpath_tools.schedule import command as schedule
+from fastpath_tools.simulate import options as simulate
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics

@@ -12,7 +12,7 @@ from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.evaluate_document import EvaluateDocument
 from adapter.autoscaler.decide.history import RecommendationList, ScaleEvent
 from adapter.autoscaler.decide.observation import Settings
-from adapter.cli import evaluate
+from fastpath_tools import evaluate
 from adapter.errors import InputError
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW

@@ -10,7 +10,7 @@ import pytest
 from adapter.kubernetes.write import events
 from adapter.kubernetes.write.events import EventRecorder, Regarding
 from adapter.kubernetes.write.writer import WriteKind
-from adapter.sandbox.apiserver.server import Cluster
+from fastpath_sandbox.apiserver.server import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.election import LoopClock

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
-from adapter.model.autoscaling import boost, conversion, documents, fastpath_autoscaler
+from adapter.model.autoscaling import boost, documents, fastpath_autoscaler
+from fastpath_tools.convert import conversion
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler
 from adapter.model.forecasts import spec as forecast_spec
