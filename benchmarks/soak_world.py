@@ -17,12 +17,12 @@ import trustme
 import yaml
 
 from adapter.compose.clock import SystemClock
+from benchmarks import load
+from benchmarks.stage import ROOT, App, make_apps
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
 from fastpath_sandbox.prometheus.series import Exporter, Series, SeriesSet
-from benchmarks import load
-from benchmarks.stage import ROOT, App, make_apps
 from tests.support.prometheus import PrometheusServer
 from tests.support.remotewrite import Written
 

@@ -19,7 +19,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from adapter.cli import command_line
-from fastpath_tools.live.cluster_options import AUTHORITIES, DEFAULT_GROUPS, GROUPS, SECRET, GroupsOptions
 from adapter.compose.clock import SystemClock
 from adapter.config import checks
 from adapter.config.option_fields import Command, option, renamed
@@ -29,6 +28,7 @@ from adapter.model import apiservices, visible
 from adapter.model.apiservices import ServiceReference
 from adapter.server import tls
 from adapter.server.tls import IssuedCertificate
+from fastpath_tools.live.cluster_options import AUTHORITIES, DEFAULT_GROUPS, GROUPS, SECRET, GroupsOptions
 
 Document = dict[str, Any]
 

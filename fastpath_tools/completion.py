@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from adapter.cli.verbs import VERBS
+from adapter.cli import verbs
 from adapter.config import pflag
 from adapter.config.option_fields import Command, CommandOptions, arguments
 from adapter.config.pflag import Flag, FlagType
@@ -62,13 +62,12 @@ def complete(words: Sequence[str]) -> Candidates:
         flags = [Candidate("--help", "list the verbs"), Candidate("--version", "print the version")]
         return _matching(flags if last.startswith("-") else [*_verbs(), *others], last)
     name, *given = before
-    if name not in VERBS:
-        return Candidates()
-    return _complete_verb(VERBS[name].load_command(), given, last)
+    verb = verbs.listed().get(name)
+    return Candidates() if verb is None else _complete_verb(verb.load_command(), given, last)
 
 
 def _verbs() -> list[Candidate]:
-    return [Candidate(name, verb.about) for name, verb in VERBS.items()]
+    return [Candidate(name, verb.about) for name, verb in verbs.listed().items()]
 
 
 def _complete_verb(command: Command[Any], given: Sequence[str], last: str) -> Candidates:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.cli import command_line
-from fastpath_tools.live import scaler_access
-from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
 from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, renamed, replaced
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import visible
 from adapter.model.forecasts.settings import FLOOR
+from fastpath_tools.live import scaler_access
+from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
 
 _SHOWN = 10
 _NAME = re.compile(r"[^/]+/[^/]+")

@@ -7,9 +7,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fastpath_tools.live import cluster_options
 from adapter.cli import command_line
-from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command
 from adapter.kubernetes import apiservices as registrations
@@ -19,6 +17,8 @@ from adapter.model import apiservices, visible
 from adapter.model.apiservices import Finding, Owner
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.live import cluster_options
+from fastpath_tools.live.cluster_options import DEFAULT_GROUPS, GROUPS, GroupsOptions, KubeconfigOptions
 
 
 @dataclass(frozen=True, kw_only=True)

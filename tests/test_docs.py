@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from fastpath_tools.check import lint, preview
-from fastpath_tools.check import helm_values
 from adapter.config import rules_file, scrape_keys
 from adapter.config.options import SERVE
 from adapter.model import timestamps
@@ -17,6 +15,7 @@ from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules.template import functions
 from adapter.telemetry import metrics
+from fastpath_tools.check import helm_values, lint, preview
 from tests.support import docs
 
 ROOT = Path(__file__).parent.parent

@@ -23,13 +23,13 @@ from adapter.compose import app
 from adapter.compose.clock import SystemClock
 from adapter.config.options import Options
 from adapter.errors import RunError
+from adapter.server.http.connection_server import MetricsServer
 from fastpath_sandbox.apiserver.reviews import TokenVerdict
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_sandbox.demo import metric_source, native_hpa, view
 from fastpath_sandbox.demo.native_hpa import Adapter
 from fastpath_sandbox.demo.view import Moment, Question, Reaction, Reading
 from fastpath_sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
-from adapter.server.http.connection_server import MetricsServer
 
 _STEP_SECONDS = 0.1
 _READ_SECONDS = 1.0

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fastpath_tools import origins
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling import documents
@@ -23,6 +22,7 @@ from adapter.model.autoscaling.hpa import (
     encode_scalar,
     with_defaults,
 )
+from fastpath_tools import origins
 
 ADD, REMOVE, REPLACE, TEST = "add", "remove", "replace", "test"
 

@@ -23,10 +23,10 @@ from ruamel.yaml.resolver import VersionedResolver
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from ruamel.yaml.tokens import CommentToken
 
-from fastpath_tools.boost import boost_patch
-from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, TEST, PatchOperation
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
+from fastpath_tools.boost import boost_patch
+from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, TEST, PatchOperation
 
 # What stands before the content: blank lines, comments, directives and the marker.
 _HEAD = re.compile(r"(?:(?:[ \t]*(?:#[^\n]*)?|%[^\n]*|---[ \t]*(?:#[^\n]*)?)\r?\n)*")

@@ -11,9 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fastpath_tools.boost import boost_patch, boost_round_trip
 from adapter.cli import command_line
-from fastpath_tools.boost.boost_patch import REMOVE, PatchOperation, Wish
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents, reader
@@ -22,6 +20,8 @@ from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
 from adapter.model.autoscaling.boost import EXTERNAL, MODE_ANNOTATION, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
+from fastpath_tools.boost import boost_patch, boost_round_trip
+from fastpath_tools.boost.boost_patch import REMOVE, PatchOperation, Wish
 
 
 @dataclass(frozen=True, kw_only=True)

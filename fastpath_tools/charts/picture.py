@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.model import timestamps
-from fastpath_tools.charts import svg
 from adapter.simulate.engine import Change
 from adapter.simulate.load import Span
-from fastpath_tools.charts.recording import Column, Extent, Recording, Restraint
 from adapter.simulate.schedules import ScheduledStretch
+from fastpath_tools.charts import svg
+from fastpath_tools.charts.recording import Column, Extent, Recording, Restraint
 
 COLUMNS = 720
 """How many columns a recording for a picture should have: one for each pixel of a panel."""

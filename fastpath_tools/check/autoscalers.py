@@ -9,10 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fastpath_tools.check import boosted, saturation
-from fastpath_tools.check.preview import RulePreview
-from fastpath_tools.check.saturation import Saturation
-from fastpath_tools.schedule.faults import GivenSchedule
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
@@ -21,6 +17,10 @@ from adapter.model.autoscaling.boost import METRIC
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPathAutoscaler, as_hpa
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
 from adapter.model.schedules import documents as schedule_documents
+from fastpath_tools.check import boosted, saturation
+from fastpath_tools.check.preview import RulePreview
+from fastpath_tools.check.saturation import Saturation
+from fastpath_tools.schedule.faults import GivenSchedule
 
 TOLERANCE = 0.1
 """The default of the controller's flag and of Fastpath's, where `behavior` has none."""

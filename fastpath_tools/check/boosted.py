@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fastpath_tools import origins
 from adapter.model.autoscaling import boost, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, KIND, FastPathAutoscaler
+from fastpath_tools import origins
 
 
 class Finding(NamedTuple):

@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from adapter.cli import command_line
+from adapter.compose.clock import SystemClock
+from adapter.errors import Fault, KubernetesError, PrometheusError
+from adapter.model.metrics import QueryResult
+from adapter.rules import compile as compiler
+from adapter.rules.compile import Ruleset
+from adapter.telemetry import logs
 from fastpath_tools.check import autoscalers, empty, inputs, lint, lint_query, missing, preview, why
 from fastpath_tools.check.follow import Explanation
 from fastpath_tools.check.options import COMMAND, CheckOptions
@@ -20,12 +26,6 @@ from fastpath_tools.check.preview import ResourcePreview, RulePreview
 from fastpath_tools.check.report import Answer, Report, Summary
 from fastpath_tools.check.why import WhyQuestion
 from fastpath_tools.schedule import faults as schedule_faults
-from adapter.compose.clock import SystemClock
-from adapter.errors import Fault, KubernetesError, PrometheusError
-from adapter.model.metrics import QueryResult
-from adapter.rules import compile as compiler
-from adapter.rules.compile import Ruleset
-from adapter.telemetry import logs
 
 if TYPE_CHECKING:
     from fastpath_tools.check.servers import PrometheusReader

@@ -9,9 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fastpath_tools.check import report
-from fastpath_tools.check.missing import guess_overrides
-from fastpath_tools.check.wanted import Wanted
 from adapter.errors import PrometheusError, TemplateError
 from adapter.model import quantity
 from adapter.model.metrics import QueryResult, Sample
@@ -20,6 +17,9 @@ from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
 from adapter.rules.wording import counted, listed
+from fastpath_tools.check import report
+from fastpath_tools.check.missing import guess_overrides
+from fastpath_tools.check.wanted import Wanted
 
 # Kinds of PrometheusError that are about the query and not about the way to Prometheus.
 OF_THE_QUERY = frozenset({"query", "type"})

@@ -8,10 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fastpath_tools.check import empty, missing, report
-from fastpath_tools.check.empty import EmptyCase, Followups, Value
-from fastpath_tools.check.preview import SeriesLists
-from fastpath_tools.check.wanted import ALL, Wanted, build_query
 from adapter.config.rules_file import OnNaN
 from adapter.errors import KubernetesError, NamingError, PrometheusError, TemplateError
 from adapter.model import visible
@@ -24,6 +20,10 @@ from adapter.rules.naming import NAMESPACES
 from adapter.rules.query import MetricQuery, last_samples
 from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.wording import counted, listed
+from fastpath_tools.check import empty, missing, report
+from fastpath_tools.check.empty import EmptyCase, Followups, Value
+from fastpath_tools.check.preview import SeriesLists
+from fastpath_tools.check.wanted import ALL, Wanted, build_query
 
 if TYPE_CHECKING:
     from fastpath_tools.check.servers import ClusterReader, PrometheusReader

@@ -4,10 +4,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
-from fastpath_tools.check import autoscalers
-from fastpath_tools.check.autoscalers import Autoscalers
 from adapter.cli.command_line import STDIN
-from fastpath_tools.check import helm_values
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError
@@ -15,6 +12,8 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.provider import text_files
 from adapter.provider.rule_source import EMPTY, RulesFiles
 from adapter.rules import compile as compiler
+from fastpath_tools.check import autoscalers, helm_values
+from fastpath_tools.check.autoscalers import Autoscalers
 
 _NOT_BUILT_IN = (
     "not a built-in kind of Kubernetes: give --lister-kubeconfig to see whether your cluster has it"

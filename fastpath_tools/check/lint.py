@@ -8,8 +8,6 @@ labels, objects, and rules beside one another. `lint_query` has what is wrong wi
 import re
 from collections.abc import Iterable, Iterator
 
-from fastpath_tools.check import lint_query, saturation
-from fastpath_tools.check.preview import RulePreview
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.autoscaling.boost import METRIC
 from adapter.model.resources import APIResource
@@ -17,6 +15,8 @@ from adapter.rules.compile import Rule
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
 from adapter.rules.registry import ROOT_SCOPED
 from adapter.rules.wording import counted, shown_series
+from fastpath_tools.check import lint_query, saturation
+from fastpath_tools.check.preview import RulePreview
 
 # From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each
 # kind of object.

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fastpath_tools.check.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
 from adapter.errors import Fault, PrometheusError
 from adapter.model import visible
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
 from adapter.rules.wording import counted, listed
+from fastpath_tools.check.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
 
 _SHOWN_VALUES = 3
 

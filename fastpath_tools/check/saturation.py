@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import promql_parser as promql
 
-from fastpath_tools.check.preview import RulePreview
 from adapter.rules import parsing
+from fastpath_tools.check.preview import RulePreview
 
 
 class CappedGauge(NamedTuple):

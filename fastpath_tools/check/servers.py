@@ -9,8 +9,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastpath_tools.check.options import CheckOptions
-from fastpath_tools.check.preview import SeriesLists
 from adapter.compose import providers
 from adapter.compose.clock import SystemClock
 from adapter.config.options import PrometheusOptions, RulesOptions
@@ -27,6 +25,8 @@ from adapter.prometheus.client import PrometheusClient, Querier
 from adapter.prometheus.series import SeriesLister
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.check.options import CheckOptions
+from fastpath_tools.check.preview import SeriesLists
 
 
 class ClusterReader:

@@ -8,11 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastpath_tools.check import empty, follow, missing, report
-from fastpath_tools.check.follow import Explanation, Inquiry, NoValueError
-from fastpath_tools.check.missing import RuleTrace
-from fastpath_tools.check.options import CheckOptions
-from fastpath_tools.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
 from adapter.model.go_text import quote
 from adapter.model.label_selectors import LabelSelector, parse_selector
@@ -22,6 +17,11 @@ from adapter.rules.compile import Ruleset
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import Registry
 from adapter.rules.wording import counted, listed
+from fastpath_tools.check import empty, follow, missing, report
+from fastpath_tools.check.follow import Explanation, Inquiry, NoValueError
+from fastpath_tools.check.missing import RuleTrace
+from fastpath_tools.check.options import CheckOptions
+from fastpath_tools.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 
 if TYPE_CHECKING:
     from fastpath_tools.check.servers import ClusterReader, PrometheusReader

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from adapter.cli import command_line
-from fastpath_tools import origins
-from fastpath_tools.convert import drafts, keda, scaling_schedules
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
-from fastpath_tools.convert import conversion
 from adapter.model.autoscaling import documents as autoscaler_documents
-from fastpath_tools.convert.conversion import Converted
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
+from fastpath_tools import origins
+from fastpath_tools.convert import conversion, drafts, keda, scaling_schedules
+from fastpath_tools.convert.conversion import Converted
 
 
 @dataclass(frozen=True, kw_only=True)

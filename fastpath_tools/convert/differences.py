@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from fastpath_tools.convert.cron import DAY
-from fastpath_tools.convert.keda_cron import UTC, WEEK, WEEK_START
 from adapter.model.schedules import local_time, windows
 from adapter.model.schedules.windows import Schedule, Span
+from fastpath_tools.convert.cron import DAY
+from fastpath_tools.convert.keda_cron import UTC, WEEK, WEEK_START
 
 ActiveSpans = Callable[[int, int, ZoneInfo], Sequence[Span]]
 """From a start, an end (seconds since 1970) and a zone to the times in between that are active."""

@@ -6,13 +6,13 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from fastpath_tools.convert.differences import ActiveSpans, Compared, sentences, spans_of_windows
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import documents as autoscaler_documents
-from fastpath_tools.convert.conversion import SERVER_SET, Converted
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, LAST_APPLIED
 from adapter.model.schedules import documents, local_time
 from adapter.model.schedules.documents import BY_START, KIND
+from fastpath_tools.convert.conversion import SERVER_SET, Converted
+from fastpath_tools.convert.differences import ActiveSpans, Compared, sentences, spans_of_windows
 
 _NOWHERE = "a-namespace"
 

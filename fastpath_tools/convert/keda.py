@@ -7,12 +7,12 @@ takes the highest metric. A floor has the same effect, but for the HPA's toleran
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fastpath_tools.convert import cron, drafts, keda_cron, keda_notes
-from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
 from adapter.errors import Fault
 from adapter.model.autoscaling import documents
-from fastpath_tools.convert.conversion import Converted
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
+from fastpath_tools.convert import cron, drafts, keda_cron, keda_notes
+from fastpath_tools.convert.conversion import Converted
+from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
 
 SCALED_OBJECT = "ScaledObject"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from fastpath_tools.convert.cron import DAY, CronExpression, fires
 from adapter.model.schedules.documents import DAYS, LONGEST_FOR
 from adapter.model.schedules.windows import Span
 from adapter.model.timestamps import SECOND
+from fastpath_tools.convert.cron import DAY, CronExpression, fires
 
 UTC = ZoneInfo("UTC")
 """A clock that is never set: in it, local times are compared as such."""

@@ -11,10 +11,10 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from fastpath_tools.convert.keda_cron import clock, length_of
 from adapter.model.schedules import local_time
 from adapter.model.schedules.documents import DAYS
 from adapter.model.schedules.windows import Span
+from fastpath_tools.convert.keda_cron import clock, length_of
 
 _MINUTE = 60
 _DAY = timedelta(days=1)

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from fastpath_tools.convert import drafts
-from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
-from fastpath_tools.convert.scaling_schedule_entry import RepeatingEntry, single_window
 from adapter.errors import Fault
 from adapter.model import quantity, timestamps
 from adapter.model.autoscaling import documents
-from fastpath_tools.convert.conversion import Converted
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.schedules.documents import DAYS, LONGEST_FOR
 from adapter.model.schedules.windows import Span
 from adapter.model.timestamps import SECOND
+from fastpath_tools.convert import drafts
+from fastpath_tools.convert.conversion import Converted
+from fastpath_tools.convert.drafts import ScheduleDraft, WindowDraft
+from fastpath_tools.convert.scaling_schedule_entry import RepeatingEntry, single_window
 
 NAMESPACED, CLUSTER = "ScalingSchedule", "ClusterScalingSchedule"
 SCALER = "kube-metrics-adapter"

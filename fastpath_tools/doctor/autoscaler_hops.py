@@ -8,12 +8,25 @@ import msgspec
 from adapter.autoscaler.decide import behavior, history, prepared_spec
 from adapter.autoscaler.decide.behavior import Rules
 from adapter.autoscaler.decide.observation import Settings
-from fastpath_tools.doctor.model import NOTHING, BoostFacts, Facts, Hop, Improvement, Leader, Leaders, MetricFacts, State, Took, Unread, seconds
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
 from adapter.model.autoscaling.hpa import Condition, with_defaults
 from adapter.model.timestamps import SECOND, write_instant
+from fastpath_tools.doctor.model import (
+    NOTHING,
+    BoostFacts,
+    Facts,
+    Hop,
+    Improvement,
+    Leader,
+    Leaders,
+    MetricFacts,
+    State,
+    Took,
+    Unread,
+    seconds,
+)
 
 BOOSTING, FLOOR = "boost", "floor"
 """The names of the hop about boosting; a floor that cannot be read concerns the HPA itself."""

@@ -9,10 +9,22 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fastpath_tools.doctor import autoscaler_hops, metric_hops, pod_start
-from fastpath_tools.doctor.model import Chain, Facts, Hop, Improvement, Leaders, Starts, State, Total, Unread, seconds, total
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
+from fastpath_tools.doctor import autoscaler_hops, metric_hops, pod_start
+from fastpath_tools.doctor.model import (
+    Chain,
+    Facts,
+    Hop,
+    Improvement,
+    Leaders,
+    Starts,
+    State,
+    Total,
+    Unread,
+    seconds,
+    total,
+)
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""

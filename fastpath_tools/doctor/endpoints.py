@@ -1,6 +1,5 @@
 """The endpoints that an external rule is scraped from, as the cluster has them now."""
 
-from fastpath_tools.doctor.model import Unread
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.errors import KubernetesError
 from adapter.kubernetes.cache import endpoint_slices, pod_codec
@@ -11,6 +10,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
+from fastpath_tools.doctor.model import Unread
 
 
 async def find(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints | Unread:

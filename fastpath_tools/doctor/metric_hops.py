@@ -7,11 +7,26 @@ Over a range window a step of the load is half visible after half of it.
 import math
 from collections.abc import Iterator
 
-from fastpath_tools.check.lint_query import SCRAPES_IN_WINDOW
-from fastpath_tools.doctor.model import NOTHING, AnswerFacts, Chain, Facts, Hop, Improvement, MetricFacts, SeriesFacts, SourceFacts, State, Took, Unread, evenly, seconds
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.rules.wording import counted
+from fastpath_tools.check.lint_query import SCRAPES_IN_WINDOW
+from fastpath_tools.doctor.model import (
+    NOTHING,
+    AnswerFacts,
+    Chain,
+    Facts,
+    Hop,
+    Improvement,
+    MetricFacts,
+    SeriesFacts,
+    SourceFacts,
+    State,
+    Took,
+    Unread,
+    evenly,
+    seconds,
+)
 
 TICK = 1.0
 """How often Fastpath decides."""

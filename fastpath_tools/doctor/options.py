@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.cli import command_line
-from fastpath_tools.live.cluster_options import KubeconfigOptions, ServiceOptions
 from adapter.config import checks
 from adapter.config.option_fields import Command, arguments, option, replaced
 from adapter.config.options import PrometheusOptions
 from adapter.config.pflag import FlagType
 from adapter.config.yaml import reader
 from adapter.errors import Fault
+from fastpath_tools.live.cluster_options import KubeconfigOptions, ServiceOptions
 
 _prometheus = partial(option, group="Prometheus")
 

@@ -13,11 +13,22 @@ import re
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
-from fastpath_tools.doctor.api_objects import ContainerDocument, ContainerStatus, PodDocument, PodEvent
-from fastpath_tools.doctor.model import Facts, Hop, Improvement, Probe, Pulls, Starts, State, Took, Unread, seconds
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, ReadyTimes, measure, summarize
 from adapter.model.timestamps import parse_go_duration
+from fastpath_tools.doctor.api_objects import ContainerDocument, ContainerStatus, PodDocument, PodEvent
+from fastpath_tools.doctor.model import (
+    Facts,
+    Hop,
+    Improvement,
+    Probe,
+    Pulls,
+    Starts,
+    State,
+    Took,
+    Unread,
+    seconds,
+)
 
 _NAME = "pod start"
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.model import Hop, State, Took, Unread, seconds
 from adapter.model import visible
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, HPA_KIND, KIND
+from fastpath_tools.doctor.diagnosis import Examination, FastExamination
+from fastpath_tools.doctor.model import Hop, State, Took, Unread, seconds
 
 _LINE = 150
 """How much of a sentence a line of a table shows; the diagnosis of one autoscaler is printed whole."""

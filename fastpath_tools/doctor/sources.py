@@ -5,12 +5,6 @@ The query is the one that the server sends, made by the same code.
 
 import promql_parser as promql
 
-from fastpath_tools.check import preview
-from fastpath_tools.check.preview import SeriesLists
-from fastpath_tools.check.servers import PrometheusReader
-from fastpath_tools.doctor import reading
-from fastpath_tools.doctor.cluster import GROUPS, LiveCluster
-from fastpath_tools.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import (
@@ -31,6 +25,12 @@ from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import pod_query as scrape
+from fastpath_tools.check import preview
+from fastpath_tools.check.preview import SeriesLists
+from fastpath_tools.check.servers import PrometheusReader
+from fastpath_tools.doctor import reading
+from fastpath_tools.doctor.cluster import GROUPS, LiveCluster
+from fastpath_tools.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 
 _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
 """The windows over which samples are counted; the longest that the series are old enough for."""

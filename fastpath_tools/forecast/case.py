@@ -4,9 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastpath_tools.forecast import settings as asking
-from fastpath_tools.forecast.options import ForecastOptions
-from fastpath_tools.simulate import inputs, report
 from adapter.model import quantity
 from adapter.model.autoscaling.fastpath_autoscaler import KIND
 from adapter.model.forecasts import spec as forecast_spec
@@ -16,6 +13,9 @@ from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load
 from adapter.simulate.policies import BOOST, FAST, read_policy
 from adapter.simulate.simulation import Scenario
+from fastpath_tools.forecast import settings as asking
+from fastpath_tools.forecast.options import ForecastOptions
+from fastpath_tools.simulate import inputs, report
 
 if TYPE_CHECKING:
     from adapter.forecast.judge import Case

@@ -12,10 +12,10 @@ import msgspec
 from rich.console import Console
 
 from adapter.cli import command_line
-from fastpath_tools.forecast import case, chart, picture, settings, wording
-from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 from adapter.errors import RunError
 from adapter.model.forecasts.card import ForecastCard
+from fastpath_tools.forecast import case, chart, picture, settings, wording
+from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
 
 
 class ShownCard(NamedTuple):

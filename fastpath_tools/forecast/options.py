@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import msgspec
 
 from adapter.cli import command_line
-from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
-from fastpath_tools.simulate.load_options import LoadOptions
 from adapter.config.option_fields import Command, arguments, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.spec import ForecastSpec
 from adapter.simulate.policies import BOOST, FAST
+from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
+from fastpath_tools.simulate.load_options import LoadOptions
 
 TEXT, JSON, SVG = "text", "json", "svg"
 

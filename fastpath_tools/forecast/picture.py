@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from fastpath_tools.forecast import wording
 from adapter.model.forecasts.card import POINT, ForecastCard
 from fastpath_tools.charts import svg
+from fastpath_tools.forecast import wording
 
 _WIDTH = 800
 _LEFT, _RIGHT = 56, 776

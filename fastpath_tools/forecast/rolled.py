@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from fastpath_tools.forecast import case
-from fastpath_tools.forecast.daily import RolledVerdict
-from fastpath_tools.simulate.inputs import Variant
 from adapter.forecast import planner
 from adapter.forecast.judge import Case
 from adapter.model.forecasts.settings import DAY, ForecastSettings
@@ -17,6 +14,9 @@ from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import Scenario
+from fastpath_tools.forecast import case
+from fastpath_tools.forecast.daily import RolledVerdict
+from fastpath_tools.simulate.inputs import Variant
 
 
 class Rolled(NamedTuple):

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from fastpath_tools.simulate import report
 from adapter.model import timestamps, visible
 from adapter.model.forecasts import floors
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.settings import FLOOR
 from adapter.model.forecasts.verdict import JUDGED_DAYS, RECENT_DAYS, CandidateFigures, ReplayFigures
 from adapter.model.timestamps import SECOND
+from fastpath_tools.simulate import report
 
 HEAD = (
     *("candidate", "coverage", "reached", "shortage", "pods"),

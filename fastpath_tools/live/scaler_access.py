@@ -17,8 +17,6 @@ import msgspec
 from aiohttp import http_exceptions
 
 from adapter import net
-from fastpath_tools.live import cluster_options
-from fastpath_tools.live.cluster_options import ScalerOptions
 from adapter.compose.clock import SystemClock
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import leader_election
@@ -26,6 +24,8 @@ from adapter.kubernetes.lease import KubernetesLeases
 from adapter.model.autoscaling import shards
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.live import cluster_options
+from fastpath_tools.live.cluster_options import ScalerOptions
 
 _SECONDS = 10.0
 _READY = b"Forwarding from 127.0.0.1:"

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 from adapter.cli import command_line
 from adapter.cli.command_line import SourceText
-from fastpath_tools.schedule import calendar, ics
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
@@ -22,6 +21,7 @@ from adapter.model.schedules import documents, local_time, windows
 from adapter.model.schedules.documents import FastPathSchedule
 from adapter.model.schedules.windows import Schedule, Window
 from adapter.model.timestamps import SECOND
+from fastpath_tools.schedule import calendar, ics
 
 DEFAULT_DAYS = 30
 MOST_DAYS = 3660

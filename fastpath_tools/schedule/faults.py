@@ -7,11 +7,11 @@ from adapter.config.yaml import documents as yaml_documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
-from fastpath_tools.schedule import conflicts
 from adapter.model.schedules import local_time
-from fastpath_tools.schedule.conflicts import Conflict
 from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.schedules.windows import Window
+from fastpath_tools.schedule import conflicts
+from fastpath_tools.schedule.conflicts import Conflict
 
 
 class GivenSchedule(NamedTuple):

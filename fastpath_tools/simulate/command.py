@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adapter.cli import command_line
+from adapter.errors import Fault, InputError
+from adapter.simulate import simulation
+from adapter.simulate.policies import BOOST
+from adapter.simulate.simulation import Scenario
+from fastpath_tools.charts import picture
+from fastpath_tools.charts.picture import Panel
 from fastpath_tools.forecast import settings as forecasts
 from fastpath_tools.simulate import budget, inputs, replay, report, running, suggestions
 from fastpath_tools.simulate.inputs import Variant
@@ -14,12 +20,6 @@ from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, Simula
 from fastpath_tools.simulate.report import SimulationReport
 from fastpath_tools.simulate.results import PolicyFigures
 from fastpath_tools.simulate.running import Played
-from adapter.errors import Fault, InputError
-from fastpath_tools.charts import picture
-from adapter.simulate import simulation
-from fastpath_tools.charts.picture import Panel
-from adapter.simulate.policies import BOOST
-from adapter.simulate.simulation import Scenario
 
 OVER_BUDGET = 3
 """The exit status when a limit of --budget is not kept."""

@@ -8,10 +8,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.cli import command_line
-from fastpath_tools.forecast import settings as forecasts
-from fastpath_tools.simulate import schedules
-from fastpath_tools.simulate.load_options import LoadOptions
-from fastpath_tools.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
 from adapter.config.yaml import documents, reader
 from adapter.errors import Fault, InputError
 from adapter.model import quantity, timestamps
@@ -27,11 +23,14 @@ from adapter.model.schedules.windows import Schedule
 from adapter.model.timestamps import SECOND, Instant
 from adapter.simulate import load as loads
 from adapter.simulate import metrics, simulation
-from fastpath_tools.simulate import suggest
 from adapter.simulate.engine import EPOCH
 from adapter.simulate.load import Load
 from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, Policy, read_policy
 from adapter.simulate.simulation import Scenario
+from fastpath_tools.forecast import settings as forecasts
+from fastpath_tools.simulate import schedules, suggest
+from fastpath_tools.simulate.load_options import LoadOptions
+from fastpath_tools.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
 
 _NAMESPACE = "default"
 """The namespace of an autoscaler that names none; no figure depends on it."""

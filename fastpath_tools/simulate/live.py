@@ -4,10 +4,6 @@ import asyncio
 
 from msgspec.structs import replace
 
-from fastpath_tools.live.cluster_options import NAMESPACE, SERVICE
-from fastpath_tools.doctor.cluster import GROUPS, LiveCluster
-from fastpath_tools.doctor.model import Unread
-from fastpath_tools.simulate.inputs import GivenAutoscaler
 from adapter.config import rules_file
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import RunError
@@ -17,6 +13,10 @@ from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
+from fastpath_tools.doctor.cluster import GROUPS, LiveCluster
+from fastpath_tools.doctor.model import Unread
+from fastpath_tools.live.cluster_options import NAMESPACE, SERVICE
+from fastpath_tools.simulate.inputs import GivenAutoscaler
 
 
 class LiveReader:

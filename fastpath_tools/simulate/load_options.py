@@ -5,13 +5,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
-from fastpath_tools.simulate.recorded_options import RecordedOptions
 from adapter.config import checks
 from adapter.config.option_fields import option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import timestamps
 from adapter.model.quantity import read as read_quantity
+from fastpath_tools.simulate.recorded_options import RecordedOptions
 
 _STARTS = tuple(timestamps.read_instant(f"{year}-01-01T00:00:00Z") for year in (1971, 2200))
 """The first start, and the first one that is too late: local times cannot be computed for all years."""

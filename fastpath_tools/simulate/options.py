@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter.cli import command_line
-from fastpath_tools.simulate import budget as budgets
-from fastpath_tools.simulate.load_options import LoadOptions
 from adapter.config import checks
 from adapter.config.option_fields import Command, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
+from fastpath_tools.simulate import budget as budgets
+from fastpath_tools.simulate.load_options import LoadOptions
 
 DEFAULT_POLICIES = ("native", "fast", "boost")
 

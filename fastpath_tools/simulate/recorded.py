@@ -15,15 +15,6 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fastpath_tools.live import cluster_options
-from fastpath_tools.check import inputs as rules_inputs
-from fastpath_tools.check.servers import PrometheusReader
-from fastpath_tools.doctor.sources import remember_series
-from fastpath_tools.simulate import inputs
-from fastpath_tools.simulate.inputs import GivenAutoscaler, Recorded
-from fastpath_tools.simulate.live import LiveReader
-from fastpath_tools.simulate.load_options import LoadOptions
-from fastpath_tools.simulate.recorded_options import seconds_of
 from adapter.compose import providers
 from adapter.compose.clock import SystemClock
 from adapter.config.rules_file import RulesConfig
@@ -42,11 +33,20 @@ from adapter.simulate import metrics
 from adapter.simulate.load import Load
 from adapter.simulate.metrics import SimulatedMetric
 from adapter.simulate.recorded import history, metric_queries
-from fastpath_tools.simulate.history_cache import ChunkCache
 from adapter.simulate.recorded.history import Grid, Values
 from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_tools.check import inputs as rules_inputs
+from fastpath_tools.check.servers import PrometheusReader
+from fastpath_tools.doctor.sources import remember_series
+from fastpath_tools.live import cluster_options
+from fastpath_tools.simulate import inputs
+from fastpath_tools.simulate.history_cache import ChunkCache
+from fastpath_tools.simulate.inputs import GivenAutoscaler, Recorded
+from fastpath_tools.simulate.live import LiveReader
+from fastpath_tools.simulate.load_options import LoadOptions
+from fastpath_tools.simulate.recorded_options import seconds_of
 
 _SETTLED = 600
 """After how many seconds the history does not change any more."""

@@ -6,13 +6,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
-from fastpath_tools.live.cluster_options import KubeconfigOptions
 from adapter.config import checks
 from adapter.config.option_fields import option
 from adapter.config.options import PrometheusOptions
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import timestamps
+from fastpath_tools.live.cluster_options import KubeconfigOptions
 
 _recorded = partial(option, group="Recorded load")
 _live = partial(option, group="Live cluster", metavar="name")

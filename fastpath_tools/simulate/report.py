@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from adapter.cli import command_line
+from adapter.model import timestamps, visible
+from adapter.simulate.load import Load
 from fastpath_tools.forecast import daily
 from fastpath_tools.forecast.daily import RolledVerdict
 from fastpath_tools.simulate.budget import Verdict
 from fastpath_tools.simulate.results import PolicyFigures
-from adapter.model import timestamps, visible
-from adapter.simulate.load import Load
 
 
 class SimulationReport(NamedTuple):

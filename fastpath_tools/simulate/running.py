@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
+from adapter.simulate.engine import Change
+from adapter.simulate.simulation import Scenario, simulate
+from fastpath_tools.charts.recording import Recording
 from fastpath_tools.simulate.inputs import Variant
 from fastpath_tools.simulate.results import PolicyFigures
-from adapter.simulate.engine import Change
-from fastpath_tools.charts.recording import Recording
-from adapter.simulate.simulation import Scenario, simulate
 
 if TYPE_CHECKING:
     from fastpath_tools.forecast.rolled import Rolled

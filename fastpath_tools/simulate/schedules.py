@@ -2,8 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from fastpath_tools.schedule import command as schedule_command
-from fastpath_tools.simulate import report
 from adapter.errors import Fault, InputError
 from adapter.model import timestamps
 from adapter.model.schedules import windows
@@ -14,6 +12,8 @@ from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST, FIXED, NATIVE
 from adapter.simulate.simulation import Scenario
+from fastpath_tools.schedule import command as schedule_command
+from fastpath_tools.simulate import report
 
 
 def read(files: Sequence[str], target: ScheduleTarget, namespace: str) -> list[Schedule]:

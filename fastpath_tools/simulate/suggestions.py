@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.cli import command_line
-from fastpath_tools.simulate import report, running
-from fastpath_tools.simulate.inputs import Inputs, Variant
-from fastpath_tools.simulate.options import JSON, MARKDOWN
-from fastpath_tools.simulate.results import PolicyFigures
 from adapter.model import visible
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.simulate import simulation
-from fastpath_tools.simulate import suggest
 from adapter.simulate.policies import BOOST, FAST, NATIVE, read_policy
 from adapter.simulate.simulation import Scenario
+from fastpath_tools.simulate import report, running, suggest
+from fastpath_tools.simulate.inputs import Inputs, Variant
+from fastpath_tools.simulate.options import JSON, MARKDOWN
+from fastpath_tools.simulate.results import PolicyFigures
 from fastpath_tools.simulate.suggest import Suggestion
 
 _SWEEP_PHASES = 2

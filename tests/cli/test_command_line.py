@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import command_line
-from fastpath_tools.evaluate import COMMAND
 from adapter.errors import InputError
+from fastpath_tools.evaluate import COMMAND
 
 
 @pytest.mark.parametrize(

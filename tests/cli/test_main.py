@@ -9,7 +9,7 @@ from adapter import errors
 from adapter.cli import command_line, main, verbs
 from fastpath_tools.check import command
 
-VERBS = tuple(verbs.VERBS)
+VERBS = tuple(verbs.listed())
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fastpath_tools.check import inputs
 from adapter.config import rules_file
 from adapter.errors import InputError, NotSyncedError
 from adapter.forecast.rule_histories import RuleHistories
@@ -12,6 +11,7 @@ from adapter.model.forecasts.job import HistoryQuery
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import compile as compiler
 from adapter.rules import registry
+from fastpath_tools.check import inputs
 from tests.support.controller import fpa
 from tests.support.scaling import cpu_metric, external_metric, pods_metric
 

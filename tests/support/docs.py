@@ -5,15 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fastpath_tools.boost import command as boost
-from fastpath_tools import certs, completion, evaluate, explain, preflight
-from fastpath_sandbox.demo import command as demo
-from fastpath_tools.check import options as checkoptions
-from fastpath_tools.convert import command as convert
-from fastpath_tools.doctor import options as doctor
-from fastpath_tools.forecast import options as forecast
-from fastpath_tools.schedule import command as schedule
-from fastpath_tools.simulate import options as simulate
+from adapter.cli import verbs
 from adapter.config import options
 from adapter.config.option_fields import Command, flags_of, render_markdown
 from adapter.telemetry import metrics
@@ -41,23 +33,7 @@ _GUIDES = {
     "convert": "../guides/fast-scaler.md",
 }
 
-COMMANDS: tuple[Command[Any], ...] = (
-    options.SERVE,
-    options.SCALE,
-    checkoptions.COMMAND,
-    doctor.COMMAND,
-    explain.COMMAND,
-    evaluate.COMMAND,
-    simulate.COMMAND,
-    forecast.COMMAND,
-    schedule.COMMAND,
-    boost.COMMAND,
-    convert.COMMAND,
-    certs.COMMAND,
-    preflight.COMMAND,
-    demo.COMMAND,
-    completion.COMMAND,
-)
+COMMANDS: tuple[Command[Any], ...] = tuple(verb.load_command() for verb in verbs.listed().values())
 """The command line of every verb."""
 
 

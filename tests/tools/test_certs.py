@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fastpath_tools import certs
 from adapter.cli import main
 from adapter.errors import InputError
 from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_tools import certs
 from tests.support import rendered
 from tests.support.kubectl import Kubectl
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fastpath_tools import completion
 from adapter.cli import main, verbs
+from fastpath_tools import completion
 from fastpath_tools.completion import Directive
 from tests.support import tools
 
@@ -58,13 +58,13 @@ def test_candidates(words: Sequence[str], expected: Sequence[str]) -> None:
 
 
 def test_the_first_word_is_a_verb() -> None:
-    assert offered("") == [*verbs.VERBS, "help", "version"]
+    assert offered("") == [*verbs.listed(), "help", "version"]
     assert offered() == offered("")
 
 
 def test_completing_imports_no_client() -> None:
     """Each tab waits for these imports: with the HTTP client they take half a second."""
-    light = set(verbs.VERBS) - {"explain", "preflight"}  # their verbs and flags are in one module
+    light = set(verbs.listed()) - {"explain", "preflight"}  # their verbs and flags are in one module
     code = (
         "import sys; from adapter.cli import completion\n"
         f"for verb in {sorted(light)}: completion.complete([verb, '--'])\n"
@@ -74,7 +74,7 @@ def test_completing_imports_no_client() -> None:
     assert done.stdout == "False\n"
 
 
-@pytest.mark.parametrize("verb", verbs.VERBS)
+@pytest.mark.parametrize("verb", verbs.listed())
 def test_every_flag_that_the_help_lists_is_offered(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb, "--help"]) == 0
     listed = re.findall(r"^  (?:-\w, )?(--[\w-]+)", capsys.readouterr().out, re.MULTILINE)
@@ -104,7 +104,7 @@ def test_what_the_shell_offers_itself(words: Sequence[str], directive: Directive
 
 def test_the_format_is_that_of_cobra(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["__complete", "expl"]) == 0
-    about = verbs.VERBS["explain"].about
+    about = verbs.listed()["explain"].about
     assert capsys.readouterr().out == f"explain\t{about}\n:4\n"
 
 

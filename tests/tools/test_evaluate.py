@@ -13,8 +13,8 @@ import yaml
 
 from adapter.autoscaler.decide import evaluate_document
 from adapter.autoscaler.decide.evaluate_document import ControllerOptions, EvaluateDocument
-from fastpath_tools import evaluate
 from adapter.cli import main as cli
+from fastpath_tools import evaluate
 
 _ROOT = Path(__file__).parents[2]
 _LINES = (_ROOT / "tests/data/hpa-evaluate/hpa-evaluate.jsonl").read_text("utf-8").splitlines()

@@ -13,14 +13,14 @@ from adapter.autoscaler import debug
 from adapter.autoscaler.debug import encode, show
 from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from fastpath_tools import explain
 from adapter.cli import main
-from fastpath_tools.live import scaler_access
 from adapter.errors import InputError, RunError
 from adapter.kubernetes.cache.pod_starts import StartingPods
 from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.ready_times import Outcome, PodStart
 from fastpath_sandbox.apiserver.server import Cluster
+from fastpath_tools import explain
+from fastpath_tools.live import scaler_access
 from tests.support.controller import Bench, fpa
 from tests.support.processor import limited
 from tests.support.scaling import external_metric

@@ -15,13 +15,13 @@ import yaml
 from adapter.autoscaler import debug
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.cli import command_line, main
-from fastpath_tools.live import scaler_access
+from adapter.model.autoscaling.hpa import decode_scalar
 from fastpath_tools.doctor import command as doctor
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.api_objects import HPA
 from fastpath_tools.doctor.command import Found
 from fastpath_tools.doctor.model import Facts, MetricFacts, Period, Serving, Unread
-from adapter.model.autoscaling.hpa import decode_scalar
+from fastpath_tools.live import scaler_access
 from tests.support.cards import candidate, card
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric

@@ -5,9 +5,9 @@ import re
 import pytest
 from rich.console import Console
 
-from fastpath_sandbox.demo import command as verb
 from adapter.cli import main
 from adapter.errors import InputError
+from fastpath_sandbox.demo import command as verb
 from fastpath_sandbox.demo import run
 from fastpath_sandbox.demo.run import QUESTIONS, ScreenState
 from fastpath_sandbox.demo.view import Reading

@@ -6,12 +6,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath_tools.boost import command as boost
-from fastpath_tools.boost.boost_patch import Wish
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import InputError
 from fastpath_sandbox.apiserver import patches
+from fastpath_tools.boost import command as boost
+from fastpath_tools.boost.boost_patch import Wish
 
 BOOST, ADVISE, PLAIN = Wish("boost"), Wish("advise"), Wish("")
 SHOP = """\

@@ -3,13 +3,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastpath_tools.boost import boost_patch
-from fastpath_tools.boost.boost_patch import Wish
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
 from adapter.model.autoscaling.fastpath_autoscaler import Metadata
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
 from fastpath_sandbox.apiserver import patches
+from fastpath_tools.boost import boost_patch
+from fastpath_tools.boost.boost_patch import Wish
 
 
 class HPA(HorizontalPodAutoscaler, frozen=True):

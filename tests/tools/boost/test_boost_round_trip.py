@@ -8,10 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath_tools.boost import boost_patch, boost_round_trip
-from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
+from fastpath_tools.boost import boost_patch, boost_round_trip
+from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation
 
 
 def _edit(text: str, *operations: PatchOperation) -> boost_round_trip.Edited:

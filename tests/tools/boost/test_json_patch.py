@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation, apply
 from fastpath_sandbox.apiserver import patches
+from fastpath_tools.boost.boost_patch import ADD, END, REMOVE, REPLACE, TEST, PatchOperation, apply
 
 DOCUMENT: dict[str, Any] = {"a": {"b/c~d": 1, "e": None}, "list": [{"x": 1}, {"x": 2}, 3]}
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath_tools.boost import boost_patch
 from adapter.cli import main
+from adapter.model.autoscaling import boost, documents
+from fastpath_tools.boost import boost_patch
 from fastpath_tools.boost.boost_patch import Wish
 from fastpath_tools.check import boosted
-from adapter.model.autoscaling import boost, documents
 
 RULES = """\
 rules:

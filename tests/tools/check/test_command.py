@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from adapter.cli import main
-from fastpath_tools.check import helm_values
 from adapter.config import rules_file
+from fastpath_tools.check import helm_values
 
 DATA = Path(__file__).parents[2] / "data" / "rules"
 FILES = sorted(path.name for path in DATA.iterdir() if path.suffix not in {".out", ".err"})

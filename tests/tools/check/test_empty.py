@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from adapter import errors
-from fastpath_tools.check import empty, report
-from fastpath_tools.check.empty import EmptyCase, Value
-from fastpath_tools.check.wanted import Wanted, build_query, locate, parse_wanted, wrong_api
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, Registry
+from fastpath_tools.check import empty, report
+from fastpath_tools.check.empty import EmptyCase, Value
+from fastpath_tools.check.wanted import Wanted, build_query, locate, parse_wanted, wrong_api
 from tests.support.world import compile_text, scalar, series, vector
 
 WIDGET = APIResource(

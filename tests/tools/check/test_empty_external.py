@@ -2,10 +2,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from fastpath_tools.check import empty
-from fastpath_tools.check.empty import EmptyCase
 from adapter.model.metrics import Sample
 from adapter.rules.matchers import Matcher
+from fastpath_tools.check import empty
+from fastpath_tools.check.empty import EmptyCase
 
 SELECTOR = (Matcher("queue", "=", "mail"),)
 

@@ -2,11 +2,11 @@ from typing import cast
 
 import pytest
 
+from adapter.errors import PrometheusError
+from adapter.prometheus.series import SeriesLister
 from fastpath_tools.check.follow import Explanation, Inquiry, NoValueError
 from fastpath_tools.check.preview import SeriesLists
 from fastpath_tools.check.servers import PrometheusReader
-from adapter.errors import PrometheusError
-from adapter.prometheus.series import SeriesLister
 from tests.support.world import FakeLister, FakeQuerier, Outcome, partial, series, vector
 
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from fastpath_tools.check import helm_values
 from adapter.config import rules_file
 from adapter.config.rules_file import OverrideConfig, Parsed, RuleConfig, RulesConfig
+from fastpath_tools.check import helm_values
 
 CUSTOM = "{seriesQuery: q, metricsQuery: m}"
 

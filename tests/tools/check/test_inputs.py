@@ -1,9 +1,9 @@
 import pytest
 
-from fastpath_tools.check import inputs
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.model.resources import BUILTIN
+from fastpath_tools.check import inputs
 
 
 def places(text: str) -> list[tuple[int, str]]:

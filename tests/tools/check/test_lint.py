@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fastpath_tools.check import lint, lint_query, preview
-from fastpath_tools.check import helm_values
 from adapter.config import rules_file
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import compile_rules
+from fastpath_tools.check import helm_values, lint, lint_query, preview
 from tests.support.world import compile_text, series
 
 MATCHERS = "{<<.LabelMatchers>>}"

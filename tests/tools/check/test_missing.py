@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from fastpath_tools.check import missing
-from fastpath_tools.check.missing import MissingCase, RuleTrace
-from fastpath_tools.check.preview import SeriesLists
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry, wording
+from fastpath_tools.check import missing
+from fastpath_tools.check.missing import MissingCase, RuleTrace
+from fastpath_tools.check.preview import SeriesLists
 from tests.support.world import compile_text, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}, metricsQuery: x"

@@ -1,9 +1,9 @@
 import pytest
 
 from adapter import errors
-from fastpath_tools.check.options import COMMAND, CheckOptions
 from adapter.config import option_fields
 from adapter.config.options import SERVE
+from fastpath_tools.check.options import COMMAND, CheckOptions
 
 
 def parse(*arguments: str) -> CheckOptions:

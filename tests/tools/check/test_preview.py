@@ -1,9 +1,9 @@
 import pytest
 import yaml
 
+from adapter.model.metrics import SeriesInfo
 from fastpath_tools.check import lint_query, preview
 from fastpath_tools.check.preview import ResourcePreview, RulePreview
-from adapter.model.metrics import SeriesInfo
 from tests.support.world import compile_rule, compile_text, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.errors import InputError
+from adapter.model.autoscaling import documents
 from fastpath_tools.boost import boost_patch
 from fastpath_tools.boost import boost_patch as patch
 from fastpath_tools.boost.boost_patch import Wish
-from adapter.errors import InputError
 from fastpath_tools.convert import conversion
-from adapter.model.autoscaling import documents
 from fastpath_tools.convert.conversion import Converted
 
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from fastpath_tools.convert import cron
 from adapter.model.schedules import local_time
+from fastpath_tools.convert import cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

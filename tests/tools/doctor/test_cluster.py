@@ -15,13 +15,13 @@ from aiohttp.test_utils import TestServer
 
 from adapter.autoscaler import ready_store
 from adapter.cli import main
-from fastpath_tools.doctor.cluster import option_of
-from fastpath_tools.doctor.sources import selectors_of
 from adapter.model.autoscaling.floor import Demotion, Floor, encode_floor
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
+from fastpath_tools.doctor.cluster import option_of
+from fastpath_tools.doctor.sources import selectors_of
 from tests.support import crd
 from tests.support.tls import Authority
 

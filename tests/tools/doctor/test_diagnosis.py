@@ -7,11 +7,6 @@ import pytest
 
 from adapter.autoscaler.decide.behavior import Policy, Rules
 from adapter.cli import main
-from fastpath_tools.doctor import autoscaler_hops, report
-from fastpath_tools.doctor.api_objects import HPA
-from fastpath_tools.doctor.diagnosis import Examination, examine
-from fastpath_tools.doctor.model import AnswerFacts, BoostFacts, Facts, Hop, Leader, Leaders, MetricFacts, Period, SeriesFacts, Serving, SourceFacts, Starts, State, TargetFacts, Unread, seconds
-from fastpath_tools.doctor.options import COMMAND
 from adapter.config.scrape_keys import Access, ScrapeConfig
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost as model
@@ -19,6 +14,28 @@ from adapter.model.autoscaling.floor import Demotion, Floor
 from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, FineInstant
+from fastpath_tools.doctor import autoscaler_hops, report
+from fastpath_tools.doctor.api_objects import HPA
+from fastpath_tools.doctor.diagnosis import Examination, examine
+from fastpath_tools.doctor.model import (
+    AnswerFacts,
+    BoostFacts,
+    Facts,
+    Hop,
+    Leader,
+    Leaders,
+    MetricFacts,
+    Period,
+    SeriesFacts,
+    Serving,
+    SourceFacts,
+    Starts,
+    State,
+    TargetFacts,
+    Unread,
+    seconds,
+)
+from fastpath_tools.doctor.options import COMMAND
 
 NOW = 1_000_000 * SECOND
 LOAD: dict[str, Any] = {

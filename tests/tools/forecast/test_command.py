@@ -12,12 +12,12 @@ import pytest
 from aiohttp import web
 
 from adapter.cli import main
-from fastpath_tools.forecast import case
-from fastpath_tools.forecast.options import COMMAND
 from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.settings import DAY
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load, of_points
+from fastpath_tools.forecast import case
+from fastpath_tools.forecast.options import COMMAND
 from tests.support.cards import candidate, card, weekly_load
 from tests.support.simulation import HPA, Printed
 

@@ -7,14 +7,14 @@ import pytest
 import yaml
 from aiohttp import web
 
-from fastpath_tools import certs, preflight
-from fastpath_tools.live import cluster_options
-from fastpath_tools.live.cluster_options import KubeconfigOptions
 from adapter.config.option_fields import Command
 from adapter.errors import InputError
 from adapter.model.apiservices import ServiceReference
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
+from fastpath_tools import certs, preflight
+from fastpath_tools.live import cluster_options
+from fastpath_tools.live.cluster_options import KubeconfigOptions
 from tests.support.clock import FakeClock
 
 COMMAND = Command(verb="ask", options=KubeconfigOptions, about="Asks.\n")

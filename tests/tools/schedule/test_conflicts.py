@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath_tools.schedule import conflicts
 from adapter.model.schedules import windows
+from fastpath_tools.schedule import conflicts
 from fastpath_tools.schedule.conflicts import HORIZON, Place
 from tests.support.schedules import schedule
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from adapter.cli import main
-from fastpath_tools.simulate import report, running
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, KIND
 from adapter.simulate import load as loads
 from adapter.simulate.load import Span
+from fastpath_tools.simulate import report, running
 from tests.support.simulation import HPA, Printed
 
 Run = Callable[..., Printed]

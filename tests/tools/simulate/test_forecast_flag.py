@@ -13,9 +13,9 @@ from adapter.model.forecasts.settings import DAY
 from adapter.model.timestamps import SECOND
 from adapter.simulate.engine import EPOCH
 from adapter.simulate.policies import read_policy
-from fastpath_tools.charts.recording import Recording, Restraint
 from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import Scenario, simulate
+from fastpath_tools.charts.recording import Recording, Restraint
 from tests.support.cards import weekly_load
 from tests.support.simulation import HPA, Printed, autoscaler, steps
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from fastpath_tools.simulate import inputs
 from adapter.errors import InputError
 from adapter.model.autoscaling import boost
+from fastpath_tools.simulate import inputs
 from tests.support.simulation import HPA, Printed
 
 Run = Callable[..., Printed]

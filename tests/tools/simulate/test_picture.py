@@ -5,15 +5,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from fastpath_tools.simulate.inputs import Variant
-from fastpath_tools.simulate.running import run_all
-from fastpath_tools.charts import picture
 from adapter.simulate.load import Load, Span
-from fastpath_tools.charts.picture import Panel
 from adapter.simulate.policies import read_policy
-from fastpath_tools.charts.recording import Recording, Restraint
 from adapter.simulate.schedules import ScheduledStretch
 from adapter.simulate.simulation import Scenario, simulate
+from fastpath_tools.charts import picture
+from fastpath_tools.charts.picture import Panel
+from fastpath_tools.charts.recording import Recording, Restraint
+from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.running import run_all
 from tests.support.simulation import autoscaler, steps
 
 SVG = "{http://www.w3.org/2000/svg}"

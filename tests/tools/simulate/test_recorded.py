@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from adapter.cli import main
-from fastpath_tools.simulate import recorded, recorded_options
-from fastpath_tools.simulate.inputs import Recorded
-from fastpath_tools.simulate.options import COMMAND
 from adapter.errors import InputError, RunError
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load
+from fastpath_tools.simulate import recorded, recorded_options
+from fastpath_tools.simulate.inputs import Recorded
+from fastpath_tools.simulate.options import COMMAND
 from tests.support import schedules
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.scripted import Scripted

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HPAScalingRules
-from fastpath_tools.simulate import suggest
 from adapter.simulate.policies import read_policy
+from fastpath_tools.simulate import suggest
 from tests.support.simulation import HPA, PODS, Printed, autoscaler
 
 Run = Callable[..., Printed]
