@@ -168,12 +168,12 @@ def test_it_holds_the_runtime_lock_and_the_project_alone(image: Image) -> None:
     programs = {path.name for path in (image.root / PREFIX[1:] / "bin").iterdir()}
     assert "fastpath" in programs
     assert not [name for name in programs if fnmatch.fnmatch(name, "pip*")]
-    package = Path(_python(image, "import adapter, json; print(json.dumps(adapter.__file__))")).parent
-    assert package.is_relative_to(PREFIX)
-    installed = image.root / str(package)[1:]
-    shipped = {str(path.relative_to(installed)) for path in installed.rglob("*.py")}
-    here = {str(path.relative_to(ROOT / "adapter")) for path in (ROOT / "adapter").rglob("*.py")}
-    assert shipped == here
+    site = Path(_python(image, "import adapter, json; print(json.dumps(adapter.__file__))")).parent.parent
+    assert site.is_relative_to(PREFIX)
+    for package in ("adapter", "fastpath_tools", "fastpath_sandbox"):
+        installed = image.root / str(site / package)[1:]
+        shipped = {str(path.relative_to(installed)) for path in installed.rglob("*.py")}
+        assert shipped == {str(path.relative_to(ROOT / package)) for path in (ROOT / package).rglob("*.py")}
 
 
 @pytest.mark.integration

@@ -4,7 +4,7 @@ Target, limits, metrics and behavior mean the same in both kinds and are kept. T
 HorizontalPodAutoscaler for pending capacity and a forecast become the fields. What only one kind has is left
 out, and a note names it: the metric and the other annotations of boost in one direction, `syncPeriod`,
 `mode`, `fallback`, `pendingCapacity` and `forecast` in the other. So is metadata that belongs to one object,
-but for what an API server or kubectl sets. Reading and writing YAML is `cli.convert`'s.
+but for what an API server or kubectl sets. Reading and writing YAML is `command`'s.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

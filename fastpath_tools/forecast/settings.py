@@ -9,7 +9,7 @@ from adapter.model.forecasts.settings import ForecastSettings
 from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.timestamps import SECOND, Instant
 
-EXTRA = "fastpath-adapter[forecast]"
+EXTRA = "fastpath-adapter[tools]"
 
 UNDATED = "the load does not tell when it begins: days repeat in UTC, and no day is a holiday; give --start"
 """What is said of settings that a load without a date cannot have."""

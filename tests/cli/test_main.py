@@ -44,6 +44,21 @@ def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == f"fastpath: {verb}: no such verb: {hint}\n"
 
 
+def test_a_verb_whose_packages_are_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed = verbs.registered()
+    lean = {**installed, "demo": installed["demo"]._replace(needs=("not_installed",))}
+    monkeypatch.setattr(verbs, "registered", lambda: lean)
+    monkeypatch.setattr(main, "registered", lambda: lean)
+    assert "  check " in main.usage()
+    assert "  demo " not in main.usage()
+    assert main.main(["demo", "--help"]) == 1
+    assert capsys.readouterr().err == (
+        "fastpath demo: needs not_installed, which is not installed: pip install 'fastpath-adapter[tools]'\n"
+    )
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb, "--help"]) == 0

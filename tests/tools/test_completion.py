@@ -29,7 +29,7 @@ def offered(*words: str) -> list[str]:
     ("words", "expected"),
     [
         (["che"], ["check"]),
-        (["co"], ["convert", "completion"]),
+        (["co"], ["completion", "convert"]),
         (["--"], ["--help", "--version"]),
         (["help", "ev"], ["evaluate"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
@@ -66,7 +66,7 @@ def test_completing_imports_no_client() -> None:
     """Each tab waits for these imports: with the HTTP client they take half a second."""
     light = set(verbs.listed()) - {"explain", "preflight"}  # their verbs and flags are in one module
     code = (
-        "import sys; from adapter.cli import completion\n"
+        "import sys; from fastpath_tools import completion\n"
         f"for verb in {sorted(light)}: completion.complete([verb, '--'])\n"
         "print('aiohttp' in sys.modules)"
     )

@@ -140,7 +140,7 @@ def test_without_numpy_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPa
     assert (printed.status, printed.out) == (1, "")
     assert printed.err == (
         "fastpath forecast: forecasts need numpy, which is not installed: "
-        "pip install 'fastpath-adapter[forecast]'\n"
+        "pip install 'fastpath-adapter[tools]'\n"
     )
 
 

@@ -22,7 +22,7 @@ from tests.autoscaler import test_pending
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric, pods
 
-DATA = Path(__file__).parents[1] / "data" / "hpa-evaluate"
+DATA = Path(__file__).parents[2] / "data" / "hpa-evaluate"
 LOAD = {
     "type": "Pods",
     "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
