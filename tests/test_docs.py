@@ -15,7 +15,9 @@ from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules.template import functions
 from adapter.telemetry import metrics
-from fastpath_tools.check import helm_values, lint, preview
+from fastpath_tools.check import lint
+from fastpath_tools.live import chart_values as helm_values
+from fastpath_tools.live import preview
 from tests.support import docs
 
 ROOT = Path(__file__).parent.parent

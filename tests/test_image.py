@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 
 from fastpath_sandbox.apiserver.server import Cluster
 from fastpath_tools import certs
-from fastpath_tools.check import helm_values
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import adapter as support
 from tests.support import confined, crd, rendered
 from tests.support.confined import Confined, Pod

@@ -31,7 +31,7 @@ from adapter.model.autoscaling.status import SCALED_TO_ZERO
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
-from fastpath_tools.check.preview import named_series
+from fastpath_tools.live.preview import named_series
 from tests.support import crd, recorded, structural
 from tests.support.controller import LIVE
 from tests.support.prometheus import START_SECONDS, PrometheusFactory, PrometheusServer

@@ -2,7 +2,7 @@
 
 FastPathAutoscalers and HorizontalPodAutoscalers are compared with the rules that are given with them: a
 target has to be one that its metric can exceed, and a metric one of the objects that it is asked for.
-FastPathSchedules of the same files are read along; `fastpath_tools.schedule.faults` checks them.
+FastPathSchedules of the same files are read along; `fastpath_tools.check.schedule_faults` checks them.
 """
 
 import re
@@ -18,9 +18,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND, FastPa
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, MetricTarget
 from adapter.model.schedules import documents as schedule_documents
 from fastpath_tools.check import boosted, saturation
-from fastpath_tools.check.preview import RulePreview
 from fastpath_tools.check.saturation import Saturation
-from fastpath_tools.schedule.faults import GivenSchedule
+from fastpath_tools.check.schedule_faults import GivenSchedule
+from fastpath_tools.live.preview import RulePreview
 
 TOLERANCE = 0.1
 """The default of the controller's flag and of Fastpath's, where `behavior` has none."""

@@ -19,16 +19,16 @@ from adapter.model.metrics import QueryResult
 from adapter.rules import compile as compiler
 from adapter.rules.compile import Ruleset
 from adapter.telemetry import logs
-from fastpath_tools.check import autoscalers, empty, inputs, lint, lint_query, missing, preview, why
+from fastpath_tools.check import autoscalers, empty, inputs, lint, lint_query, missing, schedule_faults, why
 from fastpath_tools.check.follow import Explanation
 from fastpath_tools.check.options import COMMAND, CheckOptions
-from fastpath_tools.check.preview import ResourcePreview, RulePreview
 from fastpath_tools.check.report import Answer, Report, Summary
 from fastpath_tools.check.why import WhyQuestion
-from fastpath_tools.schedule import faults as schedule_faults
+from fastpath_tools.live import preview
+from fastpath_tools.live.preview import ResourcePreview, RulePreview
 
 if TYPE_CHECKING:
-    from fastpath_tools.check.servers import PrometheusReader
+    from fastpath_tools.live.servers import PrometheusReader
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
@@ -61,7 +61,7 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
     async with AsyncExitStack() as stack:
         cluster, prometheus = None, None
         if options.lister_kubeconfig or options.prometheus_url:
-            from fastpath_tools.check import servers  # noqa: PLC0415 - importing it takes most of a second
+            from fastpath_tools.live import servers  # noqa: PLC0415 - importing it takes most of a second
 
             cluster, prometheus = await servers.open_servers(options, stack)
         catalogue, notes = inputs.assumed_catalogue(parsed.config)

@@ -22,11 +22,11 @@ from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.wording import counted, listed
 from fastpath_tools.check import empty, missing, report
 from fastpath_tools.check.empty import EmptyCase, Followups, Value
-from fastpath_tools.check.preview import SeriesLists
 from fastpath_tools.check.wanted import ALL, Wanted, build_query
+from fastpath_tools.live.preview import SeriesLists
 
 if TYPE_CHECKING:
-    from fastpath_tools.check.servers import ClusterReader, PrometheusReader
+    from fastpath_tools.live.servers import ClusterReader, PrometheusReader
 
 _SHOWN_VALUES = 5
 

@@ -12,8 +12,9 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.provider import text_files
 from adapter.provider.rule_source import EMPTY, RulesFiles
 from adapter.rules import compile as compiler
-from fastpath_tools.check import autoscalers, helm_values
+from fastpath_tools.check import autoscalers
 from fastpath_tools.check.autoscalers import Autoscalers
+from fastpath_tools.live import chart_values as helm_values
 
 _NOT_BUILT_IN = (
     "not a built-in kind of Kubernetes: give --lister-kubeconfig to see whether your cluster has it"

@@ -16,7 +16,7 @@ from adapter.rules.naming import NAMESPACES, UNWRITABLE
 from adapter.rules.registry import ROOT_SCOPED
 from adapter.rules.wording import counted, shown_series
 from fastpath_tools.check import lint_query, saturation
-from fastpath_tools.check.preview import RulePreview
+from fastpath_tools.live.preview import RulePreview
 
 # From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each
 # kind of object.

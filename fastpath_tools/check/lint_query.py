@@ -15,7 +15,7 @@ from adapter.errors import Fault
 from adapter.model.go_text import quote
 from adapter.rules import matchers, parsing
 from adapter.rules.naming import NAMESPACES
-from fastpath_tools.check.preview import Example, ResourcePreview, RulePreview, named_series, parse_selector
+from fastpath_tools.live.preview import Example, ResourcePreview, RulePreview, named_series, parse_selector
 
 # A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and
 # scrapes.

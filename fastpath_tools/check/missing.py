@@ -18,7 +18,7 @@ from adapter.rules import naming
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Registry
 from adapter.rules.wording import counted, listed, shown_series
-from fastpath_tools.check.preview import SeriesLists, demanded_labels, may_name, named_series
+from fastpath_tools.live.preview import SeriesLists, demanded_labels, may_name, named_series
 
 # Kinds that labels are called after, with whatever exporters put before or behind.
 _KINDS = ("namespace", "pod", "deployment", "statefulset", "service", "ingress", "node", "job")

@@ -10,7 +10,7 @@ from adapter.model import visible
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.timestamps import format_go_duration
 from adapter.rules.wording import counted, listed
-from fastpath_tools.check.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
+from fastpath_tools.live.preview import CUSTOM, EXTERNAL, RESOURCE, Example, ResourcePreview, RulePreview
 
 _SHOWN_VALUES = 3
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import promql_parser as promql
 
 from adapter.rules import parsing
-from fastpath_tools.check.preview import RulePreview
+from fastpath_tools.live.preview import RulePreview
 
 
 class CappedGauge(NamedTuple):

@@ -23,15 +23,15 @@ from adapter.model.timestamps import SECOND
 from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from fastpath_tools.check import inputs, servers
-from fastpath_tools.doctor import diagnosis, pod_start, report
-from fastpath_tools.doctor.api_objects import HPA
-from fastpath_tools.doctor.cluster import GROUPS, LiveCluster
+from fastpath_tools.check import inputs
+from fastpath_tools.doctor import diagnosis, report
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.model import BoostFacts, Facts, Leaders, MetricFacts, State, TargetFacts, Unread
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
-from fastpath_tools.doctor.sources import SourceReader
-from fastpath_tools.live import cluster_options
+from fastpath_tools.live import cluster_options, pod_start, servers
+from fastpath_tools.live.api_objects import HPA
+from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.sources import SourceReader
 
 _TOGETHER = 4
 """How many autoscalers are examined at the same time."""

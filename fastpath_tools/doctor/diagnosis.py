@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
-from fastpath_tools.doctor import autoscaler_hops, metric_hops, pod_start
+from fastpath_tools.doctor import autoscaler_hops, metric_hops
 from fastpath_tools.doctor.model import (
     Chain,
     Facts,
@@ -25,6 +25,7 @@ from fastpath_tools.doctor.model import (
     seconds,
     total,
 )
+from fastpath_tools.live import pod_start
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""

@@ -13,8 +13,8 @@ from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load
 from adapter.simulate.policies import BOOST, FAST, read_policy
 from adapter.simulate.simulation import Scenario
-from fastpath_tools.forecast import settings as asking
 from fastpath_tools.forecast.options import ForecastOptions
+from fastpath_tools.loads import forecast_settings as asking
 from fastpath_tools.simulate import inputs, report
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from rich.console import Console
 from adapter.cli import command_line
 from adapter.errors import RunError
 from adapter.model.forecasts.card import ForecastCard
-from fastpath_tools.forecast import case, chart, picture, settings, wording
+from fastpath_tools.forecast import case, chart, picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
+from fastpath_tools.loads import forecast_settings as settings
 
 
 class ShownCard(NamedTuple):

@@ -15,7 +15,7 @@ from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.spec import ForecastSpec
 from adapter.simulate.policies import BOOST, FAST
 from fastpath_tools.live.cluster_options import NAMESPACE, ScalerOptions
-from fastpath_tools.simulate.load_options import LoadOptions
+from fastpath_tools.loads.load_options import LoadOptions
 
 TEXT, JSON, SVG = "text", "json", "svg"
 

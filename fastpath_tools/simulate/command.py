@@ -13,7 +13,7 @@ from adapter.simulate.policies import BOOST
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.charts import picture
 from fastpath_tools.charts.picture import Panel
-from fastpath_tools.forecast import settings as forecasts
+from fastpath_tools.loads import forecast_settings as forecasts
 from fastpath_tools.simulate import budget, inputs, replay, report, running, suggestions
 from fastpath_tools.simulate.inputs import Variant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions

@@ -27,9 +27,9 @@ from adapter.simulate.engine import EPOCH
 from adapter.simulate.load import Load
 from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, Policy, read_policy
 from adapter.simulate.simulation import Scenario
-from fastpath_tools.forecast import settings as forecasts
+from fastpath_tools.loads import forecast_settings as forecasts
+from fastpath_tools.loads.load_options import LoadOptions
 from fastpath_tools.simulate import schedules, suggest
-from fastpath_tools.simulate.load_options import LoadOptions
 from fastpath_tools.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
 
 _NAMESPACE = "default"
@@ -127,7 +127,7 @@ def _with_forecasts(variants: Sequence[Variant], recorded: Recorded, notes: list
 def read_recorded(options: LoadOptions) -> Recorded:
     """Return the autoscaler and its loads from the sources that the options name."""
     if options.prometheus_url:
-        from fastpath_tools.simulate import recorded  # noqa: PLC0415 - importing it takes most of a second
+        from fastpath_tools.loads import recorded  # noqa: PLC0415 - importing it takes most of a second
 
         return recorded.read(options)
     given = read_autoscaler(options.autoscaler)

@@ -10,8 +10,8 @@ from adapter.config import checks
 from adapter.config.option_fields import Command, option
 from adapter.config.pflag import FlagType
 from adapter.errors import Fault
+from fastpath_tools.loads.load_options import LoadOptions
 from fastpath_tools.simulate import budget as budgets
-from fastpath_tools.simulate.load_options import LoadOptions
 
 DEFAULT_POLICIES = ("native", "fast", "boost")
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from adapter.cli import command_line
 from adapter.model import timestamps, visible
 from adapter.simulate.load import Load
-from fastpath_tools.forecast import daily
-from fastpath_tools.forecast.daily import RolledVerdict
+from fastpath_tools.simulate import daily
 from fastpath_tools.simulate.budget import Verdict
+from fastpath_tools.simulate.daily import RolledVerdict
 from fastpath_tools.simulate.results import PolicyFigures
 
 

@@ -19,7 +19,7 @@ from fastpath_tools.simulate.inputs import Variant
 from fastpath_tools.simulate.results import PolicyFigures
 
 if TYPE_CHECKING:
-    from fastpath_tools.forecast.rolled import Rolled
+    from fastpath_tools.simulate.rolled import Rolled
 
 _WORTH = 250_000
 """From so many simulated seconds on, of all policies and phases, processes are started."""
@@ -66,7 +66,7 @@ def _run(scenario: Scenario, columns: int, seconds: int, variant: Variant) -> Pl
     policy, behavior, settings = variant
     rolled = None
     if settings is not None:
-        from fastpath_tools.forecast import rolled as rolling  # noqa: PLC0415 - needs numpy, which is an extra
+        from fastpath_tools.simulate import rolled as rolling  # noqa: PLC0415 - needs numpy, which is an extra
 
         rolled = rolling.roll(scenario, variant, settings)
         scenario = replace(scenario, floors=rolled.floors)

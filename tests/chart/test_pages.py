@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from fastpath_tools.check import helm_values
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import charts
 from tests.support.rendered import JSON, ROOT
 

@@ -21,7 +21,7 @@ from adapter.errors import NotFoundError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
-from fastpath_tools.check import helm_values
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import charts
 from tests.support.rendered import Objects
 from tests.support.world import question, series, vector, world

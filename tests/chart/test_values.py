@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from adapter.config.options import IGNORED, SCALE, SERVE
-from fastpath_tools.check import helm_values
+from fastpath_tools.live import chart_values as helm_values
 from tests.support import chart_values, charts
 from tests.support.charts import NOTES
 

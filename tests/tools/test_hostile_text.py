@@ -18,10 +18,10 @@ from adapter.cli import command_line, main
 from adapter.model.autoscaling.hpa import decode_scalar
 from fastpath_tools.doctor import command as doctor
 from fastpath_tools.doctor import diagnosis
-from fastpath_tools.doctor.api_objects import HPA
 from fastpath_tools.doctor.command import Found
 from fastpath_tools.doctor.model import Facts, MetricFacts, Period, Serving, Unread
 from fastpath_tools.live import scaler_access
+from fastpath_tools.live.api_objects import HPA
 from tests.support.cards import candidate, card
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric

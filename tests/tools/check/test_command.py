@@ -14,7 +14,7 @@ import pytest
 
 from adapter.cli import main
 from adapter.config import rules_file
-from fastpath_tools.check import helm_values
+from fastpath_tools.live import chart_values as helm_values
 
 DATA = Path(__file__).parents[2] / "data" / "rules"
 FILES = sorted(path.name for path in DATA.iterdir() if path.suffix not in {".out", ".err"})

@@ -11,7 +11,9 @@ from adapter.config import rules_file
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import compile_rules
-from fastpath_tools.check import helm_values, lint, lint_query, preview
+from fastpath_tools.check import lint, lint_query
+from fastpath_tools.live import chart_values as helm_values
+from fastpath_tools.live import preview
 from tests.support.world import compile_text, series
 
 MATCHERS = "{<<.LabelMatchers>>}"

@@ -9,7 +9,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry, wording
 from fastpath_tools.check import missing
 from fastpath_tools.check.missing import MissingCase, RuleTrace
-from fastpath_tools.check.preview import SeriesLists
+from fastpath_tools.live.preview import SeriesLists
 from tests.support.world import compile_text, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}, metricsQuery: x"

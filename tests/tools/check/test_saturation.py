@@ -19,7 +19,8 @@ from adapter.autoscaler.decide.observation import (
 from adapter.autoscaler.decide.prepared_spec import prepare
 from adapter.cli import main
 from adapter.model.autoscaling import documents, fastpath_autoscaler
-from fastpath_tools.check import lint, preview, saturation
+from fastpath_tools.check import lint, saturation
+from fastpath_tools.live import preview
 from tests.support.scaling import NOW, pods
 from tests.support.world import compile_text
 

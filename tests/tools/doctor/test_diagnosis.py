@@ -15,7 +15,6 @@ from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scala
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_tools.doctor import autoscaler_hops, report
-from fastpath_tools.doctor.api_objects import HPA
 from fastpath_tools.doctor.diagnosis import Examination, examine
 from fastpath_tools.doctor.model import (
     AnswerFacts,
@@ -36,6 +35,7 @@ from fastpath_tools.doctor.model import (
     seconds,
 )
 from fastpath_tools.doctor.options import COMMAND
+from fastpath_tools.live.api_objects import HPA
 
 NOW = 1_000_000 * SECOND
 LOAD: dict[str, Any] = {

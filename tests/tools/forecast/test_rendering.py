@@ -9,8 +9,9 @@ from adapter.model.forecasts.card import AHEAD, POINT, CardPoint
 from adapter.model.forecasts.floors import ABSENT, BUDGET, COVERAGE, UNKNOWN
 from adapter.model.forecasts.settings import ADVISE, DAY, FLOOR
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures
-from fastpath_tools.forecast import chart, daily, picture, wording
-from fastpath_tools.forecast.daily import RolledVerdict
+from fastpath_tools.forecast import chart, picture, wording
+from fastpath_tools.simulate import daily
+from fastpath_tools.simulate.daily import RolledVerdict
 from tests.support import cards
 from tests.support.cards import AT, candidate, card
 

@@ -25,12 +25,11 @@ from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import pod_query as scrape
-from fastpath_tools.check import preview
-from fastpath_tools.check.preview import SeriesLists
-from fastpath_tools.check.servers import PrometheusReader
-from fastpath_tools.doctor import reading
-from fastpath_tools.doctor.cluster import GROUPS, LiveCluster
 from fastpath_tools.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
+from fastpath_tools.live import preview, reading
+from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.preview import SeriesLists
+from fastpath_tools.live.servers import PrometheusReader
 
 _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
 """The windows over which samples are counted; the longest that the series are old enough for."""

@@ -20,8 +20,8 @@ from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_sandbox.apiserver.objects import timestamp
 from fastpath_sandbox.apiserver.server import EPOCH, Cluster
 from fastpath_sandbox.apiserver.workloads import Workloads, deployment
-from fastpath_tools.doctor.cluster import option_of
-from fastpath_tools.doctor.sources import selectors_of
+from fastpath_tools.live.cluster import option_of
+from fastpath_tools.live.sources import selectors_of
 from tests.support import crd
 from tests.support.tls import Authority
 

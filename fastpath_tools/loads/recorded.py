@@ -38,15 +38,15 @@ from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.check import inputs as rules_inputs
-from fastpath_tools.check.servers import PrometheusReader
-from fastpath_tools.doctor.sources import remember_series
 from fastpath_tools.live import cluster_options
+from fastpath_tools.live.servers import PrometheusReader
+from fastpath_tools.live.sources import remember_series
+from fastpath_tools.loads.history_cache import ChunkCache
+from fastpath_tools.loads.live import LiveReader
+from fastpath_tools.loads.load_options import LoadOptions
+from fastpath_tools.loads.recorded_options import seconds_of
 from fastpath_tools.simulate import inputs
-from fastpath_tools.simulate.history_cache import ChunkCache
 from fastpath_tools.simulate.inputs import GivenAutoscaler, Recorded
-from fastpath_tools.simulate.live import LiveReader
-from fastpath_tools.simulate.load_options import LoadOptions
-from fastpath_tools.simulate.recorded_options import seconds_of
 
 _SETTLED = 600
 """After how many seconds the history does not change any more."""

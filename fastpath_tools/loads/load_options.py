@@ -11,7 +11,7 @@ from adapter.config.pflag import FlagType
 from adapter.errors import Fault
 from adapter.model import timestamps
 from adapter.model.quantity import read as read_quantity
-from fastpath_tools.simulate.recorded_options import RecordedOptions
+from fastpath_tools.loads.recorded_options import RecordedOptions
 
 _STARTS = tuple(timestamps.read_instant(f"{year}-01-01T00:00:00Z") for year in (1971, 2200))
 """The first start, and the first one that is too late: local times cannot be computed for all years."""

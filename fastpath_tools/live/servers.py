@@ -26,7 +26,7 @@ from adapter.prometheus.series import SeriesLister
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.check.options import CheckOptions
-from fastpath_tools.check.preview import SeriesLists
+from fastpath_tools.live.preview import SeriesLists
 
 
 class ClusterReader:

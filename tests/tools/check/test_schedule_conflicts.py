@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.model.schedules import windows
-from fastpath_tools.schedule import conflicts
-from fastpath_tools.schedule.conflicts import HORIZON, Place
+from fastpath_tools.check import schedule_conflicts as conflicts
+from fastpath_tools.check.schedule_conflicts import HORIZON, Place
 from tests.support.schedules import schedule
 
 START = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())

@@ -9,7 +9,6 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
-from fastpath_tools.doctor.api_objects import InvolvedObject, PodDocument, PodEvent
 from fastpath_tools.doctor.diagnosis import examine_fast
 from fastpath_tools.doctor.model import (
     Improvement,
@@ -22,7 +21,8 @@ from fastpath_tools.doctor.model import (
     Took,
     Unread,
 )
-from fastpath_tools.doctor.pod_start import advise, may_pull, pods_hop, pulls_of, starts_of
+from fastpath_tools.live.api_objects import InvolvedObject, PodDocument, PodEvent
+from fastpath_tools.live.pod_start import advise, may_pull, pods_hop, pulls_of, starts_of
 from tests.tools.doctor.test_diagnosis import facts
 
 CREATED = 1_772_445_600

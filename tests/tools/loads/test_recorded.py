@@ -14,7 +14,7 @@ from adapter.cli import main
 from adapter.errors import InputError, RunError
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load
-from fastpath_tools.simulate import recorded, recorded_options
+from fastpath_tools.loads import recorded, recorded_options
 from fastpath_tools.simulate.inputs import Recorded
 from fastpath_tools.simulate.options import COMMAND
 from tests.support import schedules

@@ -15,7 +15,7 @@ from adapter.simulate import simulation
 from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import Scenario
 from fastpath_tools.forecast import case
-from fastpath_tools.forecast.daily import RolledVerdict
+from fastpath_tools.simulate.daily import RolledVerdict
 from fastpath_tools.simulate.inputs import Variant
 
 

@@ -10,8 +10,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND
 from adapter.model.schedules import local_time
 from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.schedules.windows import Window
-from fastpath_tools.schedule import conflicts
-from fastpath_tools.schedule.conflicts import Conflict
+from fastpath_tools.check import schedule_conflicts as conflicts
+from fastpath_tools.check.schedule_conflicts import Conflict
 
 
 class GivenSchedule(NamedTuple):

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Sequence
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.ready_times import MOST_PODS, PodStart, PodTimes, ReadyTimes, measure, summarize
 from adapter.model.timestamps import parse_go_duration
-from fastpath_tools.doctor.api_objects import ContainerDocument, ContainerStatus, PodDocument, PodEvent
 from fastpath_tools.doctor.model import (
     Facts,
     Hop,
@@ -29,6 +28,7 @@ from fastpath_tools.doctor.model import (
     Unread,
     seconds,
 )
+from fastpath_tools.live.api_objects import ContainerDocument, ContainerStatus, PodDocument, PodEvent
 
 _NAME = "pod start"
 

@@ -2,8 +2,9 @@ import pytest
 import yaml
 
 from adapter.model.metrics import SeriesInfo
-from fastpath_tools.check import lint_query, preview
-from fastpath_tools.check.preview import ResourcePreview, RulePreview
+from fastpath_tools.check import lint_query
+from fastpath_tools.live import preview
+from fastpath_tools.live.preview import ResourcePreview, RulePreview
 from tests.support.world import compile_rule, compile_text, series
 
 POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"
