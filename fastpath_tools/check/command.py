@@ -24,7 +24,7 @@ from fastpath_tools.check.follow import Explanation
 from fastpath_tools.check.options import COMMAND, CheckOptions
 from fastpath_tools.check.report import Answer, Report, Summary
 from fastpath_tools.check.why import WhyQuestion
-from fastpath_tools.live import preview
+from fastpath_tools.live import preview, rules_files
 from fastpath_tools.live.preview import ResourcePreview, RulePreview
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     if options is None:
         return 0
     if options.print_config:
-        command_line.show_file(inputs.render_config(options.config))
+        command_line.show_file(rules_files.render_config(options.config))
         return 0
     question = why.parse_question(options) if options.why else None
     logs.configure_logging(options.verbosity)
@@ -61,10 +61,10 @@ async def _check(options: CheckOptions, question: WhyQuestion | None) -> int:
     async with AsyncExitStack() as stack:
         cluster, prometheus = None, None
         if options.lister_kubeconfig or options.prometheus_url:
-            from fastpath_tools.live import servers  # noqa: PLC0415 - importing it takes most of a second
+            from fastpath_tools.check import servers  # noqa: PLC0415 - importing it takes most of a second
 
             cluster, prometheus = await servers.open_servers(options, stack)
-        catalogue, notes = inputs.assumed_catalogue(parsed.config)
+        catalogue, notes = rules_files.assumed_catalogue(parsed.config)
         if cluster is not None:
             try:
                 catalogue, notes = await cluster.catalogue(), ()

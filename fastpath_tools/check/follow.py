@@ -26,7 +26,8 @@ from fastpath_tools.check.wanted import ALL, Wanted, build_query
 from fastpath_tools.live.preview import SeriesLists
 
 if TYPE_CHECKING:
-    from fastpath_tools.live.servers import ClusterReader, PrometheusReader
+    from fastpath_tools.check.servers import ClusterReader
+    from fastpath_tools.live.servers import PrometheusReader
 
 _SHOWN_VALUES = 5
 

@@ -15,11 +15,14 @@ from adapter.errors import Fault
 from adapter.model.go_text import quote
 from adapter.rules import matchers, parsing
 from adapter.rules.naming import NAMESPACES
-from fastpath_tools.live.preview import Example, ResourcePreview, RulePreview, named_series, parse_selector
-
-# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and
-# scrapes.
-SCRAPES_IN_WINDOW = 4
+from fastpath_tools.live.preview import (
+    SCRAPES_IN_WINDOW,
+    Example,
+    ResourcePreview,
+    RulePreview,
+    named_series,
+    parse_selector,
+)
 
 _RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv"})
 _LIKE_AN_EXPRESSION = re.compile(r"^\^|\$$|\.[*+]")

@@ -24,7 +24,8 @@ from fastpath_tools.check.options import CheckOptions
 from fastpath_tools.check.wanted import ALL, Wanted, kinds_of, locate, parse_wanted, wrong_api
 
 if TYPE_CHECKING:
-    from fastpath_tools.live.servers import ClusterReader, PrometheusReader
+    from fastpath_tools.check.servers import ClusterReader
+    from fastpath_tools.live.servers import PrometheusReader
 
 # With more rules than this, those that have nothing to do with the metric are only counted.
 _SHOWN_RULES = 5

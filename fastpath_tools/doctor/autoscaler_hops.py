@@ -13,20 +13,8 @@ from adapter.model.autoscaling.boost import EXTERNAL, METRIC, OBJECT
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
 from adapter.model.autoscaling.hpa import Condition, with_defaults
 from adapter.model.timestamps import SECOND, write_instant
-from fastpath_tools.doctor.model import (
-    NOTHING,
-    BoostFacts,
-    Facts,
-    Hop,
-    Improvement,
-    Leader,
-    Leaders,
-    MetricFacts,
-    State,
-    Took,
-    Unread,
-    seconds,
-)
+from fastpath_tools.doctor.hops import NOTHING, BoostFacts, Facts, Hop, Improvement, State, Took, seconds
+from fastpath_tools.live.facts import Leader, Leaders, MetricFacts, Unread
 
 BOOSTING, FLOOR = "boost", "floor"
 """The names of the hop about boosting; a floor that cannot be read concerns the HPA itself."""

@@ -23,14 +23,14 @@ from adapter.model.timestamps import SECOND
 from adapter.telemetry import logs
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from fastpath_tools.check import inputs
-from fastpath_tools.doctor import diagnosis, report
+from fastpath_tools.doctor import diagnosis, pod_start, report
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.model import BoostFacts, Facts, Leaders, MetricFacts, State, TargetFacts, Unread
+from fastpath_tools.doctor.hops import BoostFacts, Facts, State
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
-from fastpath_tools.live import cluster_options, pod_start, servers
+from fastpath_tools.live import cluster_options, rules_files, servers
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.facts import Leaders, MetricFacts, TargetFacts, Unread
 from fastpath_tools.live.sources import SourceReader
 
 _TOGETHER = 4
@@ -84,7 +84,7 @@ def _render(options: DoctorOptions, found: Found) -> str:
 
 
 async def _run(options: DoctorOptions) -> Found:
-    given = inputs.parse(options.config) if options.config else None
+    given = rules_files.parse(options.config) if options.config else None
     if given is not None and given.fatal:
         raise InputError(given.fatal)
     clock, monitoring = SystemClock(), Monitoring()

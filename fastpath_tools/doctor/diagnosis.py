@@ -11,21 +11,9 @@ from typing import NamedTuple
 
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerStatus
 from adapter.model.autoscaling.hpa import Condition
-from fastpath_tools.doctor import autoscaler_hops, metric_hops
-from fastpath_tools.doctor.model import (
-    Chain,
-    Facts,
-    Hop,
-    Improvement,
-    Leaders,
-    Starts,
-    State,
-    Total,
-    Unread,
-    seconds,
-    total,
-)
-from fastpath_tools.live import pod_start
+from fastpath_tools.doctor import autoscaler_hops, metric_hops, pod_start
+from fastpath_tools.doctor.hops import Chain, Facts, Hop, Improvement, State, Total, seconds, total
+from fastpath_tools.live.facts import Leaders, Starts, Unread
 
 _WORTH = 1.0
 """The fewest seconds that an advised change saves."""

@@ -10,23 +10,9 @@ from collections.abc import Iterator
 from adapter.config.scrape_keys import ScrapeConfig
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.rules.wording import counted
-from fastpath_tools.check.lint_query import SCRAPES_IN_WINDOW
-from fastpath_tools.doctor.model import (
-    NOTHING,
-    AnswerFacts,
-    Chain,
-    Facts,
-    Hop,
-    Improvement,
-    MetricFacts,
-    SeriesFacts,
-    SourceFacts,
-    State,
-    Took,
-    Unread,
-    evenly,
-    seconds,
-)
+from fastpath_tools.doctor.hops import NOTHING, Chain, Facts, Hop, Improvement, State, Took, evenly, seconds
+from fastpath_tools.live.facts import AnswerFacts, MetricFacts, SeriesFacts, SourceFacts, Unread
+from fastpath_tools.live.preview import SCRAPES_IN_WINDOW
 
 TICK = 1.0
 """How often Fastpath decides."""

@@ -7,7 +7,8 @@ from typing import Any
 from adapter.model import visible
 from adapter.model.autoscaling.fastpath_autoscaler import AUTO, HPA_KIND, KIND
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
-from fastpath_tools.doctor.model import Hop, State, Took, Unread, seconds
+from fastpath_tools.doctor.hops import Hop, State, Took, seconds
+from fastpath_tools.live.facts import Unread
 
 _LINE = 150
 """How much of a sentence a line of a table shows; the diagnosis of one autoscaler is printed whole."""

@@ -34,10 +34,10 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.timestamps import SECOND, parse_go_duration
 from adapter.rules import matchers
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.doctor.model import AnswerFacts, Leaders, Period, Pulls, Serving, TargetFacts, Unread
 from fastpath_tools.live import endpoints as doctor_endpoints
 from fastpath_tools.live import pod_start, reading
 from fastpath_tools.live.api_objects import HPA, ConfigMap, ItemList, PodDocument, PodEvent, Service
+from fastpath_tools.live.facts import AnswerFacts, Leaders, Period, Pulls, Serving, TargetFacts, Unread
 from fastpath_tools.live.leases import LeaseReader
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"

@@ -10,7 +10,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, Operator, Requirement
 from adapter.scrape import endpoints
 from adapter.scrape.endpoints import FoundEndpoints
-from fastpath_tools.doctor.model import Unread
+from fastpath_tools.live.facts import Unread
 
 
 async def find(client: KubernetesClient, config: ScrapeConfig) -> FoundEndpoints | Unread:

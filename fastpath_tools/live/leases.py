@@ -9,9 +9,9 @@ from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.autoscaling import shards
 from adapter.model.autoscaling.shards import WHOLE, Shard
-from fastpath_tools.doctor.model import Leader, Leaders, Unread
 from fastpath_tools.live import reading
 from fastpath_tools.live.api_objects import ItemList, LeaseDocument, NamedObject
+from fastpath_tools.live.facts import Leader, Leaders, Unread
 
 _NAMESPACES = 100
 """In how many namespaces Leases are looked for if they may not be listed in all at once."""

@@ -265,3 +265,8 @@ def _example(query: MetricQuery, resource: APIResource | None, name: str, templa
     except TemplateError as error:
         return Example(resource, "", label=label, fault=str(error), fault_path=template)
     return Example(resource, one, everything, label, query.separability)
+
+
+# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and
+# scrapes.
+SCRAPES_IN_WINDOW = 4

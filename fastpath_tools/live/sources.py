@@ -25,9 +25,9 @@ from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
 from adapter.rules.scrape import pod_query as scrape
-from fastpath_tools.doctor.model import SeriesFacts, SourceFacts, TargetFacts, Unread
 from fastpath_tools.live import preview, reading
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
+from fastpath_tools.live.facts import SeriesFacts, SourceFacts, TargetFacts, Unread
 from fastpath_tools.live.preview import SeriesLists
 from fastpath_tools.live.servers import PrometheusReader
 

@@ -13,9 +13,9 @@ from adapter.model.autoscaling import fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
-from fastpath_tools.doctor.model import Unread
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
 from fastpath_tools.live.cluster_options import NAMESPACE, SERVICE
+from fastpath_tools.live.facts import Unread
 from fastpath_tools.simulate.inputs import GivenAutoscaler
 
 

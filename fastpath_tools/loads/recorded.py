@@ -37,8 +37,7 @@ from adapter.simulate.recorded.history import Grid, Values
 from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from fastpath_tools.check import inputs as rules_inputs
-from fastpath_tools.live import cluster_options
+from fastpath_tools.live import cluster_options, rules_files
 from fastpath_tools.live.servers import PrometheusReader
 from fastpath_tools.live.sources import remember_series
 from fastpath_tools.loads.history_cache import ChunkCache
@@ -112,14 +111,14 @@ async def _read(options: LoadOptions) -> Recorded:
 async def _source(options: LoadOptions, live: LiveReader | None) -> Source:
     given = RulesConfig()
     if options.config:
-        parsed = rules_inputs.parse(options.config)
+        parsed = rules_files.parse(options.config)
         if parsed.fatal or parsed.faults:
             raise InputError([*parsed.fatal, *parsed.faults])
         given = parsed.config
     if live is None:
         read = inputs.read_autoscaler(options.autoscaler)
         namespace = options.namespace or read.autoscaler.metadata.namespace
-        return Source(read, namespace, given, rules_inputs.assumed_catalogue(given)[0])
+        return Source(read, namespace, given, rules_files.assumed_catalogue(given)[0])
     named = await live.autoscaler(options.namespace, options.name)
     autoscaler = inputs.prepared(named.autoscaler)
     kinds = {spec.type for spec in autoscaler.spec.metrics or ()} & _RULED

@@ -19,9 +19,10 @@ from adapter.model.autoscaling.hpa import decode_scalar
 from fastpath_tools.doctor import command as doctor
 from fastpath_tools.doctor import diagnosis
 from fastpath_tools.doctor.command import Found
-from fastpath_tools.doctor.model import Facts, MetricFacts, Period, Serving, Unread
+from fastpath_tools.doctor.hops import Facts
 from fastpath_tools.live import scaler_access
 from fastpath_tools.live.api_objects import HPA
+from fastpath_tools.live.facts import MetricFacts, Period, Serving, Unread
 from tests.support.cards import candidate, card
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric

@@ -16,11 +16,11 @@ from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, FineInstant
 from fastpath_tools.doctor import autoscaler_hops, report
 from fastpath_tools.doctor.diagnosis import Examination, examine
-from fastpath_tools.doctor.model import (
+from fastpath_tools.doctor.hops import BoostFacts, Facts, Hop, State, seconds
+from fastpath_tools.doctor.options import COMMAND
+from fastpath_tools.live.api_objects import HPA
+from fastpath_tools.live.facts import (
     AnswerFacts,
-    BoostFacts,
-    Facts,
-    Hop,
     Leader,
     Leaders,
     MetricFacts,
@@ -29,13 +29,9 @@ from fastpath_tools.doctor.model import (
     Serving,
     SourceFacts,
     Starts,
-    State,
     TargetFacts,
     Unread,
-    seconds,
 )
-from fastpath_tools.doctor.options import COMMAND
-from fastpath_tools.live.api_objects import HPA
 
 NOW = 1_000_000 * SECOND
 LOAD: dict[str, Any] = {

@@ -10,19 +10,11 @@ from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.ready_times import Percentiles, ReadyTimes
 from adapter.model.timestamps import SECOND, write_instant
 from fastpath_tools.doctor.diagnosis import examine_fast
-from fastpath_tools.doctor.model import (
-    Improvement,
-    Leader,
-    Leaders,
-    Probe,
-    Pulls,
-    Starts,
-    State,
-    Took,
-    Unread,
-)
+from fastpath_tools.doctor.hops import Improvement, State, Took
+from fastpath_tools.doctor.pod_start import advise, may_pull, pods_hop
 from fastpath_tools.live.api_objects import InvolvedObject, PodDocument, PodEvent
-from fastpath_tools.live.pod_start import advise, may_pull, pods_hop, pulls_of, starts_of
+from fastpath_tools.live.facts import Leader, Leaders, Probe, Pulls, Starts, Unread
+from fastpath_tools.live.pod_start import pulls_of, starts_of
 from tests.tools.doctor.test_diagnosis import facts
 
 CREATED = 1_772_445_600
