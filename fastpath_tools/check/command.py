@@ -28,7 +28,7 @@ from fastpath_tools.live import preview, rules_files
 from fastpath_tools.live.preview import ResourcePreview, RulePreview
 
 if TYPE_CHECKING:
-    from fastpath_tools.live.servers import PrometheusReader
+    from fastpath_tools.live.prometheus import PrometheusReader
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000

@@ -27,7 +27,7 @@ from fastpath_tools.live.preview import SeriesLists
 
 if TYPE_CHECKING:
     from fastpath_tools.check.servers import ClusterReader
-    from fastpath_tools.live.servers import PrometheusReader
+    from fastpath_tools.live.prometheus import PrometheusReader
 
 _SHOWN_VALUES = 5
 

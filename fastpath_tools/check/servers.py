@@ -17,7 +17,7 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.check.options import CheckOptions
-from fastpath_tools.live.servers import PrometheusReader, open_prometheus
+from fastpath_tools.live.prometheus import PrometheusReader, open_prometheus
 
 
 class ClusterReader:

@@ -25,7 +25,7 @@ from fastpath_tools.check.wanted import ALL, Wanted, kinds_of, locate, parse_wan
 
 if TYPE_CHECKING:
     from fastpath_tools.check.servers import ClusterReader
-    from fastpath_tools.live.servers import PrometheusReader
+    from fastpath_tools.live.prometheus import PrometheusReader
 
 # With more rules than this, those that have nothing to do with the metric are only counted.
 _SHOWN_RULES = 5

@@ -27,7 +27,8 @@ from fastpath_tools.doctor import diagnosis, pod_start, report
 from fastpath_tools.doctor.diagnosis import Examination, FastExamination
 from fastpath_tools.doctor.hops import BoostFacts, Facts, State
 from fastpath_tools.doctor.options import COMMAND, DoctorOptions
-from fastpath_tools.live import cluster_options, rules_files, servers
+from fastpath_tools.live import cluster_options, rules_files
+from fastpath_tools.live import prometheus as prometheus_reader
 from fastpath_tools.live.api_objects import HPA
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
 from fastpath_tools.live.facts import Leaders, MetricFacts, TargetFacts, Unread
@@ -95,7 +96,7 @@ async def _run(options: DoctorOptions) -> Found:
         )
         prometheus = None
         if options.prometheus_url:
-            prometheus = await servers.open_prometheus(
+            prometheus = await prometheus_reader.open_prometheus(
                 options, RulesOptions(), clock, monitoring, problems, stack
             )
         cluster = LiveCluster(client, clock, options.reference, options.lease_name)

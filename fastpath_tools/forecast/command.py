@@ -16,7 +16,7 @@ from adapter.errors import RunError
 from adapter.model.forecasts.card import ForecastCard
 from fastpath_tools.forecast import case, chart, picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
-from fastpath_tools.loads import forecast_settings as settings
+from fastpath_tools.loads import forecasts as settings
 
 
 class ShownCard(NamedTuple):

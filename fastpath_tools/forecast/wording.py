@@ -8,7 +8,7 @@ from adapter.model.forecasts.card import ForecastCard
 from adapter.model.forecasts.settings import FLOOR
 from adapter.model.forecasts.verdict import JUDGED_DAYS, RECENT_DAYS, CandidateFigures, ReplayFigures
 from adapter.model.timestamps import SECOND
-from fastpath_tools.simulate import report
+from fastpath_tools import tables
 
 HEAD = (
     *("candidate", "coverage", "reached", "shortage", "pods"),
@@ -45,7 +45,7 @@ def basis_of(card: ForecastCard, *, is_dated: bool = True) -> Iterator[str]:
     if (none := verdict.none) is None:
         return
     end = f" up to {timestamps.write_instant(verdict.at * SECOND)}" if is_dated else ""
-    ahead = report.duration(verdict.lead)
+    ahead = tables.duration(verdict.lead)
     yield f"Decisions of the {JUDGED_DAYS} days{end}, made again; a floor looks {ahead} ahead."
     shortage, pods = none.whole.shortage, none.whole.pods
     yield f"Without a forecast: {shortage:,.0f} pod seconds are missing, and {pods:,.0f} run."
@@ -78,7 +78,7 @@ def table(card: ForecastCard) -> list[str]:
     """Return the candidates as a table for a terminal."""
     if not (found := rows(card)):
         return []
-    lines = report.text_table([list(HEAD), *found])
+    lines = tables.text_table([list(HEAD), *found])
     return [f"{line}   {last}" for line, last in zip(lines, ["VERDICT", *judged(card)], strict=True)]
 
 

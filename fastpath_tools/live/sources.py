@@ -29,7 +29,7 @@ from fastpath_tools.live import preview, reading
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
 from fastpath_tools.live.facts import SeriesFacts, SourceFacts, TargetFacts, Unread
 from fastpath_tools.live.preview import SeriesLists
-from fastpath_tools.live.servers import PrometheusReader
+from fastpath_tools.live.prometheus import PrometheusReader
 
 _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
 """The windows over which samples are counted; the longest that the series are old enough for."""

@@ -16,7 +16,7 @@ from adapter.model.resources import Catalogue
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
 from fastpath_tools.live.cluster_options import NAMESPACE, SERVICE
 from fastpath_tools.live.facts import Unread
-from fastpath_tools.simulate.inputs import GivenAutoscaler
+from fastpath_tools.loads.autoscaler import GivenAutoscaler
 
 
 class LiveReader:

@@ -38,14 +38,15 @@ from adapter.simulate.recorded.metric_queries import HistoryQueries
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from fastpath_tools.live import cluster_options, rules_files
-from fastpath_tools.live.servers import PrometheusReader
+from fastpath_tools.live.prometheus import PrometheusReader
 from fastpath_tools.live.sources import remember_series
+from fastpath_tools.loads import autoscaler as autoscalers
+from fastpath_tools.loads.autoscaler import GivenAutoscaler
 from fastpath_tools.loads.history_cache import ChunkCache
 from fastpath_tools.loads.live import LiveReader
 from fastpath_tools.loads.load_options import LoadOptions
 from fastpath_tools.loads.recorded_options import seconds_of
-from fastpath_tools.simulate import inputs
-from fastpath_tools.simulate.inputs import GivenAutoscaler, Recorded
+from fastpath_tools.loads.sources import Recorded
 
 _SETTLED = 600
 """After how many seconds the history does not change any more."""
@@ -116,11 +117,11 @@ async def _source(options: LoadOptions, live: LiveReader | None) -> Source:
             raise InputError([*parsed.fatal, *parsed.faults])
         given = parsed.config
     if live is None:
-        read = inputs.read_autoscaler(options.autoscaler)
+        read = autoscalers.read_autoscaler(options.autoscaler)
         namespace = options.namespace or read.autoscaler.metadata.namespace
         return Source(read, namespace, given, rules_files.assumed_catalogue(given)[0])
     named = await live.autoscaler(options.namespace, options.name)
-    autoscaler = inputs.prepared(named.autoscaler)
+    autoscaler = autoscalers.prepared(named.autoscaler)
     kinds = {spec.type for spec in autoscaler.spec.metrics or ()} & _RULED
     rules = given if options.config or not kinds else await live.rules(kinds)
     named = named._replace(autoscaler=autoscaler)

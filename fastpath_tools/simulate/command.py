@@ -11,9 +11,10 @@ from adapter.errors import Fault, InputError
 from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST
 from adapter.simulate.simulation import Scenario
+from fastpath_tools import tables
 from fastpath_tools.charts import picture
 from fastpath_tools.charts.picture import Panel
-from fastpath_tools.loads import forecast_settings as forecasts
+from fastpath_tools.loads import forecasts, wording
 from fastpath_tools.simulate import budget, inputs, replay, report, running, suggestions
 from fastpath_tools.simulate.inputs import Variant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
@@ -71,7 +72,7 @@ def _draw(
         caption, is_boosted = _caption(each.figures), variant.policy.name == BOOST
         floors = None if each.rolled is None else each.rolled.floors
         schedule = simulation.schedule_of(replace(scenario, floors=floors), variant.policy)
-        bounds = schedule.stretches(scenario.epoch, report.seconds_of(scenario.loads))
+        bounds = schedule.stretches(scenario.epoch, wording.seconds_of(scenario.loads))
         panels.append(
             Panel(
                 each.figures.policy,
@@ -83,7 +84,7 @@ def _draw(
                 has_forecast=each.rolled is not None,
             )
         )
-    subtitles = (report.describe_loads(made.loads), made.setting)
+    subtitles = (wording.describe_loads(made.loads), made.setting)
     saturated = [span for load in made.loads.values() for span in load.saturated]
     return picture.draw(f"What {made.name} would have done", subtitles, panels, saturated)
 
@@ -92,7 +93,7 @@ def _caption(outcome: PolicyFigures) -> str:
     need = outcome.mean("needPodSeconds")
     shortage, pods = outcome.mean("shortagePodSeconds"), outcome.mean("podSeconds")
     return (
-        f"shortage {report.share(shortage, need)} of need, pods {report.share(pods, need)} of need, "
+        f"shortage {tables.share(shortage, need)} of need, pods {tables.share(pods, need)} of need, "
         f"{outcome.mean('changes'):,.0f} changes"
     )
 
@@ -100,7 +101,7 @@ def _caption(outcome: PolicyFigures) -> str:
 def _setting(options: SimulateOptions, scenario: Scenario) -> str:
     """Return what all policies have in common as a sentence."""
     starts = sorted(scenario.start_ups)
-    ready = " to ".join(map(report.duration, dict.fromkeys((starts[0], starts[-1]))))
+    ready = " to ".join(map(tables.duration, dict.fromkeys((starts[0], starts[-1]))))
     if options.phases == 1:
         phases = "the figures are those of one phase"
     else:

@@ -1,65 +1,29 @@
-"""What a simulation needs, from the command line: the autoscaler, its loads, start-up times, policies."""
+"""What a simulation runs with, from the command line: the scenario and the policies."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import msgspec
-
 from adapter.cli import command_line
-from adapter.config.yaml import documents, reader
+from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
-from adapter.model import quantity, timestamps
-from adapter.model.autoscaling import boost, hpa
+from adapter.model import quantity
 from adapter.model.autoscaling import documents as autoscaler_documents
-from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, KIND, FastPathAutoscaler
-from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerBehavior
 from adapter.model.forecasts import spec as forecast_spec
 from adapter.model.forecasts.settings import ForecastSettings
 from adapter.model.forecasts.spec import ForecastSpec
-from adapter.model.schedules.documents import ScheduleTarget
-from adapter.model.schedules.windows import Schedule
-from adapter.model.timestamps import SECOND, Instant
-from adapter.simulate import load as loads
-from adapter.simulate import metrics, simulation
-from adapter.simulate.engine import EPOCH
-from adapter.simulate.load import Load
+from adapter.model.timestamps import SECOND
+from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST, FAST, FIXED, FLAG, Policy, read_policy
 from adapter.simulate.simulation import Scenario
-from fastpath_tools.loads import forecast_settings as forecasts
-from fastpath_tools.loads.load_options import LoadOptions
+from fastpath_tools.loads import forecasts
+from fastpath_tools.loads.autoscaler import _NAMESPACE
+from fastpath_tools.loads.sources import Recorded, read_recorded, read_schedules
+from fastpath_tools.loads.start_ups import read_start_ups
 from fastpath_tools.simulate import schedules, suggest
 from fastpath_tools.simulate.options import CARRY, DEFAULT_POLICIES, SimulateOptions
-
-_NAMESPACE = "default"
-"""The namespace of an autoscaler that names none; no figure depends on it."""
-
-_LONGEST_START_UP = 24 * 3600
-
-
-class GivenAutoscaler(NamedTuple):
-    """An autoscaler, and the kind that it was before it was read as a FastPathAutoscaler.
-
-    `place` leads to it in messages: a file, or an object of a cluster.
-    """
-
-    autoscaler: FastPathAutoscaler
-    kind: str
-    place: str
-
-
-class Recorded(NamedTuple):
-    """An autoscaler and the loads of its metrics by name.
-
-    `start` is second 0 of the loads, None if they do not tell. Each of `notes` is a sentence on the loads,
-    without the final stop.
-    """
-
-    given: GivenAutoscaler
-    loads: Mapping[str, Load]
-    start: Instant | None = None
-    notes: Sequence[str] = ()
 
 
 class Variant(NamedTuple):
@@ -124,159 +88,13 @@ def _with_forecasts(variants: Sequence[Variant], recorded: Recorded, notes: list
     return found
 
 
-def read_recorded(options: LoadOptions) -> Recorded:
-    """Return the autoscaler and its loads from the sources that the options name."""
-    if options.prometheus_url:
-        from fastpath_tools.loads import recorded  # noqa: PLC0415 - importing it takes most of a second
-
-        return recorded.read(options)
-    given = read_autoscaler(options.autoscaler)
-    request = quantity.read(options.request) if options.request else None
-    try:
-        found = metrics.simulated_metrics(given.autoscaler.spec.metrics or (), request)
-    except InputError as error:
-        raise InputError([replace(fault, source=given.place) for fault in error.faults]) from None
-    start = timestamps.read_instant(options.start) if options.start else None
-    return Recorded(given, read_loads(options.load, [metric.name for metric in found]), start)
-
-
-def read_schedules(options: LoadOptions, recorded: Recorded) -> tuple[Sequence[Schedule], int]:
-    """Return the schedules of the autoscaler and second 0 in nanoseconds. InputError."""
-    if not options.schedule or recorded.start is None:
-        return (), EPOCH
-    given, meta = recorded.given, recorded.given.autoscaler.metadata
-    target = ScheduleTarget(given.kind, meta.name)
-    found = schedules.read(options.schedule, target, options.namespace or meta.namespace)
-    return found, recorded.start // SECOND * SECOND
-
-
 # -- the autoscaler ------------------------------------------------------------------------------------------
-
-
-def read_autoscaler(file: str) -> GivenAutoscaler:
-    """Return the one autoscaler of a file. InputError if it has none or several."""
-    source = command_line.read_source(file)
-    found: list[tuple[GivenAutoscaler, int]] = []
-    faults: list[Fault] = []
-    for document in documents.read_documents(source.text, source.name):
-        if isinstance(document, InputError):
-            faults += document.faults
-            continue
-        for place, tree in autoscaler_documents.documents_in(document.value):
-            kind = autoscaler_documents.kind_of(tree)
-            if not kind:
-                continue
-            try:
-                read = autoscaler_documents.read_document(tree, _NAMESPACE, floor_metric=True)
-            except InputError as error:
-                faults += (documents.located(fault, place, document, source.name) for fault in error.faults)
-                continue
-            given = GivenAutoscaler(prepared(_annotated(read, tree)), kind, source.name)
-            found.append((given, document.line_of(place.rstrip("."))))
-    if not faults and len(found) != 1:
-        expected = f"expected one {HPA_KIND} or {KIND}; the file has {len(found) or 'no such object'}"
-        faults.append(Fault("", "", expected, source.name, found[1][1] if found else 0))
-    if faults:
-        raise InputError(faults)
-    return found[0][0]
-
-
-def _annotated(autoscaler: FastPathAutoscaler, tree: object) -> FastPathAutoscaler:
-    """Return an autoscaler with the annotations of its document: those of boost say how an HPA is raised."""
-    metadata = tree.get("metadata") if isinstance(tree, dict) else None
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    meta = msgspec.structs.replace(autoscaler.metadata, annotations=annotations)
-    return msgspec.structs.replace(autoscaler, metadata=meta)
-
-
-def prepared(autoscaler: FastPathAutoscaler) -> FastPathAutoscaler:
-    """Return an autoscaler without the metric of boost; one without metrics gets the API's default."""
-    spec = autoscaler.spec
-    own = tuple(metric for metric in spec.metrics or () if not boost.is_handshake(metric))
-    listed = own or hpa.with_defaults(HorizontalPodAutoscalerSpec()).metrics
-    return msgspec.structs.replace(autoscaler, spec=msgspec.structs.replace(spec, metrics=listed))
 
 
 # -- loads ---------------------------------------------------------------------------------------------------
 
 
-def read_loads(files: Sequence[str], names: Sequence[str]) -> dict[str, Load]:
-    """Return the loads of metrics from files, each as FILE or NAME=FILE. InputError."""
-    known = dict.fromkeys(names)
-    faults: list[Fault] = []
-    found: dict[str, str] = {}
-    for text in files:
-        name, equals, file = text.partition("=")
-        if name not in known or not equals:
-            name, file = _unnamed(text, list(known), faults)
-        if name in found:
-            faults.append(Fault("--load", name, "expected one load for each metric"))
-        elif name:
-            found[name] = file
-    faults += (
-        Fault("--load", name, f"expected {name}=FILE: the autoscaler has this metric")
-        for name in known
-        if name not in found and not faults
-    )
-    if faults:
-        raise InputError(faults)
-    read = {}
-    for name in known:
-        source = command_line.read_source(found[name])
-        read[name] = loads.read_csv(source.text, source.name)
-    return read
-
-
-def _unnamed(text: str, names: Sequence[str], faults: list[Fault]) -> tuple[str, str]:
-    """Return the metric and the file of a load that names no metric of the autoscaler."""
-    name, equals, _ = text.partition("=")
-    if equals and "/" not in name and "." not in name:
-        shown = ", ".join(names)
-        faults.append(
-            Fault("--load", reader.shown_text(name), f"expected a metric of the autoscaler: {shown}")
-        )
-    elif len(names) > 1:
-        expected = f"expected NAME=FILE: the autoscaler has the metrics {', '.join(names)}"
-        faults.append(Fault("--load", reader.shown_text(text), expected))
-    else:
-        return names[0], text
-    return "", ""
-
-
 # -- pods ----------------------------------------------------------------------------------------------------
-
-
-def read_start_ups(text: str) -> list[int]:
-    """Return the start-up times in seconds of a duration, or of a file with one on each line. InputError."""
-    seconds = _seconds(text)
-    if seconds is not None:
-        return [_start_up(seconds, Fault("--pod-start", text, ""))]
-    if text[:1].isdigit() or text.startswith(("-", "+")):
-        expected = "expected a duration such as 20s, or a file with one on each line"
-        raise InputError([Fault("--pod-start", reader.shown_text(text), expected)])
-    source = command_line.read_source(text)
-    found = []
-    for number, line in enumerate(source.text.splitlines(), 1):
-        if line.strip():
-            fault = Fault("", reader.shown_text(line.strip()), "", source.name, number)
-            found.append(_start_up(_seconds(line.strip()), fault))
-    if not found:
-        raise InputError([Fault("", "", "expected a duration such as 20s on each line", source.name)])
-    return found
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return timestamps.parse_go_duration(text)
-    except ValueError:
-        return None
-
-
-def _start_up(seconds: float | None, fault: Fault) -> int:
-    if seconds is None or not 0 <= seconds <= _LONGEST_START_UP:
-        expected = "expected a duration from 0s to 24h such as 20s"
-        raise InputError([replace(fault, expected=expected)])
-    return math.ceil(seconds)
 
 
 # -- policies ------------------------------------------------------------------------------------------------

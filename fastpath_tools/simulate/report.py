@@ -4,17 +4,18 @@ Shares are of what the load needs, and comparisons are with the first policy. No
 not show by themselves: gaps, saturation, and time at maxReplicas.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adapter.cli import command_line
-from adapter.model import timestamps, visible
+from adapter.model import visible
 from adapter.simulate.load import Load
+from fastpath_tools.loads.wording import describe_loads, load_document, load_notes
 from fastpath_tools.simulate import daily
 from fastpath_tools.simulate.budget import Verdict
 from fastpath_tools.simulate.daily import RolledVerdict
 from fastpath_tools.simulate.results import PolicyFigures
+from fastpath_tools.tables import duration, markdown_table, share, text_table
 
 
 class SimulationReport(NamedTuple):
@@ -45,40 +46,6 @@ def to_json(report: SimulationReport) -> str:
     return command_line.to_json(document)
 
 
-def load_document(loads: Mapping[str, Load]) -> dict[str, object]:
-    """Return what a load is; seconds in gaps and under saturation only where there are any."""
-    document: dict[str, object] = {"seconds": seconds_of(loads)}
-    if len(loads) == 1:
-        document |= _extent(next(iter(loads.values())))
-    else:
-        document["metrics"] = {name: _extent(load) for name, load in loads.items()}
-    gaps, saturated = gap_seconds(loads), saturated_seconds(loads)
-    return (
-        document
-        | ({"gapSeconds": gaps} if gaps else {})
-        | ({"saturatedSeconds": saturated} if saturated else {})
-    )
-
-
-def _extent(load: Load) -> dict[str, float | None]:
-    values = {"mean": round(load.mean, 6), "max": round(load.highest, 6)}
-    return {name: None if math.isnan(value) else float(value) for name, value in values.items()}
-
-
-def seconds_of(loads: Mapping[str, Load]) -> int:
-    """Return the seconds that are simulated: those of the shortest load."""
-    return min(load.seconds for load in loads.values())
-
-
-def gap_seconds(loads: Mapping[str, Load]) -> int:
-    """Return the seconds of the largest gaps of a load."""
-    return max(load.seconds - load.known_seconds for load in loads.values())
-
-
-def saturated_seconds(loads: Mapping[str, Load]) -> int:
-    return max(sum(span.end - span.start for span in load.saturated) for load in loads.values())
-
-
 # -- text and Markdown ---------------------------------------------------------------------------------------
 
 
@@ -100,15 +67,6 @@ def to_markdown(report: SimulationReport) -> str:
     if report.verdicts:
         lines += ["", *(f"- **{_verdict(verdict)}.**" for verdict in report.verdicts)]
     return visible.join(lines)
-
-
-def describe_loads(loads: Mapping[str, Load]) -> str:
-    """Return how long the loads are, and the mean and the highest value of each."""
-    values = "; ".join(
-        f"{name} with a mean of {load.mean:.6g} and at most {load.highest:.6g}"
-        for name, load in loads.items()
-    )
-    return f"{duration(seconds_of(loads))} of {values}"
 
 
 def _rows(report: SimulationReport) -> list[list[str]]:
@@ -147,55 +105,5 @@ def _notes(report: SimulationReport) -> list[str]:
     return notes
 
 
-def load_notes(loads: Mapping[str, Load]) -> list[str]:
-    """Return what the loads leave open: gaps, saturation, and different lengths."""
-    seconds, notes = seconds_of(loads), []
-    if gaps := gap_seconds(loads):
-        notes.append(
-            f"{duration(gaps)} of the load ({share(gaps, seconds)}) are gaps without a sample: there the "
-            "autoscalers see no value, and only pod seconds are counted"
-        )
-    if saturated := saturated_seconds(loads):
-        notes.append(
-            f"in {duration(saturated)} ({share(saturated, seconds)}) all pods were saturated when the load "
-            "was recorded: the demand may have been higher, and so may the shortage"
-        )
-    if len({load.seconds for load in loads.values()}) > 1:
-        notes.append(f"the loads differ in length: the first {duration(seconds)} of each are simulated")
-    return notes
-
-
 def _verdict(verdict: Verdict) -> str:
     return f"{'Budget kept' if verdict.is_kept else 'Budget not kept'}: {verdict.sentence}"
-
-
-def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as kubectl prints them: names to the left, numbers to the right, the head in capitals."""
-    head, *below = rows
-    shown = [[cell.upper() for cell in head], *below]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    return ["   ".join(_aligned(row, widths)).rstrip() for row in shown]
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
-    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        yield cell.rjust(width) if place else cell.ljust(width)
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as a table in Markdown, the numbers to the right."""
-    head, *below = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    ruler = ["---", *("---:" for _ in head[1:])]
-    return [f"| {' | '.join(row)} |" for row in (head, ruler, *below)]
-
-
-def share(part: float, whole: float) -> str:
-    """Return a part of a whole in per cent, "-" of nothing."""
-    return f"{100 * part / whole:.1f} %" if whole else "-"
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as a duration such as ``1h30m0s``, in days from two days on."""
-    if seconds >= 2 * 86400:
-        return f"{seconds / 86400:.4g}d"
-    return timestamps.format_go_duration(round(seconds))

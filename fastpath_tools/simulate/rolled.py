@@ -14,7 +14,7 @@ from adapter.model.timestamps import SECOND
 from adapter.simulate import simulation
 from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import Scenario
-from fastpath_tools.forecast import case
+from fastpath_tools.loads import forecasts
 from fastpath_tools.simulate.daily import RolledVerdict
 from fastpath_tools.simulate.inputs import Variant
 
@@ -32,7 +32,7 @@ def roll(scenario: Scenario, variant: Variant, settings: ForecastSettings) -> Ro
     # and what a pod serves stays.
     plain = replace(variant.policy, target=None)
     autoscaler = simulation.overridden(scenario.autoscaler, plain, variant.behavior)
-    loads, start = case.whole_hours(scenario.loads, scenario.epoch // SECOND)
+    loads, start = forecasts.whole_hours(scenario.loads, scenario.epoch // SECOND)
     if not min(load.seconds for load in loads.values()):
         return Rolled((), ForecastFloors(start, DAY, ()))
     judged = replace(scenario, autoscaler=autoscaler, loads=loads, epoch=start * SECOND, phases=1)

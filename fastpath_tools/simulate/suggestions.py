@@ -15,7 +15,9 @@ from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST, FAST, NATIVE, read_policy
 from adapter.simulate.simulation import Scenario
-from fastpath_tools.simulate import report, running, suggest
+from fastpath_tools import tables
+from fastpath_tools.loads import wording
+from fastpath_tools.simulate import running, suggest
 from fastpath_tools.simulate.inputs import Inputs, Variant
 from fastpath_tools.simulate.options import JSON, MARKDOWN
 from fastpath_tools.simulate.results import PolicyFigures
@@ -77,13 +79,13 @@ def render(given: Inputs, output: str) -> str:
     if output == JSON:
         return _to_json(given, front)
     name, loads = given.scenario.autoscaler.metadata.name, given.scenario.loads
-    rows, described = _rows(given, front), report.describe_loads(loads)
-    said = [*_sentences(front), *report.load_notes(loads), *given.notes]
+    rows, described = _rows(given, front), wording.describe_loads(loads)
+    said = [*_sentences(front), *wording.load_notes(loads), *given.notes]
     if output == MARKDOWN:
         lines = [f"### Suggestions for `{name}`", "", f"{described}.", f"{_heading(front)}.", ""]
-        lines += [*report.markdown_table(rows), "", *(f"- {sentence}." for sentence in said)]
+        lines += [*tables.markdown_table(rows), "", *(f"- {sentence}." for sentence in said)]
     else:
-        lines = [f"{name}: {described}", f"{_heading(front)}.", "", *report.text_table(rows), "", *said]
+        lines = [f"{name}: {described}", f"{_heading(front)}.", "", *tables.text_table(rows), "", *said]
     for pick in filter(None, (_pick(front, percent) for percent in _ROOM)):
         if change := _change(given, pick.suggestion):
             text = command_line.to_yaml(change).splitlines()
@@ -117,8 +119,8 @@ def _row(
     row = [mode, target, window, raises]
     for name in ("shortagePodSeconds", "podSeconds"):
         value = figures.mean(name)
-        row += [f"{value:,.0f}", report.share(value, front.first.mean(name))]
-    return [*row, f"{figures.mean('changes'):,.0f}", report.duration(figures.mean("secondsAtMax"))]
+        row += [f"{value:,.0f}", tables.share(value, front.first.mean(name))]
+    return [*row, f"{figures.mean('changes'):,.0f}", tables.duration(figures.mean("secondsAtMax"))]
 
 
 def _target(given: Inputs, suggestion: Suggestion) -> str:
@@ -145,8 +147,8 @@ def _sentences(front: Front) -> list[str]:
         if pick is None:
             sentences.append(f"with {room} no autoscaler has less shortage")
             continue
-        shortage = report.share(_costs(pick)[0], front.first.mean("shortagePodSeconds"))
-        pods = report.share(_costs(pick)[1], front.first.mean("podSeconds"))
+        shortage = tables.share(_costs(pick)[0], front.first.mean("shortagePodSeconds"))
+        pods = tables.share(_costs(pick)[1], front.first.mean("podSeconds"))
         found = f"{shortage} of its shortage and {pods} of its pod seconds"
         sentences.append(f"with {room}: {_described(pick.suggestion)} has {found}")
     return sentences
@@ -181,7 +183,7 @@ def _plain(value: object) -> Any:
 def _to_json(given: Inputs, front: Front) -> str:
     return command_line.to_json(
         {
-            "load": report.load_document(given.scenario.loads),
+            "load": wording.load_document(given.scenario.loads),
             "first": front.first.document(),
             "tried": front.tried,
             "front": [

@@ -18,6 +18,7 @@ from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load, of_points
 from fastpath_tools.forecast import case
 from fastpath_tools.forecast.options import COMMAND
+from fastpath_tools.loads import forecasts
 from tests.support.cards import candidate, card, weekly_load
 from tests.support.simulation import HPA, Printed
 
@@ -199,7 +200,7 @@ def test_a_schedule_is_part_of_the_case(folder: Path) -> None:
 )
 def test_whole_hours(start: int, seconds: int, begin: int, kept: int) -> None:
     loads: dict[str, Load] = {"a": of_points([(0, 1.0)], seconds), "b": of_points([(0, 1.0)], seconds + 900)}
-    found, at = case.whole_hours(loads, start)
+    found, at = forecasts.whole_hours(loads, start)
     assert at == begin
     assert {load.seconds for load in found.values()} == {kept}
 

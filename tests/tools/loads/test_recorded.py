@@ -15,7 +15,7 @@ from adapter.errors import InputError, RunError
 from adapter.model.timestamps import SECOND
 from adapter.simulate.load import Load
 from fastpath_tools.loads import recorded, recorded_options
-from fastpath_tools.simulate.inputs import Recorded
+from fastpath_tools.loads.sources import Recorded
 from fastpath_tools.simulate.options import COMMAND
 from tests.support import schedules
 from tests.support.prometheus import PrometheusFactory, PrometheusServer

@@ -11,7 +11,8 @@ from adapter.cli import main
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, KIND
 from adapter.simulate import load as loads
 from adapter.simulate.load import Span
-from fastpath_tools.simulate import report, running
+from fastpath_tools.loads import wording
+from fastpath_tools.simulate import running
 from tests.support.simulation import HPA, Printed
 
 Run = Callable[..., Printed]
@@ -140,23 +141,23 @@ def test_gaps_saturation_and_lengths_are_noted() -> None:
     nan = float("nan")
     gappy = loads.of_points([(0, 5.0), (60, nan), (90, 6.0)], 120, (Span(0, 30),))
     both = {"requests": gappy, "queue": loads.of_points([(0, 1.0)], 150)}
-    assert report.load_document({"requests": gappy}) == {
+    assert wording.load_document({"requests": gappy}) == {
         "seconds": 120,
         "mean": pytest.approx(480 / 90, abs=1e-6),
         "max": 6.0,
         "gapSeconds": 30,
         "saturatedSeconds": 30,
     }
-    assert report.load_document(both)["metrics"] == {
+    assert wording.load_document(both)["metrics"] == {
         "requests": {"mean": pytest.approx(480 / 90, abs=1e-6), "max": 6.0},
         "queue": {"mean": 1.0, "max": 1.0},
     }
-    gaps, saturated, lengths = report.load_notes(both)
+    gaps, saturated, lengths = wording.load_notes(both)
     assert gaps.startswith("30s of the load (25.0 %) are gaps without a sample")
     assert saturated.startswith("in 30s (25.0 %) all pods were saturated")
     assert lengths == "the loads differ in length: the first 2m0s of each are simulated"
     empty = {"requests": loads.of_points([(0, nan)], 60)}
-    assert report.load_document(empty)["mean"] is None
+    assert wording.load_document(empty)["mean"] is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
-"""What an autoscaler asks of a forecast, as the verbs that compute one read it."""
+"""What a forecast is made for: the settings of an autoscaler, and the whole hours of its loads."""
 
+import math
+from collections.abc import Mapping
 from importlib import util
 
 from adapter.errors import RunError
@@ -8,6 +10,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts.settings import ForecastSettings
 from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.timestamps import SECOND, Instant
+from adapter.simulate.load import Load
 
 EXTRA = "fastpath-adapter[tools]"
 
@@ -39,3 +42,25 @@ def dated(settings: ForecastSettings, start: Instant | None) -> ForecastSettings
 def start_of(start: Instant | None) -> int:
     """Return when a load begins, in seconds since 1970."""
     return _MIDNIGHT if start is None else start // SECOND
+
+
+HOUR = 3600
+
+
+def whole_hours(loads: Mapping[str, Load], start: int) -> tuple[dict[str, Load], int]:
+    """Return the whole hours of loads, and when they begin; `start` and that are in seconds since 1970.
+
+    Loads without a whole hour have no seconds.
+    """
+    first = -start % HOUR
+    seconds = (min(load.seconds for load in loads.values()) - first) // HOUR * HOUR
+    if seconds <= 0:
+        return {name: Load((0,), (math.nan,), 0) for name in loads}, start + first
+    return {name: load.part(first, first + seconds) for name, load in loads.items()}, start + first
+
+
+def latest(loads: Mapping[str, Load], start: int, seconds: int) -> tuple[dict[str, Load], int]:
+    """Return the last seconds of loads that are equally long, and when they begin."""
+    length = min(load.seconds for load in loads.values())
+    first = max(0, length - seconds)
+    return {name: load.part(first, length) if first else load for name, load in loads.items()}, start + first
