@@ -696,27 +696,31 @@ async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
         assert reading.message.endswith("unable to fetch metrics")
 
 
-async def test_a_metric_that_nothing_serves_yet() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        KubernetesError(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+        KubernetesError(404, "NotFound", "the server could not find the metric load for pods"),
+    ],
+)
+async def test_a_metric_that_nothing_serves_yet(error: KubernetesError) -> None:
     async with bench(scrapes=False) as here:
         here.provided.objects = None
-        unable = "the server is currently unable to handle the request"
-        here.other.custom = KubernetesError(503, "ServiceUnavailable", unable)
+        here.other.custom = error
         reading = await here.answered(here.open(pods_metric(name="load")))
-        assert reading.message.endswith(
-            "; no rule has series for load yet; rules without series are listed every 30 s"
+        assert reading.message == (
+            f"unable to fetch metrics from custom metrics API: {error}; no rule has series for load yet; "
+            "rules without series are listed every 30 s"
         )
 
 
 async def test_failures_have_upstreams_words() -> None:
     async with bench(scrapes=False) as here:
         here.provided.objects = None
-        here.other.custom = KubernetesError(
-            404, "NotFound", "the server could not find the metric load for pods"
-        )
+        here.other.custom = KubernetesError(500, "InternalError", "unable to list matching resources")
         reading = await here.answered(here.open(pods_metric(name="load")))
         assert reading.message == (
-            "unable to fetch metrics from custom metrics API: the server could not find the metric load for "
-            "pods"
+            "unable to fetch metrics from custom metrics API: unable to list matching resources"
         )
         (feed,) = here.feeds._feeds.values()
         assert feed.period == 15.0, "no more often than while it answers"
