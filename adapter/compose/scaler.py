@@ -201,7 +201,7 @@ class Scaler:
             per_second=self._options.prometheus_max_queries_per_second,
             answered=self._registry.answered,
             delays=DelayReporter(monitoring, problems, self._registry.delayed),
-            defect=monitoring.scaler_defects.inc,
+            defects=problems.defects,
         ) as poller:
             floors = ready_times = None
             if self.floors is not None:

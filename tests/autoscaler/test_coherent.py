@@ -32,6 +32,8 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import write_instant
 from adapter.provider.scaler_provider import ObjectSamples
+from adapter.telemetry.defects import Defects
+from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.controller import LIVE
 from tests.support.scaling import autoscaler, hpa, pods_metric
@@ -250,7 +252,9 @@ async def story(
     """Begin a story: every pod was scraped, and has been ready for ten minutes."""
     async with (
         world(RULES, lists=LISTS) as here,
-        Poller(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+        Poller(
+            here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
+        ) as feeds,
     ):
         made = Story(here, feeds, count, load, startup, seed)
         await made.run(1)

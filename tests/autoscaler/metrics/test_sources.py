@@ -32,6 +32,8 @@ from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
+from adapter.telemetry.defects import Defects
+from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
@@ -173,7 +175,9 @@ class Bench:
 async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> AsyncIterator[Bench]:
     async with (
         world(rules.format(more=more), lists=LISTS) as here,
-        Poller(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+        Poller(
+            here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
+        ) as feeds,
     ):
         yield Bench(here, feeds, scrapes=scrapes)
 
