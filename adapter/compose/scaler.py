@@ -108,7 +108,9 @@ class Scaler:
         self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
-        self._scrapes = ScrapeSubscriptions(runtime.scraped, self.targets, self.pods, self._endpoints)
+        self._scrapes = ScrapeSubscriptions(
+            runtime.scraped, self.targets, self.pods, problems.defects, self._endpoints
+        )
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)
