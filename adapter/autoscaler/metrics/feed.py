@@ -100,7 +100,7 @@ class SampleInterval:
         return round(median(self._ages)) if self._ages else None
 
     def see(self, times: Mapping[str, int], now: int, *, sparse: bool = False) -> None:
-        """Learn from the times of an answer at `now`. One series is followed while it exists.
+        """Learn from the times of an answer at `now`. The newest series is followed while it exists.
 
         `sparse` says that the poll was late, so samples may have been missed and a step may be the interval
         of the polls. Such a step counts only if the former sample was at least half as old as the step when
@@ -111,7 +111,7 @@ class SampleInterval:
             return
         self.newest = max(self.newest, *times.values())
         if self._name is None or self._name not in times:
-            self._name = min(times)
+            self._name = max(times, key=times.__getitem__)
             self._last = times[self._name]
             self._back = self._last if self._back is None else self._back
         step = times[self._name] - self._last
