@@ -68,10 +68,12 @@ class NoPrometheus:
 
 
 class HandFedPods(PodCache):
-    """The pods that a test puts there; its watch never fails."""
+    """The pods that a test puts there; `why_stale` says why its watch fails."""
+
+    why_stale = ""
 
     def stale(self) -> str:
-        return ""
+        return self.why_stale
 
 
 class Story:
@@ -234,6 +236,7 @@ class Story:
         made = guarded.decide(self._spec, seen.observation, self._memory, now, Constraints())
         self._memory, _ = guarded.commit(self._memory, made, seen.observation, now, Constraints())
         (reading,) = seen.observation.readings
+        self.reading = reading
         self.left_out.append(len(reading.left_out) if isinstance(reading, PodsReading) else 0)
         assert not isinstance(reading, Unavailable) or not self.asked, reading
         self.texts += [step.text() for step in made.trace]
@@ -377,6 +380,17 @@ async def test_a_lost_scrape_of_an_old_pod_does_not_hide_new_pods(seed: int) -> 
         await told.run(1.1)
         assert any("not of one cut with the others" in text for text in told.texts)
         assert 38 / 1.1 <= max(told.asked) <= 40
+
+
+async def test_a_lost_scrape_makes_one_pod_overdue_and_a_silent_watch_makes_all() -> None:
+    async with story(2, 20) as told:
+        told.lost.add("web-0")
+        for silent, pods in (("", ("web-0",)), ("silence", ())):
+            told._cache.why_stale = silent
+            await told.run(1)
+            assert isinstance(told.reading, PodsReading)
+            assert told.reading.overdue
+            assert told.reading.overdue_pods == pods
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -250,6 +250,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
             if "b" in reading.values:
                 overdue = "the scrape of b is overdue" + ("" if late else ": no answer in 1 s")
                 assert reading.overdue == ("" if late and seconds < 2 else overdue)
+                assert reading.overdue_pods == (("b",) if reading.overdue else ())
         assert reading.values == {"a": 1000, "c": 3000}
         assert reading.overdue == "", "a pod without any value is upstream's to repair"
 
@@ -264,6 +265,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
         assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
         why = "" if late else ": no answer in 1 s"
         assert reading.overdue == f"b is not scraped now, using Prometheus{why}"
+        assert reading.overdue_pods == ("b",)
 
 
 async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_samples() -> None:
