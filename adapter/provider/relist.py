@@ -283,8 +283,10 @@ class Relister:
         """Report once which selectors have no series; end it for those that have some, or no rule any more.
 
         A look-up lists a shorter time, so it can only end the problem. A list that fails leaves it as it is.
+        Rules whose endpoints are scraped need no series in Prometheus.
         """
-        empty = self._empty()
+        needed = {rule.config.series_query for rule in self._rules() if rule.union_query is None}
+        empty = self._empty() & needed
         for selector in self._without_series - empty - self._failing:
             self._problems.resolve("no-series", subject=selector)
         self._without_series &= empty | self._failing
