@@ -32,7 +32,15 @@ from adapter.scrape import http, schedule, targets
 from adapter.server import health
 from adapter.server.api import discovery, query_string
 from adapter.server.auth import authentication, authorization, review_cache
-from adapter.server.http import access_log, budgets, connection, connection_server, handler, listener
+from adapter.server.http import (
+    access_log,
+    budgets,
+    connection,
+    connection_server,
+    endpoints,
+    handler,
+    listener,
+)
 from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry import metrics
 
@@ -101,6 +109,10 @@ NUMBERS = {
         query_string.LONG_QUERY // 1024, query_string.ANONYMOUS_QUERY // 1024,
     ),
     "400; a request counts": HandlerLimits().in_flight,
+    "the last 100 are for users that have fewer than 50": (
+        HandlerLimits().in_flight // endpoints._RESERVED,
+        HandlerLimits().in_flight // endpoints._RESERVED // 2,
+    ),
     "| 64 MiB | the last answer": query_cache.INFLIGHT_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
         HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES,

@@ -165,7 +165,7 @@ class AutoscalerSource(abc.ABC):
 
     async def put_all(self) -> None:
         """Put all autoscalers into the registry, in steps."""
-        for _ in in_steps(tuple(self._keys()), self._put):
+        for _ in in_steps(tuple(self._keys()), self._put, self._problems.defects):
             await asyncio.sleep(0)
 
     def _put(self, key: Key) -> None:
@@ -272,7 +272,7 @@ class AutoscalerFileSource(AutoscalerSource):
         for key in self._found.keys() - found.keys():
             self._registry.remove(key)
         self._found = found
-        for _ in in_steps(found, self._put):
+        for _ in in_steps(found, self._put, self._problems.defects):
             pass
         _log.info("autoscalers in files", extra=facts(count=len(found)))
 
@@ -308,12 +308,15 @@ class BoostedHPAs:
             except KubernetesError as error:
                 self._problems.report("floors", "the previous leader's floors cannot be adopted", str(error))
                 await asyncio.sleep(next(pauses))
+            except Exception as error:  # noqa: BLE001 - everything else is scaled without the floors
+                self._problems.defects.note("unexpected error while adopting floors", error)
+                await asyncio.sleep(next(pauses))
             else:
                 break
         self._problems.resolve("floors")
         self._adopted = True
         asking = [each for each in self._hpas if each.asked is not None or each.faults]
-        for _ in in_steps(asking, self._look):
+        for _ in in_steps(asking, self._look, self._problems.defects):
             await asyncio.sleep(0)
         self._drop_orphans(floors)
 
@@ -328,15 +331,16 @@ class BoostedHPAs:
         """
         now = round(self._clock.wall() * SECOND)
         for uid, floor in list(self._published.items()):
-            found = self._hpas.find(floor.namespace, floor.name)
-            is_orphan = (
-                found is not None
-                and (found.uid != uid or (found.asked is None and not found.unreadable))
-                and not is_newer(floor.seen, found.resource_version)
-            )
-            if is_over(floor, now) or is_orphan:
-                del self._published[uid]
-                floors.want(uid, None)
+            with self._problems.defects.contain("unexpected error about a published floor", uid):
+                found = self._hpas.find(floor.namespace, floor.name)
+                is_orphan = (
+                    found is not None
+                    and (found.uid != uid or (found.asked is None and not found.unreadable))
+                    and not is_newer(floor.seen, found.resource_version)
+                )
+                if is_over(floor, now) or is_orphan:
+                    del self._published[uid]
+                    floors.want(uid, None)
 
     def end(self) -> None:
         """Note that the term is over: the next one has to take over the floors again."""

@@ -27,6 +27,7 @@ from adapter.model.autoscaling.floor import Floor
 from adapter.model.clock import Clock
 from adapter.model.ready_times import ReadyLedger
 from adapter.model.timestamps import SECOND
+from adapter.telemetry.defects import Defects
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -38,6 +39,8 @@ _STEP = 0.004
 _GAP = 0.05
 """The least time between two decisions, as a part of the period: the pods of a target are scraped one by
 one."""
+
+_UNEXPECTED = "unexpected error while deciding an autoscaler"
 
 _CLOCK_PERIOD = 1.0
 _RETRY_LIMIT = 15.0
@@ -89,6 +92,7 @@ class Controller:
         self._clock = clock
         self._decision_clock = DecisionClock(clock)
         self._monitoring = monitoring
+        self._defects = Defects(monitoring)
         self._random = random
         self._entries: dict[Key, _Running] = {}
         self._inherited: dict[str, ReadyLedger] = {}
@@ -149,15 +153,17 @@ class Controller:
         """Write an event for each autoscaler whose metrics are queried late."""
         for key in keys:
             if (entry := self._entries.get(key)) is not None:
-                self._actuator.event(entry.state.object, _METRICS_DELAYED)
+                with self._defects.contain(_UNEXPECTED, key):
+                    self._actuator.event(entry.state.object, _METRICS_DELAYED)
 
     def inherit(self, ledgers: Mapping[str, ReadyLedger]) -> None:
         """Take the ready-time ledgers of the previous leader, by the uid of the autoscaler."""
         self._inherited = dict(ledgers)
-        for entry in self._entries.values():
+        for key, entry in self._entries.items():
             ledger = self._inherited.pop(entry.state.object.metadata.uid, None)
             if ledger is not None:
-                entry.state.inherit(ledger)
+                with self._defects.contain(_UNEXPECTED, key):
+                    entry.state.inherit(ledger)
 
     def is_awaited(self, uid: str) -> bool:
         """Tell whether there is an inherited ledger for an autoscaler that is not here yet."""
@@ -196,8 +202,9 @@ class Controller:
     def close(self) -> None:
         """Drop all autoscalers, and remove their metrics; nothing more is written about them."""
         for key, entry in self._entries.items():
-            entry.state.close()
-            self._reporter.hide(key)
+            with self._defects.contain(_UNEXPECTED, key):
+                entry.state.close()
+                self._reporter.hide(key)
         self._entries.clear()
         self._monitoring.scaler_autoscalers.set(0)
 
@@ -276,8 +283,9 @@ class Controller:
         if by := self._decision_clock.jump():
             told = facts(seconds=round(by / SECOND, 3))
             _log.warning("the system clock was set; recorded times are shifted with it", extra=told)
-            for entry in self._entries.values():
-                entry.state.set_clock(by)
+            for key, entry in self._entries.items():
+                with self._defects.contain(_UNEXPECTED, key):
+                    entry.state.set_clock(by)
 
     # -- one autoscaler --------------------------------------------------------------------------------------
 
@@ -286,8 +294,8 @@ class Controller:
         state = entry.state
         try:
             pending = self._reconciler.decide(state)
-        except Exception:  # noqa: BLE001 - one autoscaler's defect writes nothing for it and leaves the others alone
-            self._note_defect(state)
+        except Exception as error:  # noqa: BLE001 - one autoscaler's defect writes nothing for it and leaves the others alone
+            self._note_defect(state, error)
             return
         if pending is not None:
             state.is_writing = True
@@ -299,8 +307,8 @@ class Controller:
         state = entry.state
         try:
             await self._reconciler.write(state, pending)
-        except Exception:  # noqa: BLE001 - as above
-            self._note_defect(state)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note_defect(state, error)
         finally:
             state.is_writing = False
             if not state.is_closed:
@@ -310,11 +318,9 @@ class Controller:
                     entry.changed = False
                     self.touch(state.key)
 
-    def _note_defect(self, state: AutoscalerState) -> None:
-        self._monitoring.scaler_defects.inc()
+    def _note_defect(self, state: AutoscalerState, error: Exception) -> None:
         state.note_failure()
-        told = facts(autoscaler=str(state.key))
-        _log.exception("unexpected error while deciding an autoscaler", extra=told)
+        self._defects.note(_UNEXPECTED, error, state.key)
 
 
 def _period(state: AutoscalerState) -> float:

@@ -35,6 +35,8 @@ LEAST_PODS = 3
 
 PROBLEM = "ready-times"
 
+_UNEXPECTED = "unexpected error about the ready times of an autoscaler"
+
 _STEP = 50
 """How many ledgers are encoded or decoded before other tasks may run: about 3 ms."""
 
@@ -62,17 +64,16 @@ class ReadyTimesStore:
     async def run(self, controller: Controller) -> None:
         """Give the controller the ledgers of the previous leader, then store its own, until cancelled."""
         while True:
-            if self._stored is None:
-                await self.load(controller)
-            else:
-                await self.save(controller)
+            with self._problems.defects.contain(_UNEXPECTED):
+                await (self.load if self._stored is None else self.save)(controller)
             await asyncio.sleep(PERIOD)
 
     async def drain(self, controller: Controller, seconds: float) -> None:
         """Store what has changed, within some seconds: the term ends."""
         try:
             async with asyncio.timeout(seconds):
-                await self.save(controller)
+                with self._problems.defects.contain(_UNEXPECTED):
+                    await self.save(controller)
         except TimeoutError:
             pass  # the next leader has what was stored a minute ago
         finally:
@@ -96,6 +97,8 @@ class ReadyTimesStore:
             except ValueError as error:
                 message = "an entry of the stored ready times is ignored"
                 self._problems.report(PROBLEM, message, f"ConfigMap {self._config_map.name}, {uid}: {error}")
+            except Exception as error:  # noqa: BLE001 - the other entries are read all the same
+                self._problems.defects.note(_UNEXPECTED, error, uid)
             if count % _STEP == 0:
                 await asyncio.sleep(0)
         controller.inherit(ledgers)
@@ -132,13 +135,14 @@ class ReadyTimesStore:
         texts: dict[str, str] = {}
         former, self._encoded = self._encoded, {}
         for count, (uid, ledger) in enumerate(list(controller.ledgers()), 1):
-            known = former.get(uid)
-            if known is None or known.ledger is not ledger or known[1:3] != (ledger.changes, most):
-                known = _Encoded(ledger, ledger.changes, most, encode_ledger(ledger, most))
-                if count % _STEP == 0:
-                    await asyncio.sleep(0)
-            self._encoded[uid] = known
-            texts[uid] = known.text
+            with self._problems.defects.contain(_UNEXPECTED, uid):
+                known = former.get(uid)
+                if known is None or known.ledger is not ledger or known[1:3] != (ledger.changes, most):
+                    known = _Encoded(ledger, ledger.changes, most, encode_ledger(ledger, most))
+                    if count % _STEP == 0:
+                        await asyncio.sleep(0)
+                self._encoded[uid] = known
+                texts[uid] = known.text
         if self._saves <= KEPT_PERIODS and self._stored is not None:
             return {uid: text for uid, text in self._stored.items() if controller.is_awaited(uid)} | texts
         return texts

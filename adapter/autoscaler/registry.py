@@ -18,16 +18,15 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.autoscalers import ScaleConflicts, TargetKey
 from adapter.kubernetes.cache.pods import PodCache, PodSubscription
 from adapter.kubernetes.cache.scale_targets import ScaleTargets, TargetSubscription, Unfound
+from adapter.kubernetes.cache.store import in_steps
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.autoscaling.shards import Shard
 from adapter.scrape.cache import ScrapedValues
+from adapter.telemetry.defects import Defects
 
 _PERIOD = 1.0
 """How often, in seconds, the rules are checked for changes."""
-
-_IN_A_ROW = 50
-"""After so many autoscalers other tasks may run."""
 
 _MOST_RIVALS = 20
 """The most autoscalers of a target that are decided at once when another one comes or goes."""
@@ -41,10 +40,12 @@ class ScrapeSubscriptions:
         scraped: ScrapedValues,
         targets: ScaleTargets,
         pods: PodCache,
+        defects: Defects,
         endpoints: EndpointSubscriptions | None = None,
     ) -> None:
         """`endpoints` has those of external metrics; None if no rule names any."""
         self._endpoints = endpoints
+        self._defects = defects
         self.scraped = scraped
         self.targets = targets
         self.pods = pods
@@ -82,11 +83,13 @@ class ScrapeSubscriptions:
             await asyncio.sleep(_PERIOD)
             if self.scraped.generation != generation:
                 generation = self.scraped.generation
-                for count, (key, subscription) in enumerate(list(self._subscriptions.items()), 1):
-                    if self._subscriptions.get(key) is subscription:
-                        subscription.settle()
-                    if count % _IN_A_ROW == 0:
-                        await asyncio.sleep(0)
+                for _ in in_steps(list(self._subscriptions.items()), self._settle, self._defects):
+                    await asyncio.sleep(0)
+
+    def _settle(self, known: tuple[Key, "_Subscription"]) -> None:
+        key, subscription = known
+        if self._subscriptions.get(key) is subscription:
+            subscription.settle()
 
 
 class _Subscription:

@@ -4,11 +4,12 @@ A decision that repeats the last one is not reported again: its status is writte
 warnings are repeated at the HPA controller's period, and the journal gets one entry.
 
 The `Journal` holds the last decisions of each autoscaler that changed something or were kept from it. It is
-bounded per autoscaler and as a whole, by number and by bytes. Entries are values; `debug` makes text of them
-when they are shown.
+bounded per autoscaler and as a whole, by number and by bytes. Beyond that the namespace whose entries take
+most loses its oldest one, so a tenant with many autoscalers does not displace what is known of others.
+Entries are values; `debug` makes text of them when they are shown.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -86,14 +87,16 @@ class Journal:
         self._per_autoscaler = per_autoscaler
         self._in_all = in_all
         self._room = room
-        self._weight = 0
-        self._all: dict[int, JournalEntry] = {}
-        """All entries by identity, oldest first."""
+        self._weights: Counter[str] = Counter()
+        """The bytes of each namespace."""
+        self._weight = self._size = 0
+        self._spaces: dict[str, dict[int, JournalEntry]] = {}
+        """The entries of each namespace by identity, oldest first."""
         self._own: dict[Key, deque[JournalEntry]] = {}
         self._marks: dict[Key, tuple[object, ...]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._own.values()))
+        return self._size
 
     def is_news(self, key: Key, mark: tuple[object, ...]) -> bool:
         """Tell whether a decision of that mark differs from the last one of its autoscaler."""
@@ -103,12 +106,13 @@ class Journal:
         self._marks[entry.key] = entry.mark
         own = self._own.setdefault(entry.key, deque())
         own.append(entry)
-        self._all[id(entry)] = entry
-        self._weight += entry.weight
+        self._spaces.setdefault(entry.key.namespace, {})[id(entry)] = entry
+        self._count(entry, 1)
         if len(own) > self._per_autoscaler:
             self._drop(own.popleft())
-        while self._all and (len(self._all) > self._in_all or self._weight > self._room):
-            self._evict(self._drop(next(iter(self._all.values()))))
+        while self._size and (self._size > self._in_all or self._weight > self._room):
+            largest = max(self._weights, key=self._weights.__getitem__)
+            self._evict(self._drop(next(iter(self._spaces[largest].values()))))
 
     def quiet(self, key: Key) -> None:
         """Note an uneventful decision: the next eventful one is news again."""
@@ -123,9 +127,20 @@ class Journal:
         """Return the entries of one autoscaler, oldest first."""
         return tuple(self._own.get(key, ()))
 
+    def _count(self, entry: JournalEntry, by: int) -> None:
+        weight = by * entry.weight
+        self._size += by
+        self._weight += weight
+        self._weights[entry.key.namespace] += weight
+
     def _drop(self, entry: JournalEntry) -> JournalEntry:
-        self._weight -= entry.weight
-        return self._all.pop(id(entry))
+        namespace = entry.key.namespace
+        space = self._spaces[namespace]
+        del space[id(entry)]
+        self._count(entry, -1)
+        if not space:
+            del self._spaces[namespace], self._weights[namespace]
+        return entry
 
     def _evict(self, entry: JournalEntry) -> None:
         own = self._own.get(entry.key)

@@ -12,7 +12,14 @@ import msgspec
 
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.guarded import Constraints
-from adapter.autoscaler.decide.observation import NOT_YET, Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.decide.observation import (
+    NOT_YET,
+    Observation,
+    PodsReading,
+    Reading,
+    Settings,
+    Unavailable,
+)
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.autoscaler.interfaces import (
     Forecasts,
@@ -245,7 +252,8 @@ class Subscriptions:
             if not isinstance(reading, Unavailable):
                 by_pods = _depends_on_pods(spec)
                 if why := stale or (behind if by_pods else ""):
-                    reading = msgspec.structs.replace(reading, overdue=why)
+                    whole = {"overdue_pods": ()} if isinstance(reading, PodsReading) else {}
+                    reading = msgspec.structs.replace(reading, overdue=why, **whole)
                 if by_pods:
                     most = _most_ready(following, source, now)
                     reading = msgspec.structs.replace(reading, most_then=most)

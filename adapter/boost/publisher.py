@@ -167,17 +167,10 @@ class FloorWriter:
         try:
             written = await self._config_map.update(self._merge)
         except (errors.KubernetesError, errors.NotLeadingError) as error:
-            if self._pending and isinstance(error, errors.KubernetesError):
-                self._problems.report(
-                    WRITE_PROBLEM, "floors cannot be published; boost does not scale up", str(error)
-                )
-            for each in (*self._pending.values(), *self._sending):
-                each.fail(error)
-            for each in list(self._pending.values()):
-                if each.accepted is not None:
-                    self._restore(each)
-            self._pause = min(2 * self._pause or RETRY, RETRY_LIMIT)
-            self._retry_at = asyncio.get_running_loop().time() + self._pause
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - the next write may succeed, and nothing else publishes floors
+            self._problems.defects.note("unexpected error while publishing floors", error)
+            self._fail(errors.KubernetesError(0, "Unexpected", "an unexpected error: see the log"))
         else:
             for each in self._sending:
                 self._settle(each)
@@ -185,6 +178,20 @@ class FloorWriter:
             if written:
                 self._problems.resolve(WRITE_PROBLEM)
         self._sending = []
+
+    def _fail(self, error: errors.KubernetesError | errors.NotLeadingError) -> None:
+        """Tell the callers that wait that the write has failed, and repeat it after a pause."""
+        if self._pending and isinstance(error, errors.KubernetesError):
+            self._problems.report(
+                WRITE_PROBLEM, "floors cannot be published; boost does not scale up", str(error)
+            )
+        for each in (*self._pending.values(), *self._sending):
+            each.fail(error)
+        for each in list(self._pending.values()):
+            if each.accepted is not None:
+                self._restore(each)
+        self._pause = min(2 * self._pause or RETRY, RETRY_LIMIT)
+        self._retry_at = asyncio.get_running_loop().time() + self._pause
 
     def _settle(self, entry: _FloorEntry) -> None:
         """Note that an entry is stored."""
@@ -285,7 +292,8 @@ class FloorCleaner:
         try:
             while True:
                 await asyncio.sleep(CLEAN)
-                await self.clean()
+                with self._problems.defects.contain("unexpected error while deleting leftovers of floors"):
+                    await self.clean()
         finally:
             self._problems.resolve(CLEANUP_PROBLEM)
 

@@ -394,6 +394,7 @@ def _readiness(
             for name, faults in _INFORMATIONAL.items()
             if name != "floors" or floors is not None
         ),
+        Check("series", runtime.relister.find_rules_without_series, informational=True),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),
         Check("config-reload", lambda: "; ".join(map(str, rules.refused)) or None, informational=True),
     ]

@@ -108,7 +108,9 @@ class Scaler:
         self.targets = ScaleTargets(client, watching, runtime.resources, namespaces)
         self.rivals = ScaleConflicts(watching, namespaces=namespaces, objects=self._files is not None)
         self._endpoints = EndpointSubscriptions(runtime.endpoints, watching, self.pods)
-        self._scrapes = ScrapeSubscriptions(runtime.scraped, self.targets, self.pods, self._endpoints)
+        self._scrapes = ScrapeSubscriptions(
+            runtime.scraped, self.targets, self.pods, problems.defects, self._endpoints
+        )
         self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
         self.rivals.changed = self._registry.rivals_changed
         runtime.scraped.subscribe(self._registry.scraped)
@@ -201,7 +203,7 @@ class Scaler:
             per_second=self._options.prometheus_max_queries_per_second,
             answered=self._registry.answered,
             delays=DelayReporter(monitoring, problems, self._registry.delayed),
-            defect=monitoring.scaler_defects.inc,
+            defects=problems.defects,
         ) as poller:
             floors = ready_times = None
             if self.floors is not None:

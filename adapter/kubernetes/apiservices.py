@@ -10,6 +10,7 @@ import msgspec
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
+from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 
 _APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -156,7 +157,7 @@ def _trust(spec: _APIServiceSpec) -> Trust:
 def _decode(body: ResponseBody, form: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body.content, type=form)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise KubernetesError(
             0, "Decode", f"the response of the API server cannot be decoded: {error}"
         ) from error

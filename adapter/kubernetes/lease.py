@@ -14,7 +14,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient, path_of
-from adapter.kubernetes.codec import PARTIAL_METADATA
+from adapter.kubernetes.codec import PARTIAL_METADATA, UNREADABLE
 from adapter.model.resources import APIResource
 
 _LEASES = APIResource(
@@ -129,7 +129,7 @@ def _decode(content: bytes, what: str) -> Lease:
         version = document["metadata"]["resourceVersion"]
         spec = {name: value for name, value in (document.get("spec") or {}).items() if value is not None}
         return Lease(msgspec.convert(spec, LeaseRecord), version, document)
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+    except (*UNREADABLE, KeyError, TypeError, AttributeError) as error:
         raise errors.KubernetesError(
             0, "Decode", f"cannot {what}: the response is not a Lease object"
         ) from error

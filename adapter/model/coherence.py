@@ -55,7 +55,7 @@ def heavier_cut(
 ) -> frozenset[str]:
     """Return the pods that the cut with the largest sum leaves out; empty if its sum is no larger.
 
-    It is compared with the cut without the pods `left_out`, as `incoherent_pods` returns them.
+    Its sum is compared with that of all pods but `left_out`.
     """
     ready = {name: became_ready.get(name, -math.inf) for name in sampled}
     usable = [name for name, since in ready.items() if since <= sampled[name]]
@@ -71,3 +71,27 @@ def heavier_cut(
     kept = [name for name in usable if ready[name] <= best <= sampled[name]]
     before = sum(values[name] for name in sampled if name not in left_out)
     return frozenset(sampled.keys() - kept) if sum(values[name] for name in kept) > before else _NOTHING
+
+
+def unserved_pods(
+    values: Mapping[str, float], sampled: Mapping[str, float], became_ready: Mapping[str, float]
+) -> frozenset[str]:
+    """Return the pods whose values the metrics API leaves out, of the second cut where that is safe.
+
+    An HPA scales down by a mean below its target, and counts a pod without a value as the target. So while no
+    value above the mean is left out, it scales down no further than with all values, whatever its target is.
+    """
+    newer = incoherent_pods(sampled, became_ready)
+    if not newer:
+        return newer
+    left_out = sorted(newer, key=values.__getitem__)
+    served = sum(values[name] for name in sampled if name not in newer)
+    # The largest comes first, because each moves the mean. The sum is at most the load at the sample of one
+    # of these pods: all of them share that load, and its own value is no smaller than their mean.
+    while left_out and values[left_out[-1]] * (len(sampled) - len(left_out)) >= served:
+        served += values[left_out.pop()]
+    first = frozenset(left_out)
+    other = heavier_cut(values, sampled, became_ready, first)
+    rest = [values[name] for name in sampled if name not in other]
+    is_safe = other and max(map(values.__getitem__, other)) * len(rest) <= sum(rest)
+    return other if is_safe else first

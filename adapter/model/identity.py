@@ -12,6 +12,7 @@ from typing import NamedTuple
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 MASTERS = "system:masters"
+_SERVICE_ACCOUNTS = "system:serviceaccount:"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 """The key of `User.extra` that names the credential of the request."""
 
@@ -38,6 +39,11 @@ class User:
     def key(self) -> str:
         """Return the canonical JSON of `spec`: equal for equal callers, and for no others."""
         return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def tenant(self) -> str:
+        """Return what has a share of limits: the user, or the namespace of a ServiceAccount."""
+        return self.name.rpartition(":")[0] if self.name.startswith(_SERVICE_ACCOUNTS) else self.name
 
 
 ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))

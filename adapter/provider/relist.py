@@ -8,7 +8,9 @@ APIService down with it.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeVar
 
 from cachetools import TTLCache
@@ -19,7 +21,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Registry, SeriesMemory, Steps
-from adapter.rules.wording import counted, shown_series
+from adapter.rules.wording import counted, listed, shown_series
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -91,6 +93,8 @@ class Relister:
         self._looked_up = float("-inf")
         self._asked, self._limited = map(monitoring.lookups.labels, ("asked", "limited"))
         self._failing: frozenset[str] = frozenset()
+        self._without_series: frozenset[str] = frozenset()  # selectors, as reported
+        self._empty_due = 0.0  # when these are listed next, by the time of the event loop
         self._reported: dict[str, frozenset[str]] = {}  # rules by fault
         self._counts: dict[str, int] = {}
         self.registry: Registry = registry.EMPTY
@@ -124,19 +128,28 @@ class Relister:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Wait for new rules or the end of the interval; retry failed lists in between, with backoff."""
+        """Wait for new rules or the end of the interval.
+
+        In between, list again what failed, with backoff, and what has no series, in one pass where both are
+        due.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._interval
         pause = _RETRY
+        self._empty_due = min(end, loop.time() + _EMPTY_AGAIN)
         while (left := end - loop.time()) > 0:
-            again = min(pause, _EMPTY_AGAIN) if self._failing else _EMPTY_AGAIN if self._empty() else left
+            retry = min(pause, _EMPTY_AGAIN) if self._failing else math.inf
+            empty_in = self._empty_due - loop.time() if self._empty() else math.inf
+            again = min(left, retry, empty_in)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, again)):
+                async with asyncio.timeout(again):
                     await self._wake.wait()
                     return
-            wanted = sorted(self._failing.union(self._empty()) if again == _EMPTY_AGAIN else self._failing)
+            wanted = self._failing | self._empty() if empty_in <= again else self._failing
             if wanted and again < left:
-                await self._relist(wanted, self._max_age, whole=True)
+                await self._relist(sorted(wanted), self._max_age, whole=True)
+            if empty_in <= again:
+                self._empty_due = min(end, loop.time() + _EMPTY_AGAIN)
             pause *= 2
 
     def _empty(self) -> frozenset[str]:
@@ -202,6 +215,7 @@ class Relister:
             await self._rebuild()
             if whole:
                 self._report(lists, self._clock.monotonic() - begun, wall)
+            self._report_without_series(lists if whole else ())
 
     async def _rebuild(self) -> None:
         """Build the next snapshot; the last of several calls builds from what is then in force."""
@@ -257,10 +271,7 @@ class Relister:
             metrics.discovery_success.set(wall)
         for selector, error in failed.items():
             metrics.discovery_failures.labels(kind=error.kind).inc()
-            rules = ", ".join(
-                rule.config.path for rule in self._rules() if rule.config.series_query == selector
-            )
-            told = error.message
+            told, rules = error.message, ", ".join(self._paths({selector}))
             self._problems.report(
                 "discovery", "series list failed", str(error), subject=selector, public=told, rules=rules
             )
@@ -268,8 +279,43 @@ class Relister:
             self._problems.resolve("discovery", subject=selector)
         self._failing = frozenset(failed)
 
+    def _report_without_series(self, wholly_listed: Iterable[str]) -> None:
+        """Report once which selectors have no series; end it for those that have some, or no rule any more.
+
+        A look-up lists a shorter time, so it can only end the problem. A list that fails leaves it as it is.
+        Rules whose endpoints are scraped need no series in Prometheus.
+        """
+        needed = {rule.config.series_query for rule in self._rules() if rule.union_query is None}
+        empty = self._empty() & needed
+        for selector in self._without_series - empty - self._failing:
+            self._problems.resolve("no-series", subject=selector)
+        self._without_series &= empty | self._failing
+        again = min(_EMPTY_AGAIN, self._interval)
+        text = f"Prometheus has none that match it yet; they are listed again within {again:g} s"
+        for selector in wholly_listed:
+            if selector in empty and selector not in self._without_series:
+                rules = ", ".join(self._paths({selector}))
+                self._problems.report("no-series", "rule has no series", text, subject=selector, rules=rules)
+                self._without_series |= {selector}
+
     def _rules(self) -> tuple[Rule, ...]:
         return (*self._ruleset.custom, *self._ruleset.external)
+
+    def _paths(self, selectors: AbstractSet[str]) -> list[str]:
+        return [rule.config.path for rule in self._rules() if rule.config.series_query in selectors]
+
+    def find_rules_without_series(self) -> str | None:
+        """Return how many rules have no series yet, and when series are listed next; None for no such rule.
+
+        To be called within the event loop.
+        """
+        paths = self._paths(self._without_series)
+        if not paths:
+            return None
+        rules = counted(len(paths), "rule has", "rules have")
+        seconds = math.ceil(self._empty_due - asyncio.get_running_loop().time())
+        again = f"listed again in {seconds} s" if seconds > 0 else "being listed"
+        return f"{rules} no series yet: {listed(paths)}; series are {again}"
 
     def status(self) -> str:
         """Return one line: how many metrics are known, and how many lists fail."""

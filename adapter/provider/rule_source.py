@@ -185,11 +185,12 @@ class RuleSource:
         await self._adopt(self._parsed.config, ruleset, faults)
         while True:
             await self._sleep(_PERIOD)
-            parsed = await asyncio.to_thread(self._files.poll)  # reading a thousand rules takes half a second
-            if parsed is not None:
-                await self._reload(parsed)
-            else:
-                await self._follow_resources()
+            with self._problems.defects.contain("unexpected error while reading changed rules"):
+                parsed = await asyncio.to_thread(self._files.poll)  # a thousand rules take half a second
+                if parsed is not None:
+                    await self._reload(parsed)
+                else:
+                    await self._follow_resources()
 
     async def _first_catalogue(self) -> Catalogue:
         while True:

@@ -13,12 +13,14 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from adapter.config.rules_file import OnNaN
 from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
-from adapter.model.coherence import incoherent_pods
+from adapter.model.coherence import unserved_pods
 from adapter.model.metrics import CustomMetricInfo
 from adapter.rules.matchers import Matcher
+from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry, Registry
 from adapter.rules.resource import PODS
 from adapter.scrape.http import BodyBuffer, ScrapedBody, ScrapeEndpoint
@@ -210,28 +212,29 @@ class ScrapedValues:
     def read_cut(
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> ScrapedAnswer:
-        """Return what `read` does, without the values of pods that are not of one cut with the others.
-
-        An HPA counts a pod without a value as zero in a scale-up, and as the target in a scale-down. It must
-        not scale down because of that, so a value above the mean of the others stays.
-        """
+        """Return what `read` does, without the values of pods that are not of one cut with the others."""
         listed = tuple(names)
         answer = self.read(entry, namespace, listed, selector)
         became_ready = self._became_ready(namespace)
         if not answer.values or became_ready.keys().isdisjoint(listed):
             return answer
         sampled = {name: found.time - answer.offset for name, found in answer.values.items()}
-        newer = incoherent_pods(sampled, became_ready)
-        older = [found.value for name, found in answer.values.items() if name not in newer]
-        mean = math.fsum(older) / len(older)
-        left_out = {name for name in newer if answer.values[name].value <= mean}
+        nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
+        try:
+            numbers = {
+                name: milli_of(found.value, nan_is_zero=nan_is_zero) for name, found in answer.values.items()
+            }
+        except OverflowError:
+            return answer  # the request fails with it
+        values = {name: milli for name, milli in numbers.items() if not isinstance(milli, Dropped)}
+        left_out = set(unserved_pods(values, {name: sampled[name] for name in values}, became_ready))
         # Prometheus may know a new pod before its first scrape here.
         oldest = min(sampled.values())
         left_out.update(
             name for name in listed if name not in sampled and became_ready.get(name, oldest) > oldest
         )
-        values = {name: found for name, found in answer.values.items() if name not in left_out}
-        return answer._replace(values=values, left_out=left_out)
+        served = {name: found for name, found in answer.values.items() if name not in left_out}
+        return answer._replace(values=served, left_out=left_out)
 
     def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
         """Return why the scrape of a pod is overdue or its value absent; "" if that is not known."""

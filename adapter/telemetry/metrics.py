@@ -440,8 +440,9 @@ class Monitoring:
     events_dropped = _counter(
         "fastpath_events_dropped_total",
         "Events that were not written, by reason: too many similar events for one object (spam), a full "
-        "queue (queue), refused by the API server (refused), no longer the leader (fenced).",
-        reason=("spam", "queue", "refused", "fenced"),
+        "queue (queue), refused by the API server (refused), no longer the leader (fenced), an unexpected "
+        "error (unexpected).",
+        reason=("spam", "queue", "refused", "fenced", "unexpected"),
     )
 
     # decisions
@@ -584,8 +585,8 @@ class Monitoring:
     )
     scaler_defects = _counter(
         "fastpath_scaler_unexpected_errors_total",
-        "Decisions, writes and Prometheus queries that ended in an unexpected error. The log has the "
-        "traceback.",
+        "Decisions, writes, queries, forecasts and schedules that ended in an unexpected error. The log has "
+        "the traceback, once for each object.",
     )
     scaler_question_stretch = _gauge(
         "fastpath_scaler_question_stretch_ratio",

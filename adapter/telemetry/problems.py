@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
+from adapter.telemetry.defects import Defects
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -53,6 +54,7 @@ class ProblemLog:
     def __init__(self, monitoring: Monitoring, clock: Clock) -> None:
         self._monitoring = monitoring
         self._clock = clock
+        self.defects = Defects(monitoring)
         self._active: dict[tuple[str, str], _Active] = {}
 
     def report(

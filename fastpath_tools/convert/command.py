@@ -38,13 +38,19 @@ COMMAND = Command(
     about="""\
 Prints the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as
 YAML, or with --back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits,
-metrics and behavior are kept. What the other kind does not have is left out and named on standard
-error: the metric and the annotations of boost, or syncPeriod, mode, fallback,
-pendingCapacity and forecast.
+metrics and behavior are kept. The annotations of boost for pending capacity and a forecast become
+fields. What the other kind does not have is left out and named on standard error: the metric and
+the other annotations of boost, or syncPeriod, mode, fallback, pendingCapacity and forecast.
+Standard error also names metrics that end with the HorizontalPodAutoscaler, which are those of its
+metric-config.* annotations and those of KEDA, and an owner that makes it again, such as a
+ScaledObject.
 
 Prints the FastPathSchedule for the cron triggers of each ScaledObject of KEDA, and for each
 ScalingSchedule or ClusterScalingSchedule of kube-metrics-adapter that a HorizontalPodAutoscaler of
-the manifest reads. Standard error has the times at which the schedule and the other scaler differ.
+the manifest reads. Standard error has the times at which the schedule and the other scaler differ,
+what the autoscaler needs of a ScaledObject (minReplicaCount, maxReplicaCount, other triggers,
+fallback, behavior), and each field that is not kept. A ScaledObject without a cron trigger, or
+paused by an annotation (paused, paused-replicas), has no schedule.
 docs/guides/migrate-schedules.md explains them.
 
 Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not
@@ -80,7 +86,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 _SOURCES = (
-    f"{HPA_KIND}, a {keda.SCALED_OBJECT} with a cron trigger that is not paused, or a "
+    f"{HPA_KIND}, a {keda.SCALED_OBJECT} that has a cron trigger and is not paused, or a "
     f"{scaling_schedules.NAMESPACED}"
 )
 
@@ -122,8 +128,8 @@ def _convert(found: Sequence[_Object], faults: list[Fault], *, back: bool) -> It
             faults += (documents.located(fault, place, document, source) for fault in error.faults)
             continue
         if not converted:
-            reason = "" if back else keda.reason_left_out(tree)
-            command_line.tell("convert", f"{line}: left out{reason and f': {reason}'}")
+            for reason in (not back and keda.reasons_left_out(tree)) or ["left out"]:
+                command_line.tell("convert", f"{line}: {reason}")
         for each in converted:
             for note in each.notes:
                 command_line.tell("convert", f"{line}: {note}")
@@ -143,7 +149,7 @@ def _successors(tree: Any, files: _Files, now: int, *, back: bool) -> Sequence[C
         return [conversion.to_native(tree)] if autoscaler_documents.kind_of(tree) == KIND else []
     if autoscaler_documents.kind_of(tree):
         return [_autoscaler(tree, files.schedules)]
-    if keda.is_scaled_object(tree) and not keda.reason_left_out(tree):
+    if keda.is_scaled_object(tree) and not keda.reasons_left_out(tree):
         return keda.convert(tree, lambda *target: _autoscaler_of(files.autoscalers, *target), now)
     if scaling_schedules.is_scaling_schedule(tree):
         return scaling_schedules.convert(tree, files.autoscalers, now)

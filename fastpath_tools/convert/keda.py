@@ -38,19 +38,26 @@ def cron_triggers(tree: object) -> list[tuple[int, dict[str, Any]]]:
     return [(index, each) for index, each in enumerate(triggers) if drafts.of_type(each, "cron")]
 
 
-def reason_left_out(tree: object) -> str:
-    """Return why no schedule is made for a ScaledObject, "" for one that has one and for another kind."""
+def reasons_left_out(tree: Any) -> list[str]:
+    """Return why no schedule is made for a ScaledObject, and what its autoscaler needs instead.
+
+    Nothing for one that has a schedule, and for another kind.
+    """
     if not is_scaled_object(tree):
-        return ""
+        return []
     if paused := keda_notes.paused(tree):
-        return f"{paused}, which a floor would change: convert it without the annotation"
+        return [f"left out: {paused}, which a floor would change: convert it without the annotation"]
     if cron_triggers(tree):
-        return ""
-    types = ", ".join(str(each.get("type")) for each in _others(drafts.mapping_at(tree, "spec"))) or "none"
-    return (
-        f"it has no cron trigger, so it has no schedule: make a {KIND} with a metric for each trigger "
-        f"({types}), and delete the {SCALED_OBJECT} before you apply it"
+        return []
+    spec = drafts.mapping_at(tree, "spec")
+    types = ", ".join(str(each.get("type")) for each in _others(spec)) or "none"
+    lowest, highest = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", _DEFAULT_MOST)
+    reason = (
+        f"left out: it has no cron trigger, so it has no schedule: make a {KIND} with minReplicas {lowest}, "
+        f"maxReplicas {highest} and a metric for each trigger ({types}), and delete the {SCALED_OBJECT} "
+        "before you apply it"
     )
+    return [reason, *keda_notes.autoscaler_notes(tree)]
 
 
 def convert(tree: dict[str, Any], autoscaler_of: AutoscalerOf, now: int) -> list[Converted]:
@@ -146,8 +153,8 @@ def _notes(spec: dict[str, Any], entries: Sequence[WindowDraft], highest: int) -
             )
         if replicas > highest:
             yield (
-                f"{replicas} replicas are desired, and both stop at maxReplicaCount, {highest}: the schedule "
-                f"with maxReplicas {highest} of the autoscaler"
+                f"{replicas} replicas are desired, and KEDA stops at maxReplicaCount, {highest}: "
+                "the schedule stops at maxReplicas of the autoscaler"
             )
     if not spec.get("minReplicaCount") or spec.get("idleReplicaCount") is not None:
         idle, cooldown = spec.get("idleReplicaCount") or 0, spec.get("cooldownPeriod", _DEFAULT_COOLDOWN)

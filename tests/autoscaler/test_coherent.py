@@ -32,6 +32,8 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import write_instant
 from adapter.provider.scaler_provider import ObjectSamples
+from adapter.telemetry.defects import Defects
+from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.controller import LIVE
 from tests.support.scaling import autoscaler, hpa, pods_metric
@@ -66,10 +68,12 @@ class NoPrometheus:
 
 
 class HandFedPods(PodCache):
-    """The pods that a test puts there; its watch never fails."""
+    """The pods that a test puts there; `why_stale` says why its watch fails."""
+
+    why_stale = ""
 
     def stale(self) -> str:
-        return ""
+        return self.why_stale
 
 
 class Story:
@@ -232,6 +236,7 @@ class Story:
         made = guarded.decide(self._spec, seen.observation, self._memory, now, Constraints())
         self._memory, _ = guarded.commit(self._memory, made, seen.observation, now, Constraints())
         (reading,) = seen.observation.readings
+        self.reading = reading
         self.left_out.append(len(reading.left_out) if isinstance(reading, PodsReading) else 0)
         assert not isinstance(reading, Unavailable) or not self.asked, reading
         self.texts += [step.text() for step in made.trace]
@@ -250,7 +255,9 @@ async def story(
     """Begin a story: every pod was scraped, and has been ready for ten minutes."""
     async with (
         world(RULES, lists=LISTS) as here,
-        Poller(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+        Poller(
+            here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
+        ) as feeds,
     ):
         made = Story(here, feeds, count, load, startup, seed)
         await made.run(1)
@@ -373,6 +380,17 @@ async def test_a_lost_scrape_of_an_old_pod_does_not_hide_new_pods(seed: int) -> 
         await told.run(1.1)
         assert any("not of one cut with the others" in text for text in told.texts)
         assert 38 / 1.1 <= max(told.asked) <= 40
+
+
+async def test_a_lost_scrape_makes_one_pod_overdue_and_a_silent_watch_makes_all() -> None:
+    async with story(2, 20) as told:
+        told.lost.add("web-0")
+        for silent, pods in (("", ("web-0",)), ("silence", ())):
+            told._cache.why_stale = silent
+            await told.run(1)
+            assert isinstance(told.reading, PodsReading)
+            assert told.reading.overdue
+            assert told.reading.overdue_pods == pods
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -8,7 +8,9 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading
 from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError
+from adapter.model.ready_times import ReadyLedger
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric
 from tests.support.waiting import until
@@ -155,3 +157,40 @@ async def test_the_end_of_the_loop_ends_writes(bench: Bench) -> None:
 
     assert not bench.controller._writes
     assert (defects(bench), bench.server.writes) == (0, [])
+
+
+@pytest.mark.parametrize("broken", ["set_clock", "inherit", "close"])
+async def test_a_defect_in_what_is_done_to_all_is_that_of_one(
+    bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.put(fpa(QUEUE, name="api", uid="uid-2"), replicas=4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    works, done = getattr(AutoscalerState, broken), []
+
+    def breaks(state: AutoscalerState, *given: Any) -> Any:
+        if state.key == OTHER:
+            raise ZeroDivisionError
+        done.append(state.key)
+        return works(state, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AutoscalerState, broken, breaks)
+        if broken == "set_clock":
+            bench.clock.skew += 3600
+            await bench.step(1)
+        elif broken == "inherit":
+            bench.controller.inherit({"uid-2": ReadyLedger(), "uid-1": ReadyLedger()})
+        else:
+            bench.controller.close()
+    assert done == [KEY]
+    assert defects(bench) == 1
+
+
+async def test_a_defect_in_the_event_of_a_delay_is_that_of_one(bench: Bench) -> None:
+    for number, name in enumerate(("api", "web")):
+        bench.put(fpa(QUEUE, name=name, uid=f"uid-{number}"), replicas=4)
+    Broken(bench.server, "event", ZeroDivisionError())
+    bench.controller.report_delays([OTHER, KEY])
+    assert [event.reason for event in bench.server.events] == ["MetricsDelayed"]
+    assert defects(bench) == 1

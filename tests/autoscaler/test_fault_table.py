@@ -41,6 +41,7 @@ from adapter.model.timestamps import SECOND
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
 from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
+from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
 from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
 from tests.support.election import LoopClock
@@ -290,7 +291,9 @@ async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
     def answered(keys: Iterable[Key]) -> None:
         controllers[0].touch_all(keys)
 
-    async with Poller(world.clock, per_second=20.0, answered=answered) as feeds:
+    async with Poller(
+        world.clock, per_second=20.0, answered=answered, defects=Defects(Monitoring())
+    ) as feeds:
         scraped: Any = world if world.kind.scraped else None
         provider: Any = world
         api: Any = None

@@ -10,6 +10,7 @@ import pytest
 from adapter.autoscaler import debug
 from adapter.autoscaler.forecasts.book import ForecastBook
 from adapter.autoscaler.forecasts.queue import PAUSE, RETRY
+from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
 from adapter.errors import NotSyncedError
 from adapter.model.forecasts.card import ForecastCard
@@ -423,3 +424,29 @@ async def test_a_boosted_hpa_reads_the_floor() -> None:
     labels = {"kind": "HorizontalPodAutoscaler", "namespace": "default", "name": "web"}
     found = bench.monitoring.registry.get_sample_value("fastpath_forecast_floor_replicas", labels)
     assert found == FLOOR
+
+
+@pytest.mark.parametrize("broken", ["_put", "_do", "_take", "_show", "_step_one"])
+async def test_a_defect_in_one_forecast_keeps_no_other_from_its_floor(
+    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench, works, bad = Bench(), getattr(ForecastBook, broken), Key("default", "api")
+    await bench.open()
+
+    def breaks(book: ForecastBook, *given: Any, **named: Any) -> Any:
+        keys = {getattr(each, "key", each) for each in given if not isinstance(each, ForecastAnswer)}
+        if bad in {*keys, *(Key.of(each.autoscaler) for each in given if hasattr(each, "autoscaler"))}:
+            raise ZeroDivisionError
+        return works(book, *given, **named)
+
+    monkeypatch.setattr(ForecastBook, broken, breaks)
+    spec = {"minReplicas": 2, "maxReplicas": 60, "forecast": bench.forecast}
+    bench.put(fpa([queue_metric()], name="api", uid="uid-2", **spec), replicas=10)
+    task = asyncio.create_task(bench.book.follow(bench.controller))
+    for _ in range(6):
+        floor = await bench.minute()
+    assert floor == FLOOR
+    assert not task.done()
+    assert [record.message for record in caplog.records] == ["unexpected error while making a forecast"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -64,6 +64,19 @@ def test_of_all_together_the_newest_are_kept() -> None:
     assert journal.is_news(A, (2,)), "what was evicted may be told again"
 
 
+@pytest.mark.parametrize("bounds", [{"in_all": 50}, {"room": 150_000}], ids=["by number", "by bytes"])
+def test_a_namespace_with_many_autoscalers_displaces_no_other(bounds: dict[str, Any]) -> None:
+    journal = Journal(**bounds)
+    for at in range(5):
+        journal.note(entry(A, at))
+    for at in range(5, 1000):
+        journal.note(entry(Key("noisy", f"web-{at % 300}"), at))
+
+    assert times(journal, A) == [0, 1, 2, 3, 4]
+    assert 40 < len(journal) <= 75
+    assert times(journal, Key("noisy", f"web-{999 % 300}")) == [999]
+
+
 def test_entries_about_many_pods_count_for_more() -> None:
     """Of one autoscaler with thousands of pods a hundred entries would be hundreds of megabytes."""
     many = MetricInput("load", PodsReading({f"web-{number}": 1 for number in range(1000)}, {}), None)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from adapter.autoscaler.ready_store import KEPT_PERIODS, LABEL, LIMIT, PERIOD, R
 from adapter.autoscaler.state import AutoscalerState
 from adapter.kubernetes.write.writer import Writer, WriteRateLimiter
 from adapter.model.autoscaling.shards import WHOLE, Shard
-from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger
+from adapter.model.ready_times import UNKNOWN, LeftOut, Outcome, PodStart, decode_ledger, encode_ledger
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.configmaps import JSON, Line, Store
@@ -376,3 +377,54 @@ async def test_where_there_is_no_room_at_all_some_are_not_stored(
 
 def test_the_limit_leaves_room_for_what_else_is_in_the_object() -> None:
     assert LIMIT < 1024 * 1024 * 0.9
+
+
+async def test_a_defect_in_one_ledger_keeps_no_other_from_being_stored(
+    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = await process.put("api", "uid-2")
+    process.start_pods(20, name="api")
+    await process.put()
+    process.start_pods(30)
+
+    def breaks(ledger: Any, most: int) -> str:
+        if ledger is bad.ledger:
+            raise ZeroDivisionError
+        return encode_ledger(ledger, most)
+
+    monkeypatch.setattr(ready_store, "encode_ledger", breaks)
+    async with leading(process):
+        await asyncio.sleep(3 * ready_store.PERIOD)
+        process.start_pods(40)
+        await asyncio.sleep(ready_store.PERIOD)
+        assert stored(store) == {"uid-1": [40, 30]} or stored(store) == {"uid-1": [30, 40]}
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_a_defect_in_one_entry_keeps_no_other_from_being_read(
+    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.post(config_map({"uid-2": "bad", "uid-1": entry(30)}))
+
+    def breaks(text: str) -> Any:
+        return decode_ledger(text) if text != "bad" else 1 // 0
+
+    monkeypatch.setattr(ready_store, "decode_ledger", breaks)
+    async with leading(process):
+        await asyncio.sleep(1)
+        assert process.controller.is_awaited("uid-1")
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_a_pass_that_ends_in_a_defect_is_repeated(
+    store: Store, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await process.put()
+    process.start_pods(30)
+    async with leading(process) as ready_times:
+        with monkeypatch.context() as patch:
+            patch.setattr(ready_times, "_encode", lambda _: 1 // 0)
+            await asyncio.sleep(2 * ready_store.PERIOD)
+            assert stored(store) == {}
+        await asyncio.sleep(ready_store.PERIOD)
+        assert stored(store) == {"uid-1": [30]}

@@ -15,7 +15,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.reflector import ReflectorContext, ReflectorPeriods
 from adapter.model.schedules import windows
-from adapter.model.schedules.bounds import ScheduledBounds
+from adapter.model.schedules.bounds import ScheduledBounds, SpansOfDay
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -197,3 +197,40 @@ async def test_boundaries_and_changes_wake_the_loop(bench: Bench) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert bench.book.controller is None
+
+
+async def test_a_defect_in_the_bounds_of_one_keeps_no_other_from_its_boundary(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.create(DAY)
+    await until(lambda: bench.active() == ("shop/office day",))
+    bounds_of = bench.book.bounds_of
+
+    def breaks(key: Key, now: int, lead: int) -> Any:
+        return bounds_of(key, now, lead) if key == OWN else 1 // 0
+
+    monkeypatch.setattr(bench.book, "bounds_of", breaks)
+    bench.controller.states = {key: SimpleNamespace(lead=0, schedule=None) for key in (HPA, OWN)}
+    bench.book.controller = bench.controller
+    for key in (OWN, HPA):
+        bench.book._compare(key)  # the last one of a namespace has the first turn
+    await until(lambda: bench.controller.touched == [OWN])
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_a_defect_in_the_spans_of_one_is_logged_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    renew = SpansOfDay.renew
+
+    def breaks(part: SpansOfDay, instant: int) -> Any:
+        return 1 // 0 if part.schedule.name == "shop/bad" else renew(part, instant)
+
+    monkeypatch.setattr(SpansOfDay, "renew", breaks)
+    bench.create(DAY, name="bad", targets=TARGETS[:1])
+    bench.create(DAY, targets=TARGETS[1:])
+    await until(lambda: bench.active() == ("shop/office day",))
+    for _ in range(3):
+        assert bench.bounds(HPA) is None
+        await asyncio.sleep(0.01)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -9,6 +9,7 @@ import pytest
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.schedules.reporter import MOST_WRITES, RETRY, ScheduleReporter
+from adapter.autoscaler.schedules.status import Lookout
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.schedules import WatchedSchedule, keep_schedule
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
@@ -263,3 +264,39 @@ async def test_one_that_changes_while_it_is_looked_at() -> None:
     bench.cache.found = []
     for _ in range(300):
         assert await bench.write() == []
+
+
+@pytest.mark.parametrize("broken", ["_known_of", "_describe", "_write", "_target_state"])
+async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
+    bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    works = getattr(ScheduleReporter, broken)
+
+    def breaks(reporter: ScheduleReporter, about: Any, *rest: Any) -> Any:
+        if "bad" in {about, getattr(getattr(about, "found", about), "namespace", "")}:
+            raise ZeroDivisionError
+        return works(reporter, about, *rest)
+
+    monkeypatch.setattr(ScheduleReporter, broken, breaks)
+    bench.cache.found = [*many("bad", 2, LUNCH), *many("good", 2, LUNCH)]
+    assert await bench.pass_by() == ["good"] * 2
+    bench.cache.found += many("late", 1, LUNCH)
+    assert await bench.pass_by() == ["late"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2, "once for each schedule"
+
+
+async def test_a_defect_in_what_is_ahead_of_one_schedule_is_logged_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    look = Lookout.look
+
+    def breaks(lookout: Lookout, now: int) -> Any:
+        if lookout._schedule.name.startswith("bad"):
+            raise ZeroDivisionError
+        return look(lookout, now)
+
+    monkeypatch.setattr(Lookout, "look", breaks)
+    bench.cache.found = [*many("bad", 1, LUNCH), *many("good", 1, LUNCH)]
+    sent = [each for _ in range(3) for each in await bench.pass_by()]
+    assert sent == ["good"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

@@ -19,6 +19,8 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.label_selectors import LabelSelector
 from adapter.model.metrics import SeriesInfo
+from adapter.telemetry.defects import Defects
+from adapter.telemetry.metrics import Monitoring
 from tests.support.world import FakePod, World, compile_text, world
 
 RULES = """
@@ -104,7 +106,7 @@ async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, Scra
     async with world(rules, lists=LISTS) as here:
         around = Around()
         targets, pods = _Follow(around.follow_target), _Follow(around.follow_pods)
-        yield here, around, ScrapeSubscriptions(here.scraped, targets, pods)  # type: ignore[arg-type]  # all it calls
+        yield here, around, ScrapeSubscriptions(here.scraped, targets, pods, Defects(Monitoring()))  # type: ignore[arg-type]  # all it calls
 
 
 def scraped(here: World) -> list[str]:

@@ -769,3 +769,24 @@ async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
             await next_term.start()
         cluster.allow("update", "configmaps")
         assert (await next_term.start()).keys() == {"a", "b", "c"}
+
+
+async def test_a_write_that_ends_in_a_defect_is_repeated(
+    process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        with monkeypatch.context() as patch:
+            patch.setattr(writer, "_merge", lambda _: 1 // 0)
+            writer.want("a", entry("a", 7))
+            with pytest.raises(KubernetesError, match="an unexpected error: see the log"):
+                await writer.publish(entry("b", 9))
+            await asyncio.sleep(5)
+        assert published(process.store) == {"a": 8}
+        await asyncio.sleep(15)
+        assert published(process.store) == {"a": 7}, "what was wanted is published, the refused raise is not"
+        await writer.publish(entry("b", 9))
+    assert published(process.store) == {"a": 7, "b": 9}
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "unexpected error while publishing floors"
+    ]

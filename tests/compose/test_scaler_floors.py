@@ -225,3 +225,10 @@ def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
     statuses: Any = Statuses()
     ClusterActuator(nothing, statuses, nothing).forget(native("Boost"))
     assert forgotten == []
+
+
+async def test_a_defect_at_the_start_of_a_term_delays_boosted_hpas_alone(scaler: Any) -> None:
+    scaler.rivals.hpas._objects.put(hpa("10"))
+    async with asyncio.timeout(3):
+        await scaler._boosted_hpas.adopt_floors(Floors({}, ZeroDivisionError()))
+    assert len(scaler._registry.controller.put_with) == 1

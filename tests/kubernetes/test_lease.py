@@ -129,6 +129,7 @@ async def test_an_empty_lease_has_no_holder() -> None:
         b"{}",
         b"[]",
         b"no",
+        b'{"spec": ' + b"[" * 5000 + b"]" * 5000 + b"}",
         b'{"metadata": {}}',
         b'{"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": 7}}',
     ],

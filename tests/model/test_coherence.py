@@ -6,10 +6,10 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.model.coherence import heavier_cut, incoherent_pods
+from adapter.model.coherence import heavier_cut, incoherent_pods, unserved_pods
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,7 @@ def shared_loads(draw: st.DrawFn) -> tuple[list[int], dict[str, int], dict[str, 
 
 
 @given(shared_loads())
+@example(([20] + [100] * 12, {"a": -1, "b": 1, "c": 2}, {"a": 0, "b": 1, "c": 2}))
 def test_a_sum_never_exceeds_the_largest_load_of_its_time(
     drawn: tuple[list[int], dict[str, int], dict[str, int]],
 ) -> None:
@@ -70,8 +71,9 @@ def test_a_sum_never_exceeds_the_largest_load_of_its_time(
     left_out = incoherent_pods(sampled, recent)
     assert not any(ready[name] < 0 for name in left_out), "the others still show the load"
     shares: Mapping[str, Any] = {name: share(name) for name in sampled}
-    for without in (left_out, heavier_cut(shares, sampled, recent, left_out)):
-        kept = sampled.keys() - (without or left_out)
+    heavier = heavier_cut(shares, sampled, recent, left_out) or left_out
+    for without in (left_out, heavier, unserved_pods(shares, sampled, recent)):
+        kept = sampled.keys() - without
         first, last = min(sampled[name] for name in kept), max(sampled[name] for name in kept)
         assert sum(map(share, kept)) <= max(load[first : last + 1])
 
@@ -123,3 +125,20 @@ def test_nothing_is_left_out_once_all_were_sampled_after_the_last_became_ready(
     later = {name: max(moment, last) for name, moment in sampled.items()}
 
     assert incoherent_pods(later, ready) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("lagging", "new", "left_out"),
+    [
+        pytest.param(20, 20, "", id="no new pod is below the mean of the old ones"),
+        pytest.param(18, 19, "old", id="the lagging pod is below the mean of the others"),
+        pytest.param(30, 20, "new", id="it is above that"),
+    ],
+)
+def test_one_lagging_sample_hides_new_pods_from_an_hpa_only_if_it_is_above_the_mean(
+    lagging: int, new: int, left_out: str
+) -> None:
+    values = {"old": lagging, **dict.fromkeys("abcdefghi", 20), "new": new}
+    sampled = dict.fromkeys(values, 100.0) | {"old": 65.0}
+
+    assert unserved_pods(values, sampled, {"new": 70.0}) == {left_out} - {""}

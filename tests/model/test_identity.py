@@ -13,6 +13,12 @@ def test_the_spec_of_a_user_leaves_out_what_is_empty() -> None:
     assert whole.key == '{"extra":{"a":[],"z":["2","1"]},"groups":["b","a"],"uid":"1","user":"u"}'
 
 
+def test_the_service_accounts_of_a_namespace_are_one_tenant() -> None:
+    assert User("u:v").tenant == "u:v"
+    assert User("system:serviceaccount:shop:web").tenant == "system:serviceaccount:shop"
+    assert User("system:serviceaccount:shop:api").tenant == "system:serviceaccount:shop"
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -209,21 +209,75 @@ async def test_rules_that_come_end_the_pause_before_a_retry() -> None:
         assert discovery.asked()[asked:] == [("s", "t")]
 
 
-async def test_a_list_without_series_is_fetched_again_soon() -> None:
+async def test_a_list_without_series_is_fetched_again_soon_and_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A metric whose series appear after a relist is served within half a minute, in one pass for all."""
+    caplog.set_level(logging.INFO)
     async with running() as discovery:
-        discovery.lister.lists["u"] = ()
-        rule = f"{{seriesQuery: u, {TEMPLATE}, name: {{as: late}}}}"
-        await discovery.relister.adopt(compile_text(f"rules: [{rule}]"))
+        relister = discovery.relister
+        assert relister.find_rules_without_series() is None
+        discovery.lister.lists |= {"u": (), "v": ()}
+        late = f"{{seriesQuery: u, {TEMPLATE}, name: {{as: late}}}}"
+        other = f"{{seriesQuery: v, {TEMPLATE}}}"
+        await relister.adopt(compile_text(f"rules: [{late}, {other}]\nexternalRules: [{{seriesQuery: v}}]"))
+        assert relister.find_rules_without_series() is None, "they are not listed yet"
         await asyncio.sleep(1)
-        assert not discovery.relister.registry.custom
+        assert not relister.registry.custom
+        assert relister.find_rules_without_series() == (
+            "3 rules have no series yet: rules[0], rules[1], externalRules[0]; "
+            "series are listed again in 29 s"
+        )
         asked = len(discovery.asked())
         discovery.lister.lists["u"] = info("late")
-        await asyncio.sleep(31)
-        assert discovery.asked()[asked:] == [("u",)]
-        assert discovery.relister.registry.custom
+        discovery.lister.gate.clear()
+        await asyncio.sleep(30)
+        assert str(relister.find_rules_without_series()).endswith("; series are being listed")
+        discovery.lister.gate.set()
+        await asyncio.sleep(1)
+        assert discovery.asked()[asked:] == [("u", "v")]
+        assert relister.registry.custom
+        assert relister.find_rules_without_series() == (
+            "2 rules have no series yet: rules[1], externalRules[0]; series are listed again in 28 s"
+        ), "the interval ends before the next 30 s"
         await asyncio.sleep(20)
-        assert discovery.asked()[asked:] == [("u",)], "a list with series waits for the interval"
+        assert discovery.asked()[asked:] == [("u", "v")], "a list with series waits for the interval"
+        await discovery.relist()
+        discovery.lister.lists["v"] = info("new")
+        assert await discovery.relister.look_up("new", relister.ruleset.custom)
+        assert relister.find_rules_without_series() is None
+    facts = [
+        {"message": record.message, **vars(record)["facts"]}
+        for record in caplog.records
+        if record.name == "adapter.faults"
+    ]
+    text = "Prometheus has none that match it yet; they are listed again within 30 s"
+    begun = {"message": "rule has no series", "fault": "no-series", "error": text}
+    assert facts[:2] == [
+        {**begun, "subject": "u", "rules": "rules[0]"},
+        {**begun, "subject": "v", "rules": "rules[1], externalRules[0]"},
+    ]
+    assert [(each["message"], each["subject"]) for each in facts[2:]] == [
+        ("fault ended", "u"),
+        ("fault ended", "v"),
+    ]
+
+
+async def test_lists_without_series_keep_their_pace_while_others_fail() -> None:
+    """In one pass with them where both are due; a list that fails does not end what is known of it."""
+    async with running() as discovery:
+        discovery.lister.lists = {"s": FAILED, "t": (), "u": ()}
+        text = f"rules: [{{seriesQuery: s, {TEMPLATE}}}, {{seriesQuery: u, {TEMPLATE}}}]"
+        await discovery.relister.adopt(compile_text(text))
+        await asyncio.sleep(29)
+        asked = len(discovery.asked())
+        discovery.lister.lists["u"] = FAILED
+        await asyncio.sleep(2)
+        assert discovery.asked()[asked:] == [("s", "u")]
+        assert str(discovery.relister.find_rules_without_series()).startswith(
+            "1 rule has no series yet: rules[1];"
+        )
+        assert {subject for fault, subject in discovery.faults.active() if fault == "no-series"} == {"u"}
 
 
 async def test_the_duration_is_that_of_the_listing() -> None:

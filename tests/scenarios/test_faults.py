@@ -875,12 +875,13 @@ async def _hang_hundreds(tmp_path: Path, cluster: Cluster, prometheus: FaultyPro
             for path in ("/readyz", "/apis/custom.metrics.k8s.io/v1beta2", "/apis", "/metrics"):
                 assert (await adapter.get(path)).status == 200
                 served += not any(answer.done() and answer.result().status == 500 for answer in answers)
-            assert await _gauge(adapter, IN_FLIGHT) <= 400
+            assert await _gauge(adapter, IN_FLIGHT) <= 300
             await asyncio.sleep(0.02)
         statuses = Counter(answer.result().status for answer in answers)
         assert statuses.keys() == {500, 429}
-        assert statuses[500] >= 400, (
-            "those that had a place waited in vain, others may have got one after them"
+        assert statuses[500] >= 300, (
+            "those that had a place waited in vain, others may have got one after them; 100 places are not "
+            "for one user alone"
         )
         assert {answer.result().body["message"] for answer in answers if answer.result().status == 500} == {
             UNFETCHED

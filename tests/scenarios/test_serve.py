@@ -1,6 +1,7 @@
 """The adapter as its users meet it: real Prometheus, real TLS, kubectl, a cluster over real HTTP."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -100,10 +101,41 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
-async def test_what_kubectl_reads(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer, kubectl: Kubectl
+async def test_what_kubectl_reads_once_prometheus_has_series(
+    tmp_path: Path,
+    rules: Path,
+    cluster: Cluster,
+    prometheus_server: PrometheusFactory,
+    kubectl: Kubectl,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+    """Prometheus starts after the adapter, and scrapes after its start: log and health checks say so."""
+    prometheus = prometheus_server(start=False)
+    often = ("--metrics-relist-interval=1s", "--metrics-max-age=10m")
+    async with support.running(tmp_path, cluster, prometheus.url, *often) as adapter:
+        verbose = (await adapter.get("/readyz?verbose")).body
+        assert ("[-]discovery failed" in verbose, "[+]series ok" in verbose) == (True, True), verbose
+        await asyncio.to_thread(prometheus.start)
+        described = await adapter.wait_for("/readyz/series", lambda answer: answer.status == 500)
+        assert re.fullmatch(
+            r"internal server error: 4 rules have no series yet: rules\[0\], rules\[1\], rules\[2\], "
+            r"externalRules\[0\]; series are (listed again in 1 s|being listed)\n",
+            described.body,
+        ), described.body
+        verbose = await adapter.get("/readyz?verbose")
+        assert (verbose.status, "[-]series failed: reason withheld (informational)" in verbose.body) == (
+            200,
+            True,
+        )
+        await asyncio.to_thread(_write, prometheus)
+        await adapter.wait_for("/readyz/series", lambda answer: answer.status == 200)
+        reported = [record for record in caplog.records if record.message == "rule has no series"]
+        assert [vars(record)["facts"]["rules"] for record in reported] == [
+            "rules[0]",
+            "rules[1]",
+            "rules[2]",
+            "externalRules[0]",
+        ]
         custom = "/apis/custom.metrics.k8s.io/v1beta2"
         pods = await kubectl.get_raw(
             adapter.url, f"{custom}/namespaces/shop/pods/*/http_requests_per_second?labelSelector=app%3Dweb"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from adapter.errors import PrometheusError, ScrapeError
+from adapter.errors import InternalError, PrometheusError, ScrapeError
 from adapter.model.label_selectors import EVERYTHING, parse_selector
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, SeriesInfo
 from adapter.rules.resource import PODS
@@ -491,6 +491,48 @@ async def test_the_api_leaves_out_a_pod_that_took_over_load_since(
 
         await step(here)
         assert values_of(await ask(here)) == {"a": 40_000, "b": value * 1000}
+
+
+@pytest.mark.parametrize(
+    ("lagging", "old", "says", "served"),
+    [
+        pytest.param("20", "20", "drop", "abcd", id="the new values are no smaller"),
+        pytest.param("18", "24", "drop", "bcd", id="in place of the new pods"),
+        pytest.param("30", "20", "drop", "ab", id="above the mean of the newer values"),
+        pytest.param("30", "NaN", "drop", "a", id="a value that does not count"),
+        pytest.param("30", "NaN", "zero", "abcd", id="a value that is zero"),
+    ],
+)
+async def test_a_lagging_pod_hides_new_pods_from_an_hpa_no_longer_than_its_value_lasts(
+    lagging: str, old: str, says: str, served: str
+) -> None:
+    text = rules().replace("  scrape:", f"  onNaN: {says}\n  scrape:")
+    pods = [A, B, *(FakePod(name, f"10.0.0.{number}") for number, name in enumerate("cd", 3))]
+    async with scraping(text, names=tuple("abcd")) as here:
+        times = dict.fromkeys("cd", here.clock.monotonic() + 0.5)
+        here.scraped.follow_readiness(lambda _: times)
+        here.reader.bodies["10.0.0.1"] = f"depth {lagging}"
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+        here.reader.bodies |= {pod.ip: "depth 20" for pod in pods} | {B.ip: f"depth {old}"} | {A.ip: DOWN}
+        here.scraped.want("x", "shop", ["depth"], pods)
+        for seconds in (0.9, 1, 1):
+            await step(here, seconds)
+            assert "".join(values_of(await ask(here))) == served
+
+        await step(here)
+        assert "".join(values_of(await ask(here))) == ("cd" if (old, says) == ("NaN", "drop") else "bcd")
+
+
+async def test_a_value_beyond_a_quantity_is_an_error_of_new_pods_too() -> None:
+    async with scraping(names=("a", "b")) as here:
+        times = {"b": here.clock.monotonic() + 0.5}
+        here.scraped.follow_readiness(lambda _: times)
+        here.reader.bodies |= {A.ip: "depth 1e300", B.ip: "depth -1e300"}
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        await here.scrape()
+        with pytest.raises(InternalError, match="beyond"):
+            await ask(here)
 
 
 async def test_the_api_does_not_ask_prometheus_about_a_pod_that_is_not_scraped_yet() -> None:

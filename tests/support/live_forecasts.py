@@ -119,7 +119,7 @@ class ForecastBench(Bench):
 
     @property
     def state(self) -> AutoscalerState:
-        (key,) = self.controller.names()
+        key, *_ = self.controller.names()
         state = self.controller.find(key)
         assert state is not None
         return state

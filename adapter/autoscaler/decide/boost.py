@@ -19,7 +19,15 @@ import msgspec
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
+from adapter.autoscaler.decide.observation import (
+    Band,
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    PodsReading,
+    Reading,
+    Unavailable,
+)
 from adapter.autoscaler.decide.prepared_spec import PreparedSpec
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.autoscaling.floor import (
@@ -96,13 +104,17 @@ class Reversal(NamedTuple):
 
 
 def fresh(readings: Sequence[Reading]) -> list[Reading]:
-    """Replace readings that may be out of date by `Unavailable`: only fresh values raise."""
-    return [
-        each
-        if isinstance(each, Unavailable) or not each.overdue
-        else Unavailable("Stale", f"not fresh: {each.overdue}")
-        for each in readings
-    ]
+    """Replace readings that may be out of date by `Unavailable`: only fresh values raise.
+
+    Where only some pods have such values, these count as pods without one, and the others may raise.
+    """
+    return [_fresh(each) if not isinstance(each, Unavailable) and each.overdue else each for each in readings]
+
+
+def _fresh(reading: PodsReading | ObjectReading | ExternalReading) -> Reading:
+    if isinstance(reading, PodsReading) and reading.overdue_pods and (rest := reading.of_others()).values:
+        return rest
+    return Unavailable("Stale", f"not fresh: {reading.overdue}")
 
 
 def refusal(

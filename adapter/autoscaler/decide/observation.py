@@ -37,11 +37,12 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
 
     `samples` are the times and windows of the samples in nanoseconds, which matter for cpu; a pod without an
     entry was sampled at Go's zero time. `overdue` says why the values may be out of date, "" if they are not:
-    an overdue reading may scale up, not down. `most_then` is the largest number of ready pods over the time
-    that the values cover, 0 if it does not matter: a scale-down counts with these pods, because they shared
-    the load. `left_out` are the values of pods that became ready after the oldest sample; they are not in
-    `values`, and these pods count as missing. When scaling down each counts at least its own value.
-    `other_cut` names the pods that are left out in place of those by a cut with a larger sum, () without one.
+    an overdue reading may scale up, not down. That is about `overdue_pods`, () for all pods. `most_then` is
+    the largest number of ready pods over the time that the values cover, 0 if it does not matter: a
+    scale-down counts with these pods, because they shared the load. `left_out` are the values of pods that
+    became ready after the oldest sample; they are not in `values`, and these pods count as missing. When
+    scaling down each counts at least its own value. `other_cut` names the pods that are left out in place of
+    those by a cut with a larger sum, () without one.
     """
 
     values: Mapping[str, int]
@@ -50,12 +51,25 @@ class PodsReading(msgspec.Struct, frozen=True, tag=True):
     most_then: int = 0
     left_out: Mapping[str, int] = {}
     other_cut: Sequence[str] = ()
+    overdue_pods: Sequence[str] = ()
 
     def of_other_cut(self) -> Self:
         """Return the reading of the other cut."""
         values = {**self.values, **self.left_out}
         left_out = {name: values.pop(name) for name in self.other_cut}
         return msgspec.structs.replace(self, values=values, left_out=left_out, other_cut=())
+
+    def of_others(self) -> Self:
+        """Return the reading without `overdue_pods`."""
+        late = frozenset(self.overdue_pods)
+        return msgspec.structs.replace(
+            self,
+            values={name: value for name, value in self.values.items() if name not in late},
+            left_out={name: value for name, value in self.left_out.items() if name not in late},
+            other_cut=[name for name in self.other_cut if name not in late],
+            overdue="",
+            overdue_pods=(),
+        )
 
 
 class ObjectReading(msgspec.Struct, frozen=True, tag=True):

@@ -13,7 +13,6 @@ Nothing outlives the term: the next leader makes verdicts and plans again. A fai
 """
 
 import asyncio
-import logging
 import math
 import zlib
 from collections.abc import Callable, Sequence
@@ -41,10 +40,10 @@ from adapter.model.forecasts.settings import FLOOR, ForecastSettings
 from adapter.model.forecasts.verdict import Verdict
 from adapter.model.quantity import from_milli
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.logs import facts
+from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
 
-_log = logging.getLogger(__name__)
+_UNEXPECTED = "unexpected error while making a forecast"
 
 SETTLED = 60
 """Seconds after which Prometheus has all samples of an hour."""
@@ -147,6 +146,7 @@ class ForecastBook:
         self._worker = worker
         self._queries = queries
         self._monitoring = monitoring
+        self._defects = Defects(monitoring)
         self._entries: dict[Key, _Entry] = {}
         self._queue = JobQueue()
         self._pauses = Pauses()
@@ -185,13 +185,17 @@ class ForecastBook:
 
     async def _look_always(self, controller: Controller) -> None:
         while True:
-            await self.look(controller)
+            with self._defects.contain(_UNEXPECTED):
+                await self.look(controller)
             rest = STEP - controller.now() / SECOND % STEP
             await asyncio.sleep(min(_PERIOD, rest))
 
     async def _work_always(self, controller: Controller) -> None:
         while True:
-            if not await self.work(controller):
+            has_worked = False
+            with self._defects.contain(_UNEXPECTED):
+                has_worked = await self.work(controller)
+            if not has_worked:
                 await asyncio.sleep(_PERIOD)
 
     async def look(self, controller: Controller) -> None:
@@ -208,7 +212,8 @@ class ForecastBook:
         for key, each in self._entries.items():
             # The clock may have been set back: then a time that is far away says nothing.
             if each.due <= now or each.due > now + 2 * HOUR:
-                self._queue.add(key, judges=each.is_judged_at(now))
+                with self._defects.contain(_UNEXPECTED, key):
+                    self._queue.add(key, judges=each.is_judged_at(now))
         turn = self._queue.take()
         if turn is None:
             return False
@@ -216,15 +221,24 @@ class ForecastBook:
         entry, state = self._entries[key], controller.find(key)
         if state is None:
             return True  # it is dropped with the next look
+        entry.due = now + RETRY  # unless the job says when the next one is
+        with self._defects.contain(_UNEXPECTED, key):
+            await self._do(controller, key, state, entry, now)
+        await asyncio.sleep(0)
+        return True
+
+    async def _do(
+        self, controller: Controller, key: Key, state: AutoscalerState, entry: _Entry, now: int
+    ) -> None:
+        """Do a job of an autoscaler."""
         judges = entry.is_judged_at(now)
         try:
             answer = await self._answer(state, entry, now)
         except NotSyncedError:
             entry.due = now + _SOON
-            return True
-        except Exception:  # noqa: BLE001 - one autoscaler's defect leaves the others alone
-            self._monitoring.scaler_defects.inc()
-            _log.exception("unexpected error while making a forecast", extra=facts(autoscaler=str(key)))
+            return
+        except Exception as error:  # noqa: BLE001 - one autoscaler's defect leaves the others alone
+            self._defects.note(_UNEXPECTED, error, key)
             answer = ForecastAnswer(reason=jobs.WORKER_FAILED, problem="an unexpected error: see the log")
         after = self._entries.get(key)
         if judges:
@@ -235,8 +249,6 @@ class ForecastBook:
         elif after is not None:  # what the job was for has changed
             self._pause(key, after, now)
             self._show(controller, state, after)
-        await asyncio.sleep(0)
-        return True
 
     # -- which autoscalers -----------------------------------------------------------------------------------
 
@@ -245,7 +257,8 @@ class ForecastBook:
         for count, key in enumerate(list(controller.names()), 1):
             state, entry = controller.find(key), self._entries.get(key)
             if state is not None and (entry is None or entry.autoscaler is not state.object):
-                self._put(key, state, entry, now)
+                with self._defects.contain(_UNEXPECTED, key):
+                    self._put(key, state, entry, now)
             if count % (10 * _IN_A_ROW) == 0:
                 await asyncio.sleep(0)
         for key in [each for each in self._entries if controller.find(each) is None]:
@@ -292,14 +305,18 @@ class ForecastBook:
         for count, (key, entry) in enumerate(list(self._entries.items()), 1):
             state = controller.find(key)
             if state is not None:
-                before = entry.floor
-                entry.floors.step(index, _last_demand(state, index * STEP * SECOND))
-                entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
-                if entry.floor != before:
-                    controller.touch(key)
-                self._show(controller, state, entry)
+                with self._defects.contain(_UNEXPECTED, key):
+                    self._step_one(controller, state, entry, index)
             if count % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
+
+    def _step_one(self, controller: Controller, state: AutoscalerState, entry: _Entry, index: int) -> None:
+        before = entry.floor
+        entry.floors.step(index, _last_demand(state, index * STEP * SECOND))
+        entry.until = (index + 1 + _STEPS_KNOWN) * STEP * SECOND
+        if entry.floor != before:
+            controller.touch(state.key)
+        self._show(controller, state, entry)
 
     # -- jobs ------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,8 @@ class EndpointSubscriptions:
             self._own_pods[namespace, selector] = cache
             self._start((namespace, selector), cache)
         for source, access in groups:
-            self._endpoints.put((source, access), self._find(source, access))
+            with self._context.problems.defects.contain("unexpected error about endpoints", source):
+                self._endpoints.put((source, access), self._find(source, access))
 
     def _start(self, key: object, cache: ServiceEndpoints | PodCache) -> None:
         assert self._group is not None, "used while it runs"

@@ -59,6 +59,8 @@ HPA_PERIOD = 15.0
 """How often, in seconds, another adapter's metrics are polled: as often as the HPA controller does."""
 
 _UNSERVED = "no rule has series for {} yet; rules without series are listed every 30 s"
+# No other adapter serves the API either, or it does not know the metric.
+_UNSERVED_STATUS = frozenset({404, 503})
 
 WINDOW_PART = 1 / 8
 """How often usages by our own rules are polled, as a part of their window, which covers about four
@@ -228,7 +230,7 @@ class SourceFactory:
         try:
             return PollResult(answer_of(await asking), self._api_period)
         except KubernetesError as error:
-            is_unserved = metric and error.status == 503  # no other adapter serves the API either
+            is_unserved = metric and error.status in _UNSERVED_STATUS
             hint = f"; {_UNSERVED.format(metric)}" if is_unserved else ""
             return PollResult(None, self._api_period, f"{error}{hint}")
 

@@ -100,7 +100,7 @@ class SampleInterval:
         return round(median(self._ages)) if self._ages else None
 
     def see(self, times: Mapping[str, int], now: int, *, sparse: bool = False) -> None:
-        """Learn from the times of an answer at `now`. One series is followed while it exists.
+        """Learn from the times of an answer at `now`. The newest series is followed while it exists.
 
         `sparse` says that the poll was late, so samples may have been missed and a step may be the interval
         of the polls. Such a step counts only if the former sample was at least half as old as the step when
@@ -111,7 +111,7 @@ class SampleInterval:
             return
         self.newest = max(self.newest, *times.values())
         if self._name is None or self._name not in times:
-            self._name = min(times)
+            self._name = max(times, key=times.__getitem__)
             self._last = times[self._name]
             self._back = self._last if self._back is None else self._back
         step = times[self._name] - self._last
@@ -275,7 +275,8 @@ class Feed:
     poll: Poll
     queries: int = QUERIES
     listeners: dict[Key, float] = field(default_factory=dict)
-    """The autoscalers that use the metric, each with the period that it wants, in seconds."""
+    """The autoscalers that use the metric, each with the period that it wants, in seconds. `listen` and
+    `leave` change them."""
     answer: SourceAnswer | None = None
     error: str = ""
     polled: float | None = None
@@ -291,8 +292,22 @@ class Feed:
     due."""
     empty: int = 0
     """The number of answers in a row without a value."""
-    defect: str = ""
-    """The last unexpected error, which is logged only once."""
+    _wished: float | None = field(default=None, init=False)
+    """The shortest period of its listeners, None if it is to be looked for."""
+
+    def listen(self, key: Key, period: float) -> None:
+        """Add an autoscaler, or change its period."""
+        former = self.listeners.get(key)
+        self.listeners[key] = period
+        if former is not None and former != period:
+            self._wished = None
+        elif self._wished is not None:
+            self._wished = min(self._wished, period)
+
+    def leave(self, key: Key) -> None:
+        """Remove an autoscaler; an unknown one is ignored."""
+        if self.listeners.pop(key, None) == self._wished:
+            self._wished = None
 
     @property
     def namespace(self) -> str:
@@ -302,7 +317,9 @@ class Feed:
     @property
     def period(self) -> float:
         """The time between two polls, in seconds: half the interval of the samples once that is known."""
-        wished = min(self.listeners.values(), default=1.0)
+        if self._wished is None:
+            self._wished = min(self.listeners.values(), default=1.0)
+        wished = self._wished
         known = self.interval.known
         if self.pause:
             return max(self.pause, wished)

@@ -22,13 +22,16 @@ could scale up when it must. After a long wait the interval of the samples is le
 that of the waiting.
 
 An unexpected exception in one poll is counted and logged, and delays that feed. It never stops the others.
+
+A tenant chooses how many autoscalers and metrics there are, and many may be due at once. So no pass over them
+runs for more than `_STEP` before other tasks may run.
 """
 
 import asyncio
 import heapq
 import itertools
-import logging
-from collections.abc import Callable, Hashable, Iterable
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -38,11 +41,9 @@ from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.logs import facts
+from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-
-_log = logging.getLogger(__name__)
 
 PATIENCE = 10.0
 """The time limit of a poll; sources have shorter limits of their own."""
@@ -64,6 +65,12 @@ _MESSAGE = "queries wait for --prometheus-max-queries-per-second; late values ma
 
 _LEAST_WAIT = 0.001
 _REPORT_PERIOD = 1.0
+
+_STEP = 0.002
+"""For how long, in seconds, feeds are looked at in a row before other tasks may run."""
+
+_MOST_AT_ONCE = 500
+"""So many autoscalers are notified of an answer in a row."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,10 +130,11 @@ class DelayReporter:
             self._keys.add(key)
             self._namespaces[key.namespace] = now
 
-    def report(self, now: float) -> None:
-        """Report what was noted since the last report."""
+    def report(self, now: float) -> Iterator[None]:
+        """Report what was noted since the last report; yield where other work may run."""
         self._stretch.set(self._ratio)
         self._ratio = 1.0
+        keys, self._keys = self._keys, set()
         for namespace, last in [*self._namespaces.items()]:
             if last == now:
                 reason = "the rate is too low for the metrics of the autoscalers"
@@ -134,12 +142,13 @@ class DelayReporter:
             elif now - last > CALM:
                 del self._namespaces[namespace]
                 self._problems.resolve(PROBLEM, subject=namespace)
+            yield
         self._reported = {key: at for key, at in self._reported.items() if now - at < REPORT_AGAIN}
-        news = tuple(key for key in self._keys if key not in self._reported)
-        self._keys.clear()
-        self._reported |= dict.fromkeys(news, now)
-        if news:
-            self._delayed(news)
+        for key in keys:
+            if key not in self._reported:
+                self._reported[key] = now
+                self._delayed((key,))
+            yield
 
     def close(self) -> None:
         """Resolve all problems: nothing is polled any more."""
@@ -159,14 +168,14 @@ class Poller:
         per_second: float,
         answered: Callable[[Iterable[Key]], None],
         delays: DelayReporter | None = None,
-        defect: Callable[[], None] = lambda: None,
+        defects: Defects,
     ) -> None:
-        """`answered` gets the autoscalers of a feed after each poll; `defect` is called after a bug."""
+        """`answered` gets the autoscalers of a feed after each poll."""
         self._clock = clock
         self._budget = QueryBudget(per_second, clock)
         self._answered = answered
         self._delays = delays
-        self._count_defect = defect
+        self._defects = defects
         self._feeds: dict[Hashable, Feed] = {}
         self._groups: dict[Hashable, _FeedGroup] = {}
         self._turns: Turns[Feed] = Turns()
@@ -175,7 +184,7 @@ class Poller:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._report_due = 0.0
-        self._defect = ""
+        self._resumed = -math.inf
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run(), name="polling")
@@ -204,10 +213,10 @@ class Poller:
             feed = self._feeds[metric] = make()
             self._groups.setdefault(feed.group, _FeedGroup()).feeds[metric] = feed
             feed.due = now
-            feed.listeners[key] = period
+            feed.listen(key, period)
             self._plan(feed)
             return feed
-        feed.listeners[key] = period
+        feed.listen(key, period)
         if feed.queued is not None and feed.task is None:
             self._turns.add(key.namespace, key, feed)
         elif feed.polled is not None and feed.polled + feed.period < feed.due:
@@ -218,7 +227,7 @@ class Poller:
 
     def drop(self, key: Key, feed: Feed) -> None:
         """Note that an autoscaler does not use a feed any more; a feed without listeners is not polled."""
-        feed.listeners.pop(key, None)
+        feed.leave(key)
         self._turns.discard(key.namespace, key, feed)
         if feed.listeners or self._feeds.get(feed.key) is not feed:
             return
@@ -243,13 +252,9 @@ class Poller:
         while True:
             self._wake.clear()
             try:
-                pause = self._step()
-                self._defect = ""
+                pause = await self._step()
             except Exception as error:  # noqa: BLE001 - a defect must not stop all polling
-                if self._defect != repr(error):
-                    _log.exception("unexpected error while polling metrics")
-                self._defect = repr(error)
-                self._count_defect()
+                self._defects.note("unexpected error while polling metrics", error)
                 self._replan()
                 pause = _REPORT_PERIOD
             await _wait(self._wake, pause)
@@ -265,61 +270,81 @@ class Poller:
                 self._plan(feed)
         self._wake.clear()
 
-    def _step(self) -> float | None:
+    async def _step(self) -> float | None:
         """Start the polls that the budget allows; return the seconds to the next call, None for no limit."""
-        now = self._clock.monotonic()
+        self._resumed = now = self._clock.monotonic()
         while self._calendar and self._calendar[0][0] <= now:
             due, _, feed = heapq.heappop(self._calendar)
             if feed.due == due and feed.queued is None and self._feeds.get(feed.key) is feed:
-                self._enqueue(feed, now)
+                await self._enqueue(feed, now)
+            await self._rest()
+        while self._turns and not self._budget.take(0):
+            await self._take_turn(now)
+        if self._delays is not None and now >= self._report_due:
+            self._report_due = now + _REPORT_PERIOD
+            await self._report(self._delays, now)
+        now = self._clock.monotonic()
         pauses = [self._calendar[0][0] - now] if self._calendar else []
-        while self._turns:
-            if pause := self._budget.take(0):
-                pauses.append(pause)
-                break
-            self._take_turn(now)
+        if self._turns:
+            pauses.append(self._budget.take(0))
         if self._delays is not None:
-            pauses.append(self._report(self._delays, now))
+            pauses.append(self._report_due - now)
         return min(pauses, default=None)
 
-    def _enqueue(self, feed: Feed, now: float) -> None:
+    async def _rest(self) -> None:
+        """Let other tasks run if this one has run for a step."""
+        if self._clock.monotonic() - self._resumed > _STEP:
+            await asyncio.sleep(0)
+            self._resumed = self._clock.monotonic()
+
+    async def _enqueue(self, feed: Feed, now: float) -> None:
         feed.queued = now
         self._groups[feed.group].waiting[feed.key] = feed
-        for key in feed.listeners:
-            self._turns.add(key.namespace, key, feed)
+        for key in tuple(feed.listeners):
+            if key in feed.listeners:
+                self._turns.add(key.namespace, key, feed)
+            await self._rest()
 
-    def _take_turn(self, now: float) -> None:
+    async def _take_turn(self, now: float) -> None:
         """Poll the next feed, and with it those of its group that the same queries answer."""
         _, _, chosen = self._turns.next(lambda each: each.waited(now) / each.period)
-        group = self._groups[chosen.group]
-        leaving = [chosen]
-        if chosen.group != chosen.key and group.merges:
-            leaving += [
-                each
-                for each in group.waiting.values()
-                if each is not chosen and (group.crosses or each.namespace == chosen.namespace)
-            ]
+        group, namespace = self._groups[chosen.group], chosen.namespace
         # The first poll of a group has queries of its own; those that come meanwhile share theirs.
-        self._budget.take(chosen.queries * min(len(leaving), 2))
-        for feed in leaving:
-            del group.waiting[feed.key]
-            waited = feed.waited(now)
-            for key in feed.listeners:
-                self._turns.discard(key.namespace, key, feed)
-                if self._delays is not None:
-                    self._delays.note(key, feed.period, waited, now)
-            feed.task = asyncio.create_task(self._poll(feed), name="poll")
+        self._budget.take(chosen.queries)
+        await self._start(chosen, group, now)
+        if chosen.group == chosen.key or not group.merges:
+            return
+        shares = False
+        for each in tuple(group.waiting.values()):
+            if group.waiting.get(each.key) is each and (group.crosses or each.namespace == namespace):
+                if not shares:
+                    self._budget.take(chosen.queries)
+                    shares = True
+                await self._start(each, group, now)
+            await self._rest()
 
-    def _report(self, delays: DelayReporter, now: float) -> float:
-        """Report delays once a second; return after how many seconds the next report is due."""
-        if now >= self._report_due:
-            self._report_due = now + _REPORT_PERIOD
-            for group in self._groups.values():
-                for feed in group.waiting.values():
-                    for key in feed.listeners:
-                        delays.note(key, feed.period, feed.waited(now), now)
-            delays.report(now)
-        return self._report_due - now
+    async def _start(self, feed: Feed, group: _FeedGroup, now: float) -> None:
+        """Start the poll of a feed, which then waits no more."""
+        del group.waiting[feed.key]
+        waited, period = feed.waited(now), feed.period
+        feed.task = asyncio.create_task(self._poll(feed), name="poll")
+        for key in tuple(feed.listeners):
+            self._turns.discard(key.namespace, key, feed)
+            if self._delays is not None:
+                self._delays.note(key, period, waited, now)
+            await self._rest()
+
+    async def _report(self, delays: DelayReporter, now: float) -> None:
+        """Report the delays of the feeds that wait."""
+        for group in tuple(self._groups.values()):
+            for feed in tuple(group.waiting.values()):
+                waited, period = feed.waited(now), feed.period
+                for key in tuple(feed.listeners):
+                    delays.note(key, period, waited, now)
+                    await self._rest()
+            await self._rest()
+        for _ in delays.report(now):
+            await self._rest()
 
     # -- polling ---------------------------------------------------------------------------------------------
 
@@ -335,12 +360,12 @@ class Poller:
         feed.due = max(feed.due + feed.period, started + feed.period / 2)
         if self._feeds.get(feed.key) is feed:
             self._plan(feed)
-        try:
-            self._answered(tuple(feed.listeners))
-        except Exception as error:  # noqa: BLE001 - the feed is polled again all the same
-            self._note_defect(feed, error)
-        else:
-            feed.defect = feed.defect if feed.error else ""
+        keys = tuple(feed.listeners)
+        for first in range(0, len(keys), _MOST_AT_ONCE):
+            with self._defects.contain("unexpected error after polling a metric", feed.key):
+                self._answered(keys[first : first + _MOST_AT_ONCE])
+            if first + _MOST_AT_ONCE < len(keys):
+                await asyncio.sleep(0)
 
     async def _fetch(self, feed: Feed, waited: float) -> None:
         """Take the answer of a source, or note why it is missing."""
@@ -364,15 +389,7 @@ class Poller:
             feed.error = str(error)
         except Exception as error:  # noqa: BLE001 - a defect in one feed must not stop the others
             feed.error, feed.pause = "unexpected error", DEFECT_PAUSE
-            self._note_defect(feed, error)
-
-    def _note_defect(self, feed: Feed, error: Exception) -> None:
-        """Count a defect, and log it unless it repeats."""
-        self._count_defect()
-        if feed.defect != repr(error):
-            feed.defect = repr(error)
-            told = facts(feed=str(feed.key)[:200])
-            _log.error("unexpected error while polling a metric", exc_info=error, extra=told)
+            self._defects.note("unexpected error while polling a metric", error, feed.key)
 
 
 async def _wait(wake: asyncio.Event, seconds: float | None) -> None:

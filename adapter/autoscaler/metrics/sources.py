@@ -256,6 +256,7 @@ class ScrapedPodsSource:
         if isinstance(read, Unavailable):
             return read
         values, overdue = read
+        late_pods = {name for name in values if look.values[name].overdue}
         times = [time for _, time, _ in look.values.values()]
         self.sampled = span_of(min(times)) if times else None
         if missing := [
@@ -269,6 +270,7 @@ class ScrapedPodsSource:
             unseen = next((name for name in found if name in look.unseen), None)
             if unseen is not None:
                 late = f"{unseen} is not scraped now, using Prometheus{self._why(entry, unseen)}"
+            late_pods |= found.keys() if late else set()
             overdue = overdue or late
         elif self.fallback is not None:
             self.fallback.close()
@@ -279,7 +281,7 @@ class ScrapedPodsSource:
             unseen = next((name for name in missing if name in look.unseen and self._why(entry, name)), None)
             why = "" if unseen is None else f"; {unseen} is not scraped now{self._why(entry, unseen)}"
             return Unavailable("NoMetrics", f"no metrics returned from custom metrics API{why}")
-        reading = PodsReading(values, {}, overdue)
+        reading = PodsReading(values, {}, overdue, overdue_pods=tuple(sorted(late_pods)))
         return context.cut(reading, self._sample_times(look, context)) if context.became_ready else reading
 
     def _sample_times(self, look: ScrapedAnswer, context: ReadContext) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ of an autoscaler are known it is not decided, and others are. The work for one a
 
 import asyncio
 import bisect
-import logging
+import functools
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,9 +28,8 @@ from adapter.model.schedules.bounds import BoundsTimeline, ScheduledBounds, Span
 from adapter.model.schedules.documents import FastPathSchedule, ScheduleTarget
 from adapter.model.timestamps import SECOND
 from adapter.scrape.schedule import FairTurns, ScrapeJob
+from adapter.telemetry.defects import Defects
 from adapter.telemetry.problems import ProblemLog
-
-_log = logging.getLogger(__name__)
 
 PERIOD = 0.5
 """How often, in seconds, the heap is looked at."""
@@ -42,6 +41,8 @@ MOST_BEGINS = 5000
 """How often the windows of all schedules for one autoscaler may begin on a day."""
 
 PROBLEM = "schedule"
+
+UNEXPECTED = "unexpected error while computing the bounds of schedules"
 
 _MOST_AT_ONCE = 200
 """The most boundaries that are taken from the heap in one step."""
@@ -184,14 +185,15 @@ class ScheduleBook:
             waiting[key] = None
             return
         self._waiting[key.namespace] = {key: None}
-        start(self.turns, key.namespace, self._compare_all(key.namespace))
+        start(self.turns, key.namespace, self._compare_all(key.namespace), self._problems.defects)
 
     def _compare_all(self, namespace: str) -> Generator[None, None, None]:
         waiting = self._waiting[namespace]
         try:
             while waiting:
                 key, _ = waiting.popitem()
-                self._touch_if_changed(key)
+                with self._problems.defects.contain(UNEXPECTED, key):
+                    self._touch_if_changed(key)
                 yield
         finally:
             del self._waiting[namespace]
@@ -219,8 +221,9 @@ class ScheduleBook:
         """Have the spans computed that are not known, or will not be soon."""
         for part in timeline.parts:
             if part.is_ending(instant) and part not in self._renewals:
-                namespace = part.schedule.name.partition("/")[0]
-                self._renewals[part] = start(self.turns, namespace, self._renew_one(part, instant))
+                name, defects = part.schedule.name, self._problems.defects
+                steps = self._renew_one(part, instant)
+                self._renewals[part] = start(self.turns, name.partition("/")[0], steps, defects, name)
 
     def _renew_one(self, part: SpansOfDay, instant: int) -> Generator[None, None, None]:
         is_known = part.covers(instant)
@@ -275,16 +278,18 @@ def _entry_of(found: WatchedSchedule, schedule: FastPathSchedule) -> _Entry:
     return _Entry(targets, SpansOfDay(plain), len(plain.windows), windows.begins_a_day(plain))
 
 
-def start(turns: FairTurns, namespace: str, steps: Generator[None, None, None]) -> ScrapeJob:
-    """Start a job for which nothing waits; a defect in it is logged."""
+def start(
+    turns: FairTurns, namespace: str, steps: Generator[None, None, None], defects: Defects, subject: str = ""
+) -> ScrapeJob:
+    """Start a job for which nothing waits; a defect in it is noted."""
     job = turns.start(namespace, steps)
-    job.done.add_done_callback(_tell_defect)
+    job.done.add_done_callback(functools.partial(_note_defect, defects, subject))
     return job
 
 
-def _tell_defect(done: asyncio.Future[None]) -> None:
-    if (error := done.exception()) is not None:
-        _log.error("unexpected error while computing the bounds of schedules", exc_info=error)
+def _note_defect(defects: Defects, subject: str, done: asyncio.Future[None]) -> None:
+    with defects.contain(UNEXPECTED, subject):
+        done.result()
 
 
 def key_of(namespace: str, target: ScheduleTarget) -> Key:

@@ -8,6 +8,7 @@ part of the writes.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import msgspec
@@ -106,10 +107,11 @@ class ScheduleReporter:
         self._follow(controller.now() // SECOND)
         await asyncio.sleep(0)  # most outlooks are known after one turn
         for known in self._in_turns():
-            began = self._clock.monotonic()
-            wanted = self._describe(known, controller)
-            computed += self._clock.monotonic() - began
+            began, wanted = self._clock.monotonic(), None
             namespace = known.found.namespace
+            with self._contained(known.found):
+                wanted = self._describe(known, controller)
+            computed += self._clock.monotonic() - began
             if (
                 wanted is not None
                 and wanted != known.written
@@ -117,7 +119,8 @@ class ScheduleReporter:
                 and written[namespace] < MOST_WRITES
             ):
                 written[namespace] += 1
-                await self._write(known, wanted)
+                with self._contained(known.found):
+                    await self._write(known, wanted)
             await asyncio.sleep(0)
         return computed
 
@@ -127,7 +130,9 @@ class ScheduleReporter:
         for found in self._cache:
             key = found.namespace, found.name
             if self._shard.owns(*key):
-                self._known[key] = self._known_of(found, former.pop(key, None), now)
+                with self._contained(found):
+                    self._known[key] = self._known_of(found, former.get(key), now)
+                    former.pop(key, None)
         for (namespace, name), gone in former.items():
             self._problems.resolve(PROBLEM, subject=f"{namespace}/{name}")
             self._stop(gone)
@@ -145,8 +150,13 @@ class ScheduleReporter:
             known.lookout, known.outlook = Lookout(found.schedule.schedule), None
         known.found = found
         if known.lookout is not None and known.job is None and not _is_current(known.outlook, now):
-            known.job = start(self._turns, found.namespace, _look(known, known.lookout, now))
+            steps, subject = _look(known, known.lookout, now), f"{found.namespace}/{found.name}"
+            known.job = start(self._turns, found.namespace, steps, self._problems.defects, subject)
         return known
+
+    def _contained(self, found: WatchedSchedule) -> AbstractContextManager[None]:
+        message = "unexpected error about the status of a schedule"
+        return self._problems.defects.contain(message, f"{found.namespace}/{found.name}")
 
     def _stop(self, known: _Known | None) -> None:
         if known is not None and known.job is not None:

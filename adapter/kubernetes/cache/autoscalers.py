@@ -215,6 +215,7 @@ class AutoscalerCache(ReflectedCache):
             self._note, self._listed, _same_autoscaler, _lose_autoscaler
         )
         self._changed = changed
+        self._defects = context.problems.defects
         self._told = False
         self.reflectors = build_reflectors(codec, FASTPATH, context, self._objects, namespaces)
 
@@ -234,7 +235,8 @@ class AutoscalerCache(ReflectedCache):
     def _listed(self) -> Iterator[None]:
         if not self._told and self.synced:
             self._told = True
-            yield from in_steps(tuple(self._objects), lambda each: self._changed(each.namespace, each.name))
+            objects = tuple(self._objects)
+            yield from in_steps(objects, lambda each: self._changed(each.namespace, each.name), self._defects)
 
 
 class HPACache(ReflectedCache):
@@ -305,6 +307,7 @@ class ScaleConflicts(ReflectedCache):
         objects: bool = False,
     ) -> None:
         self.changed = changed
+        self._defects = context.problems.defects
         self.hpas = HPACache(context, namespaces, self._listed)
         self.hpas.follow(self._note_hpa)
         self._targets: dict[_Owner, TargetKey] = {}
@@ -382,7 +385,7 @@ class ScaleConflicts(ReflectedCache):
     def _listed(self) -> Iterator[None]:
         if not self._told and self.synced:
             self._told = True
-            yield from in_steps(tuple(self._owners), self.changed)
+            yield from in_steps(tuple(self._owners), self.changed, self._defects)
 
 
 def _label(owner: _Owner) -> str:

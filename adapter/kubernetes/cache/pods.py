@@ -111,6 +111,7 @@ class PodCache(ReflectedCache):
         purpose: str = "scaler",
     ) -> None:
         self.clock: Clock = context.clock
+        self._defects = context.problems.defects
         self.index = LabelIndex(context.monitoring)
         """Names and labels of all pods."""
         self.running = 0
@@ -325,7 +326,7 @@ class PodCache(ReflectedCache):
         """Notify the subscribers of what changed, once all first lists are in."""
         if self.synced:
             touched, self._touched = self._touched, {}
-            for _ in in_steps(touched.values(), Selection.notify):
+            for _ in in_steps(touched.values(), Selection.notify, self._defects):
                 pass
 
     def listed(self, namespace: str = "") -> Iterator[None]:
@@ -340,7 +341,7 @@ class PodCache(ReflectedCache):
             if not self._told:
                 self._told = True
                 touched = {id(selection): selection for selection in self._selections("")}
-            yield from in_steps(touched.values(), Selection.notify)
+            yield from in_steps(touched.values(), Selection.notify, self._defects)
 
     def _selections(self, namespace: str) -> Iterator[Selection]:
         for space in self._spaces.values():

@@ -23,6 +23,7 @@ from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.telemetry.defects import Defects
 
 POLL_SECONDS = 5.0
 """Interval at which a scale that is not watched is read, or its kind is listed."""
@@ -91,8 +92,9 @@ class TargetKind:
     `decided` says whether it is known if the kind can be cached.
     """
 
-    def __init__(self, resource: APIResource) -> None:
+    def __init__(self, resource: APIResource, defects: Defects) -> None:
         self.resource = resource
+        self._defects = defects
         self.decided = False
         self.reflectors: dict[str, Reflector[ObservedScale]] = {}
         self.objects = TypedStore(self._changed, self._listed, scale_codec.same_scale, scale_codec.lose)
@@ -106,7 +108,7 @@ class TargetKind:
                 entry.notify()
 
     def _listed(self) -> Iterator[None]:
-        return in_steps(self.all_entries(), CachedTarget.notify)
+        return in_steps(self.all_entries(), CachedTarget.notify, self._defects)
 
     def all_entries(self) -> tuple[CachedTarget, ...]:
         return tuple(itertools.chain.from_iterable(self.entries.values()))
@@ -190,7 +192,9 @@ class TargetKinds:
             self._end(kind)
             kind = None
         if kind is None:
-            kind = self._targeted[resource.group_resource] = TargetKind(resource)
+            kind = self._targeted[resource.group_resource] = TargetKind(
+                resource, self._context.problems.defects
+            )
         kind.entries.setdefault(entry.place, []).append(entry)
         return kind
 

@@ -99,6 +99,7 @@ class ScheduleCache(ReflectedCache):
     ) -> None:
         self._objects: TypedStore[WatchedSchedule] = TypedStore(self._note, self._listed, _same, _lose)
         self._changed = changed
+        self._defects = context.problems.defects
         self._told = False
         self.reflectors = build_reflectors(
             CODEC, SCHEDULES, context, self._objects, namespaces, optional=True
@@ -117,6 +118,7 @@ class ScheduleCache(ReflectedCache):
     def _listed(self) -> Iterator[None]:
         if not self._told and self.synced:
             self._told = True
+            objects = tuple(self._objects)
             yield from in_steps(
-                tuple(self._objects), lambda each: self._changed(each.namespace, each.name), 5
+                objects, lambda each: self._changed(each.namespace, each.name), self._defects, 5
             )

@@ -4,18 +4,13 @@ The cache of pods has a store of its own (`pods`), because it also keeps the mem
 date.
 """
 
-import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.codec import PartialMetadata, Unreadable
-from adapter.telemetry.logs import facts
-
-_log = logging.getLogger(__name__)
-
-_SHOWN = 200
+from adapter.telemetry.defects import Defects
 
 STEP = 50
 """Number of callbacks between two points at which the event loop may do other work: a callback may cause
@@ -62,16 +57,18 @@ class ObjectStore(Protocol[T_contra]):
         """End a list: report the changes, and yield wherever other work may run."""
 
 
-def in_steps(items: Iterable[_T], act: Callable[[_T], None], step: int = STEP) -> Iterator[None]:
+def in_steps(
+    items: Iterable[_T], act: Callable[[_T], None], defects: Defects, step: int = STEP
+) -> Iterator[None]:
     """Call `act` for each item; yield after every `step` calls, where other work may run.
 
-    An exception of one call is logged, and keeps no other item from its call.
+    An exception of one call is noted, and keeps no other item from its call.
     """
     for count, item in enumerate(items, 1):
         try:
             act(item)
-        except Exception:  # noqa: BLE001 - the defect of one item is no other item's
-            _log.exception("unexpected error about one object", extra=facts(object=ascii(item)[:_SHOWN]))
+        except Exception as error:  # noqa: BLE001 - the defect of one item is no other item's
+            defects.note("unexpected error about one object", error, ascii(item))
         if count % step == 0:
             yield
 

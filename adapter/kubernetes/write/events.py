@@ -224,14 +224,18 @@ class EventRecorder:
 
     async def _record_next(self) -> None:
         """Write the next event of the queue. It stays the next one until it is written or dropped."""
-        if self._next is None:
-            namespace, owner, found = self._queue.next()
-            self._remove(namespace, owner, found)
-            self._next = self._correlator.correlate(found)
+        try:
             if self._next is None:
-                self._drop("spam")
-                return
-        await self._send(self._next)
+                namespace, owner, found = self._queue.next()
+                self._remove(namespace, owner, found)
+                self._next = self._correlator.correlate(found)
+                if self._next is None:
+                    self._drop("spam")
+                    return
+            await self._send(self._next)
+        except Exception as error:  # noqa: BLE001 - the event is dropped, and the next ones are written
+            self._drop("unexpected")
+            self._problems.defects.note("unexpected error while writing an event", error)
         self._next = None
 
     async def _send(self, event: EventRecord) -> None:

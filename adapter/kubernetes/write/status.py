@@ -37,6 +37,7 @@ RETRY, RETRY_LIMIT = 1.0, 15.0
 FAULT = "status-write"
 _PATCH = "application/json-patch+json"
 _OTHER_OBJECT = "OtherObject"
+_UNEXPECTED = "unexpected error while writing the status of an autoscaler"
 _DOUBLINGS = 10  # cap on the backoff exponent: 2**n stays small after hours of failures
 _NO_STATUS = HorizontalPodAutoscalerStatus()
 
@@ -266,13 +267,17 @@ class StatusWriter:
                 self._note_failure(key, entry, update, error)
         except errors.NotLeadingError:
             entry.failures += 1
+        except Exception as error:  # noqa: BLE001 - the statuses of other objects are written all the same
+            entry.failures += 1
+            self._problems.defects.note(_UNEXPECTED, error, "/".join(key))
         else:
             entry.written, entry.written_at, entry.failures = update.status, self._clock.monotonic(), 0
             self._problems.resolve(FAULT, subject="/".join(key))
         finally:
             entry.busy = False
             if self._entries.get(key) is entry:
-                self._plan(key, entry)
+                with self._problems.defects.contain(_UNEXPECTED, "/".join(key)):
+                    self._plan(key, entry)
 
     def _note_failure(
         self, key: tuple[str, str], entry: _StatusEntry, update: StatusUpdate, error: errors.KubernetesError
@@ -285,7 +290,8 @@ class StatusWriter:
             return
         entry.failures += 1
         self._problems.report(FAULT, "a status could not be written", str(error), subject=subject)
-        self._failed(update, error)
+        with self._problems.defects.contain(_UNEXPECTED, subject):
+            self._failed(update, error)
 
     async def _patch(self, update: StatusUpdate) -> None:
         """Replace the status, after a conflict also on a newer version: no other client owns it."""

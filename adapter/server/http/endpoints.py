@@ -5,6 +5,8 @@ of discovery, self-metrics, health, and the journal of an autoscaler.
 """
 
 import asyncio
+import functools
+from collections import Counter as Counts
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
@@ -25,6 +27,7 @@ from adapter.server.api import encoding
 from adapter.server.api.documents import Documents
 from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
+from adapter.server.auth.admission import CALLER
 from adapter.server.health import Health
 from adapter.server.http import negotiation, response_cache
 from adapter.server.http.budgets import Charge, ResponseBudget, connection_of
@@ -36,6 +39,9 @@ TEXT = "text/plain; charset=utf-8"
 
 ShowAutoscaler = Callable[[str, str], tuple[int, bytes]]
 """Returns status and JSON of what is known of an autoscaler, by namespace and name."""
+
+_RESERVED = 4
+"""One part in so many of the questions in flight is for tenants that have less than half of that part."""
 
 _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may run
 
@@ -79,7 +85,8 @@ class MetricsEndpoint:
         self._own_metrics = own_metrics
         self._most_in_flight = in_flight
         self._request_timeout = request_timeout
-        self._in_flight = 0
+        self._in_flight: Counts[str] = Counts()
+        self._reserved = in_flight // _RESERVED
         self._inflight_gauge = own_metrics.inflight.labels("readOnly")
         self._detached: set[asyncio.Task[EncodedResponse]] = set()
 
@@ -93,23 +100,21 @@ class MetricsEndpoint:
         kept = self._cache.find(target, representation)
         if kept is not None:
             return kept
-        if self._in_flight >= self._most_in_flight:
-            raise errors.TooManyRequestsError("questions")
-        self._in_flight += 1
-        self._inflight_gauge.inc()
+        tenant = request[CALLER].tenant
+        self._begin_question(tenant)
         charge = Charge(self._budget, connection_of(request))
         if route.options.timeout is None:
             try:
                 return await self._make(target, route, question, representation, charge)
             finally:
-                self._end_question()
+                self._end_question(tenant)
         # A caller with a timeout of its own may leave before the query ends. The query goes on and keeps its
         # place in flight, so that requests which are abandoned early count like all others.
         making = asyncio.create_task(
             self._make(target, route, question, representation, charge), name="question with a timeout"
         )
         self._detached.add(making)
-        making.add_done_callback(self._end_detached)
+        making.add_done_callback(functools.partial(self._end_detached, tenant))
         async with asyncio.timeout(min(route.options.timeout, self._request_timeout)):
             return await asyncio.shield(making)
 
@@ -156,13 +161,27 @@ class MetricsEndpoint:
             if number % _TIMES_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _end_question(self) -> None:
-        self._in_flight -= 1
+    def _begin_question(self, tenant: str) -> None:
+        """Count a question. Raises TooManyRequestsError.
+
+        The last part of the questions is for tenants that have few, so that one with slow questions does not
+        keep out the others.
+        """
+        left = self._most_in_flight - self._in_flight.total()
+        if left <= 0 or (left <= self._reserved and self._in_flight[tenant] >= self._reserved // 2):
+            raise errors.TooManyRequestsError("questions")
+        self._in_flight[tenant] += 1
+        self._inflight_gauge.inc()
+
+    def _end_question(self, tenant: str) -> None:
+        self._in_flight[tenant] -= 1
+        if not self._in_flight[tenant]:
+            del self._in_flight[tenant]  # tenants have no bound
         self._inflight_gauge.dec()
 
-    def _end_detached(self, making: asyncio.Task[EncodedResponse]) -> None:
+    def _end_detached(self, tenant: str, making: asyncio.Task[EncodedResponse]) -> None:
         """Retrieve the exception of a question whose caller may have left."""
-        self._end_question()
+        self._end_question(tenant)
         self._detached.discard(making)
         if not making.cancelled():
             making.exception()

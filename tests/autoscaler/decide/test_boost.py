@@ -20,6 +20,7 @@ from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
     Observation,
+    PodsReading,
     Reading,
     Settings,
     Unavailable,
@@ -162,6 +163,25 @@ def test_only_fresh_values_raise() -> None:
     assert "its answer is late" in late.trace[-3].text() + late.trace[-2].text() + late.trace[-1].text()
     _, events = guarded.commit(Memory(), late, seen(4, 8), NOW, Constraints(BOOST, boost=ON))
     assert not events, "the HPA controller reports its own metrics"
+
+
+@pytest.mark.parametrize(
+    ("late", "replicas"),
+    [
+        pytest.param(["web-1"], 16, id="of the first cut"),
+        pytest.param(["web-9"], 17, id="left out by it"),
+        pytest.param([], 10, id="all"),
+        pytest.param([f"web-{number}" for number in range(9)], 10, id="all that count"),
+    ],
+)
+def test_a_pod_whose_value_is_not_fresh_counts_as_missing(late: Sequence[str], replicas: int) -> None:
+    values = {f"web-{number}": 20_000 for number in range(9)} | {"web-0": 10_000}
+    read = PodsReading(values, {}, "late", 0, {"web-9": 20_000}, ["web-0"], late)
+    prepared = autoscaler([pods_metric("10")], maxReplicas=40, behavior={})
+    observation = Observation(10, 10, "app=web", pods(10), [read])
+    made = guarded.decide(prepared, observation, Memory(), NOW, Constraints(BOOST, boost=ON))
+
+    assert made.replicas == replicas
 
 
 def test_a_failed_metric_blocks_no_raise() -> None:

@@ -1,12 +1,13 @@
 """Another cut, where a lagging sample hides new pods: it makes raises larger, and lets nothing scale down."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.observation import PodsReading, Settings
+from adapter.model.coherence import incoherent_pods, unserved_pods
 from tests.support.scaling import autoscaler, pods, pods_metric, situation
 
 LAGGING = "web-0"
@@ -93,3 +94,27 @@ def test_another_cut_only_raises_and_no_more_than_all_values(
 
     assert now >= before
     assert now <= max(before, whole, replicas)
+
+
+MOMENTS = st.lists(st.integers(0, 12), min_size=8, max_size=8)
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), MOMENTS, MOMENTS)
+@example([50] + [9] * 7, [0] + [5] * 7, [0] + [3] * 7)
+def test_an_hpa_scales_down_no_further_than_with_all_values_and_raises_as_by_the_first_cut(
+    drawn: list[int], sampled_at: list[int], ready_at: list[int]
+) -> None:
+    """Its controller knows of no value that is left out. 840 is a multiple of each count of pods."""
+    values = {f"web-{number}": value * 840 for number, value in enumerate(drawn)}
+    sampled = dict(zip(values, sampled_at, strict=False))
+    ready = {name: moment for name, moment in zip(values, ready_at, strict=False) if moment > 2}
+    count = len(values)
+
+    def replicas(left_out: frozenset[str]) -> int:
+        rest = {name: value for name, value in values.items() if name not in left_out}
+        return proposed(PodsReading(rest), count, count).replicas
+
+    whole, served = replicas(frozenset()), replicas(unserved_pods(values, sampled, ready))
+    first = replicas(incoherent_pods(sampled, ready))
+    assert min(whole, count) <= served <= max(whole, count)
+    assert first <= max(count, served)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import msgspec
+import pytest
 from aiohttp import web
 
 from adapter.autoscaler.interfaces import Key
@@ -341,3 +342,19 @@ async def test_a_wrong_token_is_refused_and_goes_to_no_other_rule(tmp_path: Path
         assert all("Authorization" not in request.headers for request in other.seen)
         assert here.counted("fastpath_scrapes_total", outcome="status") >= 1
         assert guarded.seen == []
+
+
+async def test_a_defect_in_one_source_keeps_no_other_from_being_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find = EndpointSubscriptions._find
+
+    def breaks(subscriptions: EndpointSubscriptions, source: Any, access: Any) -> Any:
+        return 1 // 0 if source.service else find(subscriptions, source, access)
+
+    monkeypatch.setattr(EndpointSubscriptions, "_find", breaks)
+    async with Cluster() as cluster, Exporter() as exporter, following(cluster) as here:
+        cluster.create(pod("a", exporter.host, exporter.port, app="epp"))
+        here.subscriptions.put(autoscaler("depth", "waiting"))
+        await until(lambda: here.value("waiting") == 5)
+        assert here.counted("fastpath_scaler_unexpected_errors_total") >= 1

@@ -18,6 +18,8 @@ from adapter.model.label_selectors import parse_selector
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
+from adapter.telemetry.defects import Defects
+from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import WALL
 from tests.support.waiting import until
 from tests.support.world import Outcome, World, vector, world
@@ -69,7 +71,9 @@ class Bench:
 async def bench(query: str = QUERY, more: str = "", **settings: Any) -> AsyncIterator[Bench]:
     async with (
         world(RULES.format(query=query, more=more), **settings) as here,
-        Poller(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+        Poller(
+            here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
+        ) as feeds,
     ):
         here.endpoints.want(Key("shop", "web"), ["depth"])
         made = Bench(here, feeds)
@@ -212,7 +216,9 @@ async def test_a_question_that_cannot_be_asked_is_left_to_prometheus() -> None:
     rules = RULES.format(query=QUERY, more="").replace("namespaced: false", "namespaced: true")
     async with (
         world(rules, answer=lambda _: vector(({}, 9))) as here,
-        Poller(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+        Poller(
+            here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
+        ) as feeds,
     ):
         here.endpoints.want(Key("shop", "web"), ["depth"])
         made = Bench(here, feeds)

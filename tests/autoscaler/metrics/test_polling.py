@@ -12,6 +12,8 @@ from adapter.autoscaler.metrics.feed import Feed, PollResult, SourceAnswer, seri
 from adapter.autoscaler.metrics.polling import Poller, QueryBudget
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
+from adapter.telemetry.defects import Defects
+from adapter.telemetry.metrics import Monitoring
 from tests.support.election import LoopClock
 
 pytestmark = [pytest.mark.looptime]
@@ -65,7 +67,7 @@ async def told() -> Told:
 
 @pytest.fixture
 async def feeds(told: Told) -> AsyncIterator[Poller]:
-    async with Poller(LoopClock(), per_second=20.0, answered=told) as opened:
+    async with Poller(LoopClock(), per_second=20.0, answered=told, defects=Defects(Monitoring())) as opened:
         yield opened
 
 
@@ -360,7 +362,9 @@ async def test_a_defect_in_a_subscriber_ends_no_question(caplog: pytest.LogCaptu
     def answered(_: Iterable[Key]) -> None:
         raise ZeroDivisionError
 
-    async with Poller(LoopClock(), per_second=20.0, answered=answered) as opened:
+    async with Poller(
+        LoopClock(), per_second=20.0, answered=answered, defects=Defects(Monitoring())
+    ) as opened:
         source = PolledMetric(LoopClock(), interval=2.0)
         opened.want(Key("shop", "web"), 1.0, "a", source.feed)
         await asyncio.sleep(9.5)

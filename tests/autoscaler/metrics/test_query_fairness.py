@@ -80,13 +80,13 @@ class Watch:
         self.faults = ProblemLog(self.monitoring, clock)
         self.owners: list[Key] = []
         self.delays = DelayReporter(self.monitoring, self.faults, self._tell)
-        self.defects = 0
 
     def _tell(self, owners: Iterable[Key]) -> None:
         self.owners += owners
 
-    def note_defect(self) -> None:
-        self.defects += 1
+    @property
+    def defects(self) -> float | None:
+        return self.monitoring.registry.get_sample_value("fastpath_scaler_unexpected_errors_total")
 
     @property
     def stretch(self) -> float:
@@ -102,7 +102,11 @@ async def opened(per_second: float = 20.0) -> AsyncIterator[tuple[Poller, Promet
     clock = LoopClock()
     watch = Watch(clock)
     async with Poller(
-        clock, per_second=per_second, answered=lambda _: None, delays=watch.delays, defect=watch.note_defect
+        clock,
+        per_second=per_second,
+        answered=lambda _: None,
+        delays=watch.delays,
+        defects=watch.faults.defects,
     ) as feeds:
         yield feeds, Prometheus(clock), watch
 

@@ -133,11 +133,12 @@ def test_the_oldest_of_many_series_moves_in_small_steps_and_is_an_interval_old()
     assert (interval.known, interval.lasts) == (3, 14)
 
 
-def test_an_interval_follows_another_series_when_its_own_is_gone() -> None:
+def test_an_interval_follows_the_newest_series_when_its_own_is_gone() -> None:
+    """One that is not sampled any more would tell no interval."""
     interval = SampleInterval()
-    interval.see({"a": 5}, 6)
-    interval.see({"b": 100}, 101)
-    interval.see({"b": 110}, 111)
+    interval.see({"b": 5}, 6)
+    interval.see({"a": 90, "c": 100}, 101)
+    interval.see({"a": 90, "c": 110}, 111)
 
     assert interval.known == 10
 

@@ -32,6 +32,8 @@ from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND, span_of
 from adapter.provider import scaler_provider
 from adapter.provider.scaler_provider import ObjectSamples, SeriesSamples
+from adapter.telemetry.defects import Defects
+from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import WALL, FakeClock
 from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
 from tests.support.waiting import until
@@ -173,7 +175,9 @@ class Bench:
 async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> AsyncIterator[Bench]:
     async with (
         world(rules.format(more=more), lists=LISTS) as here,
-        Poller(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+        Poller(
+            here.clock, per_second=1000.0, answered=lambda _: None, defects=Defects(Monitoring())
+        ) as feeds,
     ):
         yield Bench(here, feeds, scrapes=scrapes)
 
@@ -246,6 +250,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
             if "b" in reading.values:
                 overdue = "the scrape of b is overdue" + ("" if late else ": no answer in 1 s")
                 assert reading.overdue == ("" if late and seconds < 2 else overdue)
+                assert reading.overdue_pods == (("b",) if reading.overdue else ())
         assert reading.values == {"a": 1000, "c": 3000}
         assert reading.overdue == "", "a pod without any value is upstream's to repair"
 
@@ -260,6 +265,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
         assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
         why = "" if late else ": no answer in 1 s"
         assert reading.overdue == f"b is not scraped now, using Prometheus{why}"
+        assert reading.overdue_pods == ("b",)
 
 
 async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_samples() -> None:
@@ -696,27 +702,31 @@ async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
         assert reading.message.endswith("unable to fetch metrics")
 
 
-async def test_a_metric_that_nothing_serves_yet() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        KubernetesError(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+        KubernetesError(404, "NotFound", "the server could not find the metric load for pods"),
+    ],
+)
+async def test_a_metric_that_nothing_serves_yet(error: KubernetesError) -> None:
     async with bench(scrapes=False) as here:
         here.provided.objects = None
-        unable = "the server is currently unable to handle the request"
-        here.other.custom = KubernetesError(503, "ServiceUnavailable", unable)
+        here.other.custom = error
         reading = await here.answered(here.open(pods_metric(name="load")))
-        assert reading.message.endswith(
-            "; no rule has series for load yet; rules without series are listed every 30 s"
+        assert reading.message == (
+            f"unable to fetch metrics from custom metrics API: {error}; no rule has series for load yet; "
+            "rules without series are listed every 30 s"
         )
 
 
 async def test_failures_have_upstreams_words() -> None:
     async with bench(scrapes=False) as here:
         here.provided.objects = None
-        here.other.custom = KubernetesError(
-            404, "NotFound", "the server could not find the metric load for pods"
-        )
+        here.other.custom = KubernetesError(500, "InternalError", "unable to list matching resources")
         reading = await here.answered(here.open(pods_metric(name="load")))
         assert reading.message == (
-            "unable to fetch metrics from custom metrics API: the server could not find the metric load for "
-            "pods"
+            "unable to fetch metrics from custom metrics API: unable to list matching resources"
         )
         (feed,) = here.feeds._feeds.values()
         assert feed.period == 15.0, "no more often than while it answers"

@@ -16,6 +16,7 @@ from adapter.kubernetes.cache.store import MetadataStore, TypedStore, in_steps
 from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, Unreadable, WatchEvent
 from adapter.model.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.resources import BUILTIN, APIResource
+from adapter.telemetry.defects import Defects
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -324,5 +325,7 @@ def test_a_step_that_raises_keeps_no_other_item_from_its_turn() -> None:
     def act(item: int) -> None:
         seen.append(12 // item)
 
-    assert list(in_steps([1, 0, 2], act, 1)) == [None] * 3
+    monitoring = Monitoring()
+    assert list(in_steps([1, 0, 2], act, Defects(monitoring), 1)) == [None] * 3
     assert seen == [12, 6]
+    assert monitoring.registry.get_sample_value("fastpath_scaler_unexpected_errors_total") == 1

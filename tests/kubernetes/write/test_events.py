@@ -237,3 +237,25 @@ async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_anoth
     )
     dropped = monitoring.registry.get_sample_value("fastpath_events_dropped_total", {"reason": "queue"})
     assert dropped == 5 + 2
+
+
+@pytest.mark.parametrize("broken", ["_document", "Correlator.correlate"])
+async def test_an_event_with_a_defect_is_dropped_and_the_next_one_written(
+    office: Office, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner, _, name = f"events.{broken}".rpartition(".")
+    place = events if owner == "events" else events.Correlator
+    works = getattr(place, name)
+
+    def breaks(*given: Any) -> Any:
+        if given[-1].message == "bad":
+            raise ZeroDivisionError
+        return works(*given)
+
+    monkeypatch.setattr(place, name, breaks)
+    for message in ("bad", "good", "bad", "better"):
+        office.say(message, about=WEB)
+    await until(lambda: len(office.events()) == 2)
+    assert {event["message"] for event in office.events()} == {"good", "better"}
+    assert office.dropped("unexpected") == 2
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

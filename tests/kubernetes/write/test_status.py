@@ -417,3 +417,33 @@ async def test_an_unreadable_object_is_a_failure() -> None:
         await office.writer.drain(0.2)
         assert [error.status for error in office.failed[:1]] == [403]
         assert not office.desk.faults.active(), "with the term its faults are over"
+
+
+async def test_a_defect_in_one_status_keeps_no_other_from_being_written(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks() -> Any:
+        raise ZeroDivisionError
+
+    metadata = office.desk.cluster.get("hpa", "api")["metadata"]
+    update = StatusUpdate(
+        "default", "api", metadata["uid"], PATH.format("api"), "", change(current_replicas=9), breaks
+    )
+    office.writer.submit(update, CALM)
+    await until(lambda: caplog.records)
+    office.submit(change(current_replicas=3))
+    await until(office.status)
+    await until(lambda: office.desk.sample("fastpath_scaler_unexpected_errors_total") > 2)  # it is retried
+    assert [record.message for record in caplog.records] == [
+        "unexpected error while writing the status of an autoscaler"
+    ]
+    office.submit(change(current_replicas=4), "api")
+    await until(lambda: office.status("api"))
+
+
+async def test_a_defect_in_what_follows_a_refusal_is_contained(office: Office) -> None:
+    office.writer._failed = lambda *_: 1 // 0  # type: ignore[assignment]
+    office.desk.cluster.fail(422, "patch", "horizontalpodautoscalers/status", 1)
+    office.submit(change(current_replicas=3))
+    await until(office.status)
+    assert office.desk.sample("fastpath_scaler_unexpected_errors_total") == 1

@@ -2,12 +2,13 @@
 
 import asyncio
 import gzip
+import itertools
 import json
 import logging
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -577,6 +578,44 @@ async def test_too_many_in_flight(serve: ServerFactory) -> None:
     assert (
         'apiserver_current_inflight_requests{request_kind="readOnly"} 0.0' in served.monitoring.exposition()
     )
+
+
+async def test_one_tenant_does_not_take_all_questions(serve: ServerFactory) -> None:
+    """A namespace has as many ServiceAccounts as it makes."""
+    served = await serve(limits=HandlerLimits(in_flight=8))
+    names = {
+        "a": "system:serviceaccount:shop:a",
+        "b": "system:serviceaccount:shop:b",
+        "hpa": "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+        "bob": "bob",
+        "eve": "eve",
+    }
+    served.reviews.tokens |= {token: User(name) for token, name in names.items()}
+    release, waiting, number = asyncio.Event(), asyncio.Semaphore(0), itertools.count()
+
+    async def hold() -> None:
+        waiting.release()
+        await release.wait()
+
+    def ask(token: str) -> Coroutine[Any, Any, Answer]:
+        path = f"{PODS}?labelSelector=n%3D{next(number)}"
+        return served.get(path, headers={"Authorization": f"Bearer {token}"})
+
+    served.provider.before = hold
+    async with asyncio.TaskGroup() as group:
+        held = [group.create_task(ask(token)) for token in ("a", "b") * 3]
+        for _ in held:
+            await waiting.acquire()
+        assert [(await ask(token)).status for token in ("a", "b")] == [429, 429]
+        for token in ("hpa", "bob"):
+            held.append(group.create_task(ask(token)))
+            await waiting.acquire()
+        assert (await ask("eve")).status == 429, "that would be more than all"
+        release.set()
+    assert {task.result().status for task in held} == {200}
+    served.provider.before = None
+    assert [(await ask(token)).status for token in ("a", "eve")] == [200, 200]
+    assert not served.handler._metrics._in_flight
 
 
 @pytest.mark.parametrize(("limit", "query"), [(0.03, ""), (0.03, "?timeout=1h")], ids=["ours", "smaller"])

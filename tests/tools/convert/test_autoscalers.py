@@ -37,7 +37,7 @@ status:
   currentReplicas: 3
 """
 NOTHING = (
-    "expected a HorizontalPodAutoscaler, a ScaledObject with a cron trigger that is not paused, or a "
+    "expected a HorizontalPodAutoscaler, a ScaledObject that has a cron trigger and is not paused, or a "
     "ScalingSchedule; the files have no such object"
 )
 FPA = """\

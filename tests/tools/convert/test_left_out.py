@@ -237,10 +237,15 @@ def test_what_the_autoscaler_needs_is_named(convert: Any) -> None:
     fallback = {"failureThreshold": 3, "replicas": 6}
     found = convert(
         _scaled_object(
-            meta=_paused(paused_scale_in="true"), advanced=advanced, fallback=fallback, pollingInterval=30
+            meta=_paused(paused_scale_in="true"),
+            advanced=advanced,
+            fallback=fallback,
+            cooldownPeriod=60,
+            pollingInterval=30,
         )
     )
-    assert found.report[2:] == [
+    assert found.report[1] == "cooldownPeriod 60 has no effect: KEDA never scales it to zero"
+    assert found.report[3:] == [
         (
             "annotation autoscaling.keda.sh/paused-scale-in: the autoscaler needs "
             "spec.behavior.scaleDown.selectPolicy: Disabled"
@@ -264,19 +269,19 @@ def test_what_the_autoscaler_needs_is_named(convert: Any) -> None:
 @pytest.mark.parametrize(
     ("desired", "most", "said"),
     [
-        ("50", 10, ["50 replicas are desired, and both stop at maxReplicaCount, 10"]),
+        ("50", 10, ["50 replicas are desired, and KEDA stops at maxReplicaCount, 10"]),
         (
             "88",
             85,
             [
                 "KEDA leaves 80 to 84 replicas at that count where 88 are desired",
-                "88 replicas are desired, and both stop at maxReplicaCount, 85",
+                "88 replicas are desired, and KEDA stops at maxReplicaCount, 85",
             ],
         ),
         ("88", 90, ["KEDA leaves 80 to 87 replicas at that count where 88 are desired"]),
     ],
 )
-def test_both_stop_at_the_largest_count(convert: Any, desired: str, most: int, said: list[str]) -> None:
+def test_keda_stops_at_the_largest_count(convert: Any, desired: str, most: int, said: list[str]) -> None:
     found = convert(_scaled_object(desired, maxReplicaCount=most))
     notes = [line for line in found.report if "are desired" in line]
     assert [line.startswith(begin) for line, begin in zip(notes, said, strict=True)] == [True] * len(said)

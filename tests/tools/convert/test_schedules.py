@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from adapter.cli import main
+from adapter.cli.convert import keda_notes
 from adapter.compose.clock import SystemClock
 from tests.support import crd_schedules, structural
 
@@ -295,17 +296,22 @@ def test_what_is_refused(convert: Any, tree: dict[str, Any], said: str) -> None:
 
 
 def test_a_scaled_object_without_cron_is_left_out(convert: Any) -> None:
-    found = convert(_scaled_object({"type": "kafka"}))
+    found = convert(_scaled_object({"type": "kafka"}, fallback={"replicas": 6}))
     assert found.status == 2
     assert found.err.splitlines() == [
         (
             "fastpath convert: standard input:1: ScaledObject web: left out: it has no cron trigger, so it "
-            "has no schedule: make a FastPathAutoscaler with a metric for each trigger (kafka), and delete "
-            "the ScaledObject before you apply it"
+            "has no schedule: make a FastPathAutoscaler with minReplicas 2, maxReplicas 100 and a metric for "
+            "each trigger (kafka), and delete the ScaledObject before you apply it"
         ),
         (
-            "fastpath convert: expected a HorizontalPodAutoscaler, a ScaledObject with a cron trigger that "
-            "is not paused, or a ScalingSchedule; the files have no such object"
+            'fastpath convert: standard input:1: ScaledObject web: spec.fallback: {"replicas": 6}: the '
+            "autoscaler needs spec.fallback of type Floor with these replicas, and scales nothing down "
+            "while a metric is absent"
+        ),
+        (
+            "fastpath convert: expected a HorizontalPodAutoscaler, a ScaledObject that has a cron trigger "
+            "and is not paused, or a ScalingSchedule; the files have no such object"
         ),
     ]
 
@@ -316,6 +322,12 @@ def test_the_example_of_the_guide(convert: Any) -> None:
     found = convert(given)
     assert found.schedules == [yaml.safe_load(printed)]
     assert [line for line in found.report[:3] if f"\n    {line}\n" in text] == found.report[:3]
+
+
+def test_the_guide_names_each_field_of_a_scaled_object_that_has_a_note() -> None:
+    text = GUIDE.read_text()
+    names = {path.rpartition("/" if "/" in path else ".")[2] for path in keda_notes.READ}
+    assert [name for name in sorted(names) if name not in text] == []
 
 
 @pytest.mark.parametrize(
