@@ -145,6 +145,7 @@ NUMBERS = {
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
+    "128 MiB of memory beside the histories": service.MEMORY_BYTES // MIB,
     "while 10 requests are pending": query_cache.REFRESH_LIMIT,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (

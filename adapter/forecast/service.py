@@ -34,6 +34,9 @@ JOB_TIMEOUT = 600.0
 IN_TIME = 0.8
 """After this share of it the process gives a job up by itself, and the histories stay."""
 
+MEMORY_BYTES = 128 * 1024 * 1024
+"""What the process takes beside the histories, measured with the largest job (`benchmarks.forecasting`)."""
+
 QUERY_TIMEOUT = 30.0
 """The longest time of one query for history, in seconds."""
 
