@@ -31,11 +31,12 @@ from adapter.autoscaler.interfaces import Forecasts, Key, NoForecasts
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.reporter import Journal
 from adapter.autoscaler.snapshot import AutoscalerContext
-from adapter.forecast.service import ForecastService
+from adapter.forecast.service import MEMORY_BYTES, ForecastService
+from adapter.forecast.worker import MOST_SAMPLES
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.forecasts.floors import Account, Hour, Limits
-from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob, HistoryQuery
+from adapter.model.forecasts.job import STEP, TOO_MUCH_WORK, ForecastAnswer, ForecastJob, HistoryQuery
 from adapter.model.forecasts.plan import HOUR, Plan
 from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
 from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
@@ -64,7 +65,14 @@ any real scaler has them."""
 
 def main() -> None:
     sizes = common.parse_sizes(
-        "What forecasts cost.", autoscalers=1000, pods=10, rounds=40, minutes=10, jobs=60, days=14
+        "What forecasts cost.",
+        autoscalers=1000,
+        pods=10,
+        rounds=40,
+        minutes=10,
+        jobs=60,
+        days=14,
+        seconds=30.0,
     )
     os.sched_setaffinity(0, {common.SERVER_CORE})
     count = int(sizes.autoscalers)
@@ -79,9 +87,13 @@ def main() -> None:
             f"the longest time that other tasks wait meanwhile, with {count:,} autoscalers", 0.02, "s"
         ),
     }
+    goals["largest_job_mib"] = Goal(
+        "the process of forecasts with the largest job: memory", MEMORY_BYTES / 1024 / 1024, "MiB"
+    )
     report = Report("forecasting", vars(sizes), goals)
     report.add(**asyncio.run(_rounds(count, int(sizes.pods), int(sizes.rounds), int(sizes.minutes))))
     report.add(**asyncio.run(_jobs(int(sizes.jobs), int(sizes.days))))
+    report.add(largest_job_mib=asyncio.run(_largest(sizes.seconds)))
     report.show()
 
 
@@ -255,6 +267,31 @@ def _prometheus() -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+async def _largest(cpu_seconds: float) -> float:
+    """Return the most memory of the process in MiB, with the job that takes most and no other history.
+
+    That is the one with the most pods. The most values, of 50 metrics with 12 days, take less.
+    """
+    clock = tick.Clock()
+    problems = ProblemLog(Monitoring(), clock)
+    document = tick.autoscaler(0, MOST_SAMPLES, _METRIC)
+    document["spec"]["maxReplicas"] = MOST_SAMPLES
+    document["spec"]["metrics"][0]["pods"]["target"]["averageValue"] = "2m"
+    autoscaler = msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+    queries = (HistoryQuery("requests_per_second", "sum(requests)"),)
+    settings = ForecastSettings(FLOOR, 35 * DAY)
+    with _prometheus() as url:
+        origin = await connection.open_connection(PrometheusSettings(url=url), clock, problems)
+        process = ForecastService(origin, problems, cpu_seconds=cpu_seconds)
+        answer = await process.run(
+            ForecastJob("shop/web", autoscaler, "fast", settings, (60,), queries, _NOW)
+        )
+        assert answer.reason == TOO_MUCH_WORK, answer.problem
+        peak = _status(process.pid, "VmHWM")
+        await process.close()
+    return peak / 1024
 
 
 async def _jobs(count: int, days: int) -> dict[str, float]:

@@ -77,7 +77,7 @@ CASES: Mapping[str, Case] = {
     "tick": Case("one decision round of the scaler", "--autoscalers 6 --pods 3 --ticks 2 --runs 1"),
     "forecasting": Case(
         "what forecasts cost the scaler, and the process that makes them",
-        "--autoscalers 6 --pods 3 --rounds 2 --minutes 2 --jobs 1 --days 3",
+        "--autoscalers 6 --pods 3 --rounds 2 --minutes 2 --jobs 1 --days 3 --seconds 1",
     ),
     "reaction": Case(
         "time from a load step to the written Scale, by source of the metric",

@@ -53,8 +53,9 @@ NUMBERS = {
         job.MOST_VALUES, 8, 14, round(job.MOST_VALUES / (14 * 1440), -1),
     ),
     "half of them for one namespace, 1,000,000 for one autoscaler": (job.MOST_VALUES_OF_ONE,),
-    "one job at a time, 120 s of CPU time for a verdict and 600 s in all": (
-        int(worker.CPU_SECONDS), int(service.JOB_TIMEOUT),
+    "100,000 values in a decision of a replay, 120 s of CPU time, 480 s in all; the process ends at 600 s": (
+        worker.MOST_SAMPLES, int(service.CPU_SECONDS), int(service.IN_TIME * service.JOB_TIMEOUT),
+        int(service.JOB_TIMEOUT),
     ),
     "one in 30 minutes, however often the object changes; known of the last 10,000 autoscalers": (
         queue.PAUSE // 60, queue.MOST_PAUSES,
@@ -144,6 +145,7 @@ NUMBERS = {
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
+    "128 MiB of memory beside the histories": service.MEMORY_BYTES // MIB,
     "while 10 requests are pending": query_cache.REFRESH_LIMIT,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (

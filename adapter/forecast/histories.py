@@ -16,7 +16,7 @@ import numpy as np
 
 from adapter.errors import PrometheusError
 from adapter.forecast.grid import Values
-from adapter.model.forecasts.job import MOST_VALUES, MOST_VALUES_OF_ONE, STEP, HistoryQuery
+from adapter.model.forecasts.job import MOST_VALUES, STEP, HistoryQuery
 from adapter.prometheus import range_query
 from adapter.simulate.recorded.history import Grid
 
@@ -75,11 +75,6 @@ class Histories:
         Raises PrometheusError, NoRoomError.
         """
         values = len(queries) * (end - begin) // STEP
-        if values > MOST_VALUES_OF_ONE:
-            raise NoRoomError(
-                f"{len(queries)} metrics have {values:,} values of history: expected at most "
-                f"{MOST_VALUES_OF_ONE:,} for one autoscaler; ask for fewer days, or for fewer metrics"
-            )
         kept = self._kept.pop(name, None)
         if kept is None or kept.queries != tuple(queries):
             kept = _Kept(tuple(queries))

@@ -46,21 +46,19 @@ from adapter.simulate.simulation import SCALER, Scenario
 STEP = 60
 """Seconds of a step."""
 
-_CHECKED = 64
-"""After so many stretches of a replay `check` is called; a stretch has one decision of each chain at most."""
-
-Check = Callable[[], None]
-"""Is called between parts of the work; raises to give it up."""
+Check = Callable[[int], None]
+"""Is called between parts of the work, with the pods that a replay has now or 0; raises to give it up."""
 
 
-def _go_on() -> None:
+def go_on(pods: int) -> None:
     """Never give up."""
 
 
 class Case(NamedTuple):
     """An autoscaler with the loads of its metrics from `scenario.epoch` on, which is the begin of an hour.
 
-    `policy` is how it runs. Without start-up times nothing can be judged.
+    `policy` is how it runs. Without start-up times nothing can be judged, and only the last JUDGED_DAYS of
+    the loads are replayed.
     """
 
     scenario: Scenario
@@ -112,7 +110,7 @@ def demand_of(case: Case) -> DemandGrid:
 
 
 def judge(
-    case: Case, demand: DemandGrid, incumbent: str = "", check: Check = _go_on
+    case: Case, demand: DemandGrid, incumbent: str = "", check: Check = go_on
 ) -> tuple[Verdict, Variant | None]:
     """Return the verdict at the end of the demand, and the variant that may act, None for none.
 
@@ -126,13 +124,14 @@ def judge(
         return Verdict(demand.end, lead, missing=missing), None
     limits, count = limits_of(case), len(demand.values)
     judged, recent = (Span(count - days * DAY // STEP, count) for days in (JUDGED_DAYS, RECENT_DAYS))
-    none = _replay(case, NONE, judged, recent, (), check)
+    replayed = _last_days(case, demand.end)
+    none = _replay(replayed, NONE, (), check)
     limits = limits._replace(ratio=_ratio(none.whole, demand, limits, judged))
     found, listed = {}, []
     for name in CANDIDATES:
-        check()
+        check(0)
         variant = variants.prepare(demand, name, limits, case.settings, case.lead, judged, recent)
-        figures = _replay(case, name, judged, recent, variant.floors[judged.begin :], check)
+        figures = _replay(replayed, name, variant.floors[judged.begin :], check)
         found[name] = variant
         listed.append(
             replace(
@@ -179,17 +178,19 @@ def _reached(demand: DemandGrid, bounds: Values, span: Span) -> float | None:
     return float((values[compared] <= upper[compared]).mean())
 
 
-def _replay(
-    case: Case, name: str, judged: Span, recent: Span, floors: Sequence[int], check: Check
-) -> CandidateFigures:
-    """Replay the judged days with floors, one for each step of them."""
-    begin, scenario = judged.begin * STEP, case.scenario
-    seconds = (judged.end - judged.begin) * STEP
-    start = case.start + begin
-    split = SplitFigures((recent.begin - judged.begin) * STEP, check)
-    loads = {key: load.part(begin, begin + seconds) for key, load in scenario.loads.items()}
-    forecast = ForecastFloors(start, STEP, floors) if floors else None
-    replayed = dataclasses.replace(with_loads(scenario, loads, start * SECOND), phases=1, floors=forecast)
+def _last_days(case: Case, end: int) -> Case:
+    """Return a case with the loads of the judged days before an instant in seconds."""
+    start = end - JUDGED_DAYS * DAY
+    begin, until = start - case.start, end - case.start
+    loads = {key: load.part(begin, until) for key, load in case.scenario.loads.items()}
+    return case._replace(scenario=with_loads(case.scenario, loads, start * SECOND))
+
+
+def _replay(case: Case, name: str, floors: Sequence[int], check: Check) -> CandidateFigures:
+    """Replay the judged days, the whole of the loads, with floors, one for each step of them."""
+    split = SplitFigures((JUDGED_DAYS - RECENT_DAYS) * DAY, check)
+    forecast = ForecastFloors(case.start, STEP, floors) if floors else None
+    replayed = dataclasses.replace(case.scenario, phases=1, floors=forecast)
     simulation.simulate(replayed, case.policy, observer=split)
     return CandidateFigures(name, split.whole, split.recent)
 
@@ -202,10 +203,9 @@ def with_loads(scenario: Scenario, loads: Mapping[str, Load], epoch: int) -> Sce
 class SplitFigures:
     """Sums the figures of a run, and those from the second `recent` on."""
 
-    def __init__(self, recent: int, check: Check = _go_on) -> None:
+    def __init__(self, recent: int, check: Check = go_on) -> None:
         self._recent = recent
         self._check = check
-        self._stretches = 0
         self._sums = (Figures(), Figures())
 
     @property
@@ -218,9 +218,7 @@ class SplitFigures:
         return ReplayFigures(self._sums[1].shortage, self._sums[1].pod_seconds)
 
     def stretch(self, second: int, seconds: int, need: float, ready: int, replicas: int) -> None:
-        self._stretches += 1
-        if self._stretches % _CHECKED == 0:
-            self._check()
+        self._check(replicas)
         before = min(seconds, max(0, self._recent - second))
         for sums, part in zip(self._sums, (before, seconds - before), strict=True):
             if part:

@@ -7,11 +7,16 @@ from adapter.prometheus.range_server import RangeServer
 
 
 class WorkerJob(msgspec.Struct, frozen=True):
-    """A job with the Prometheus that has the history. `most_values` bounds all histories."""
+    """A job with the Prometheus that has the history. `most_values` bounds all histories.
+
+    A job that would take more than `cpu_seconds` of CPU time, or `seconds` in all, is given up.
+    """
 
     job: ForecastJob
     server: RangeServer
     most_values: int
+    cpu_seconds: float
+    seconds: float
 
 
 class WorkerReply(msgspec.Struct, frozen=True):

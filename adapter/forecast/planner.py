@@ -17,7 +17,6 @@ from adapter.model.forecasts.floors import Account, Limits
 from adapter.model.forecasts.plan import HOUR, Plan, PlannedFloors
 from adapter.model.forecasts.settings import ForecastSettings
 from adapter.model.forecasts.verdict import Verdict
-from adapter.model.timestamps import SECOND
 from adapter.simulate.schedules import ForecastFloors
 
 _STEPS = HOUR // STEP
@@ -78,7 +77,7 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
     begin = case.start + max(DAY, -(-first // DAY) * DAY)
     for at in range(begin, demand.end, DAY):
         history = history_of(demand, at, case.settings)
-        verdict, variant = judge.judge(_since(case, history.start, at), history, incumbent)
+        verdict, variant = judge.judge(case, history, incumbent)
         incumbent = verdict.chosen
         hours = range(at // HOUR + 1, min(at + DAY, demand.end - HOUR) // HOUR + 1)
         if variant is not None:
@@ -91,14 +90,6 @@ def roll(case: Case, first: int = 0) -> Iterator[DayOfFloors]:
                 place = index - demand.start // STEP
                 floors.append(planned.step(index, values[place - 1]))
         yield DayOfFloors(verdict, hours.start * HOUR, floors)
-
-
-def _since(case: Case, start: int, end: int) -> Case:
-    """Return a case with the loads of a part of its time, in seconds since 1970."""
-    begin = start - case.start
-    scenario = case.scenario
-    loads = {name: load.part(begin, end - case.start) for name, load in scenario.loads.items()}
-    return case._replace(scenario=judge.with_loads(scenario, loads, start * SECOND))
 
 
 def floors_of(days: "list[DayOfFloors]", start: int) -> ForecastFloors:

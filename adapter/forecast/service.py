@@ -25,8 +25,17 @@ MODULE = "adapter.forecast.worker"
 
 PROBLEM = "forecast-worker"
 
+CPU_SECONDS = 120.0
+"""The CPU time of a job; one that would take more is given up, and the histories stay."""
+
 JOB_TIMEOUT = 600.0
 """The longest time of a job, in seconds; the process is started again after it."""
+
+IN_TIME = 0.8
+"""After this share of it the process gives a job up by itself, and the histories stay."""
+
+MEMORY_BYTES = 128 * 1024 * 1024
+"""What the process takes beside the histories, measured with the largest job (`benchmarks.forecasting`)."""
 
 QUERY_TIMEOUT = 30.0
 """The longest time of one query for history, in seconds."""
@@ -45,6 +54,7 @@ class ForecastService:
         origin: PrometheusConnection,
         problems: ProblemLog,
         *,
+        cpu_seconds: float = CPU_SECONDS,
         job_timeout: float = JOB_TIMEOUT,
         most_values: int = MOST_VALUES,
         module: str = MODULE,
@@ -52,6 +62,7 @@ class ForecastService:
     ) -> None:
         self._origin = origin
         self._problems = problems
+        self._cpu_seconds = cpu_seconds
         self._timeout = job_timeout
         self._most_values = most_values
         self._module = module
@@ -70,7 +81,8 @@ class ForecastService:
             process = self._started()
         except OSError as error:
             return self._failed(f"the forecast worker cannot be started: {error.strerror}")
-        line = encode_job(WorkerJob(job, server, self._most_values))
+        bounds = self._most_values, self._cpu_seconds, IN_TIME * self._timeout
+        line = encode_job(WorkerJob(job, server, *bounds))
         exchange = asyncio.create_task(asyncio.to_thread(process.ask, line), name="forecast-worker")
         reply: WorkerReply | None = None
         in_time = True

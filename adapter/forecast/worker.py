@@ -4,6 +4,7 @@ It has the histories in memory, and nothing else: what a job needs of the past i
 its standard input ends, which is when the scaler ends.
 """
 
+import functools
 import os
 import queue
 import sys
@@ -18,14 +19,14 @@ from msgspec.structs import replace
 
 from adapter.errors import InputError, PrometheusError
 from adapter.forecast import cards, judge, planner
-from adapter.forecast.grid import DemandGrid, Values
+from adapter.forecast.grid import DAY, DemandGrid, Values
 from adapter.forecast.histories import Histories, NoRoomError, Read
-from adapter.forecast.judge import Case
+from adapter.forecast.judge import Case, Check
 from adapter.forecast.messages import WorkerJob, WorkerReply, decode_job
 from adapter.model.forecasts import job as jobs
-from adapter.model.forecasts.job import STEP, ForecastAnswer, ForecastJob
+from adapter.model.forecasts.job import MOST_VALUES_OF_ONE, STEP, ForecastAnswer, ForecastJob
 from adapter.model.forecasts.plan import HOUR
-from adapter.model.forecasts.verdict import Verdict
+from adapter.model.forecasts.verdict import JUDGED_DAYS, Verdict
 from adapter.model.timestamps import SECOND
 from adapter.prometheus import range_query
 from adapter.simulate import metrics, policies
@@ -34,34 +35,51 @@ from adapter.simulate.simulation import Scenario
 
 _NICE = 10  # decisions have priority
 
-CPU_SECONDS = 120.0
-"""The CPU time of a verdict; a job that would take more is given up, and the histories stay."""
+
+MOST_SAMPLES = 100_000
+"""How many values a decision of a replay has at most, one of each metric and pod."""
 
 
 class TooMuchWorkError(Exception):
-    """A verdict takes more CPU time than it may."""
+    """A job takes more than it may."""
 
 
-def deadline_of(seconds: float, clock: Callable[[], float] = time.thread_time) -> Callable[[], None]:
-    """Return a check that raises TooMuchWorkError once this thread has used so much CPU time from now on."""
-    end = clock() + seconds
+def deadline_of(
+    cpu_seconds: float,
+    seconds: float,
+    most_pods: int,
+    cpu_clock: Callable[[], float] = time.thread_time,
+    clock: Callable[[], float] = time.monotonic,  # noqa: TID251 - a process of its own
+) -> Check:
+    """Return a check that raises TooMuchWorkError.
 
-    def check() -> None:
+    It raises once this thread has used so much CPU time, after so many seconds, and for more pods.
+    """
+    cpu_end, end = cpu_clock() + cpu_seconds, clock() + seconds
+
+    def check(pods: int) -> None:
+        if pods > most_pods:
+            raise TooMuchWorkError(f"a replay has {pods:,} pods: expected at most {most_pods:,}")
+        if cpu_clock() >= cpu_end:
+            raise TooMuchWorkError(f"the job takes more than {cpu_seconds:g} s of CPU time")
         if clock() >= end:
-            raise TooMuchWorkError(f"the verdict takes more than {seconds:g} s of CPU time")
+            raise TooMuchWorkError(f"the job takes more than {seconds:g} s")
 
     return check
 
 
-def answer(
-    job: ForecastJob, histories: Histories, read: Read, cpu_seconds: float = CPU_SECONDS
-) -> ForecastAnswer:
+def answer(job: ForecastJob, histories: Histories, read: Read, check: Check = judge.go_on) -> ForecastAnswer:
     """Do a job: read what is new of the history, judge if that is asked for, and plan the next hour.
 
-    Raises PrometheusError.
+    What `check` raises gives it up. Raises PrometheusError.
     """
+
+    def read_in_time(promql: str, start: int, end: int, step: int) -> dict[int, float]:
+        check(0)
+        return read(promql, start, end, step)
+
     try:
-        made = _answer(job, histories, read, cpu_seconds)
+        made = _answer(job, histories, read_in_time, check)
     except NoRoomError as error:
         made = ForecastAnswer(reason=jobs.NO_ROOM, problem=str(error))
     except TooMuchWorkError as error:
@@ -72,12 +90,13 @@ def answer(
     return replace(made, values=histories.values)
 
 
-def _answer(job: ForecastJob, histories: Histories, read: Read, cpu_seconds: float) -> ForecastAnswer:
+def _answer(job: ForecastJob, histories: Histories, read: Read, check: Check) -> ForecastAnswer:
     at = job.now // HOUR * HOUR
     verdict = job.verdict
     if job.judges or (verdict is not None and _has_moved(job, verdict)):
         verdict = None
     begin = (at if verdict is None else verdict.at) - job.settings.history // HOUR * HOUR
+    _check_size(job)
     found = metrics.simulated_metrics(job.autoscaler.spec.metrics or (), job.request)
     rows = histories.update(job.name, job.queries, begin, at, job.now, read)
     for metric in found:
@@ -85,25 +104,37 @@ def _answer(job: ForecastJob, histories: Histories, read: Read, cpu_seconds: flo
             said = f"the query of {metric.name} has no value in the hour before {_clock(at)}"
             return ForecastAnswer(reason=jobs.NO_VALUES, problem=said)
     # of several metrics, one unknown makes the demand unknown
-    demand = np.max(np.stack([rows[each.name] / each.capacity for each in found]), axis=0)
+    demand = functools.reduce(np.maximum, (rows[each.name] / each.capacity for each in found))
     grid = DemandGrid(begin, STEP, demand, job.settings.zone)
     limits, account = job.limits, None
     if verdict is None:
-        case = _case(job, begin, rows)
         before = job.verdict
         incumbent = "" if before is None else before.chosen
-        verdict, variant = judge.judge(case, grid, incumbent, deadline_of(cpu_seconds))
+        judged = max(begin, at - JUDGED_DAYS * DAY)
+        last = {metric: row[(judged - begin) // STEP :] for metric, row in rows.items()}
+        verdict, variant = judge.judge(_case(job, judged, last), grid, incumbent, check)
         if variant is not None:
             limits, account = variant.limits, variant.account
-    else:
-        case = _case(job, begin, {})
+    check(0)
+    case = _case(job, begin, {})
     card = msgspec.Raw(msgspec.json.encode(cards.card_of(case, grid, verdict)))
     if not verdict.chosen or limits is None:
         return ForecastAnswer(verdict, card=card)
     this = at // HOUR
     hours = range(this if job.with_this_hour else this + 1, this + 2)
+    check(0)
     made = planner.plans_of(grid, verdict.chosen, limits, job.settings, hours, account)
     return ForecastAnswer(verdict, limits, tuple(made), card)
+
+
+def _check_size(job: ForecastJob) -> None:
+    """Raise NoRoomError for a history that would be too large by the next verdict, a day from now."""
+    values = len(job.queries) * (job.settings.history + DAY) // STEP
+    if values > MOST_VALUES_OF_ONE:
+        raise NoRoomError(
+            f"{len(job.queries)} metrics have {values:,} values of history by the next verdict: expected at "
+            f"most {MOST_VALUES_OF_ONE:,} for one autoscaler; ask for fewer days, or for fewer metrics"
+        )
 
 
 def _case(job: ForecastJob, begin: int, rows: dict[str, Values]) -> Case:
@@ -152,7 +183,9 @@ def _reply(asked: WorkerJob, histories: Histories) -> WorkerReply:
         return range_query.read_range(asked.server, promql, start, end, step)
 
     try:
-        return WorkerReply(answer(asked.job, histories, read))
+        most_pods = MOST_SAMPLES // max(1, len(asked.job.queries))
+        check = deadline_of(asked.cpu_seconds, asked.seconds, most_pods)
+        return WorkerReply(answer(asked.job, histories, read, check))
     except PrometheusError as error:
         said = f"the history cannot be read: {error.message}"
         return WorkerReply(

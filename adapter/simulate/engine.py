@@ -6,6 +6,7 @@ effect in the next second. Seconds in which nothing of that changes are counted 
 """
 
 import math
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -48,7 +49,8 @@ class Demand:
 
     def __init__(self, loads: Sequence[Load], capacities: Sequence[float], *, carries: bool) -> None:
         """One pod serves `capacities` of the loads in a second; with `carries` what is not served waits."""
-        self._steps = [list(load.segments()) for load in loads]
+        self._values = [load.values for load in loads]
+        self._ends = [array("q", [*load.starts[1:], load.seconds]) for load in loads]
         self._places = [0] * len(loads)
         self._capacities = capacities
         self._carries = carries
@@ -67,15 +69,15 @@ class Demand:
     @property
     def next_change(self) -> int:
         """The second at which a load changes next."""
-        return min(steps[place][1] for steps, place in zip(self._steps, self._places, strict=True))
+        return min(ends[place] for ends, place in zip(self._ends, self._places, strict=True))
 
     def advance(self, second: int) -> None:
-        for index, steps in enumerate(self._steps):
+        for index, ends in enumerate(self._ends):
             place = self._places[index]
-            while steps[place][1] <= second:
+            while ends[place] <= second:
                 place += 1
             self._places[index] = place
-            self.loads[index] = steps[place][2]
+            self.loads[index] = self._values[index][place]
 
     def serve(self, ready: int, seconds: int) -> float:
         """Serve seconds of the same load; return the most that waited of any metric."""

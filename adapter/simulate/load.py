@@ -6,6 +6,7 @@ samples it has a *gap*: nothing is invented there, and the simulation sees no me
 
 import csv
 import math
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -48,6 +49,8 @@ class Load(NamedTuple):
 
     def part(self, begin: int, end: int) -> "Load":
         """Return the load of the seconds from `begin` to `end`, exclusive, with `begin` as its second 0."""
+        if begin == 0 and end == self.seconds:
+            return self
         pieces = [
             (max(start, begin) - begin, value)
             for start, stop, value in self.segments()
@@ -101,7 +104,8 @@ def of_points(points: Iterable[tuple[float, float]], seconds: int, saturated: Se
         if not place
         or (value != values[place - 1] and not (math.isnan(value) and math.isnan(values[place - 1])))
     ]
-    return Load([starts[place] for place in merged], [values[place] for place in merged], seconds, saturated)
+    kept = array("q", [starts[place] for place in merged]), array("d", [values[place] for place in merged])
+    return Load(*kept, seconds, saturated)
 
 
 def read_csv(text: str, source: str) -> Load:

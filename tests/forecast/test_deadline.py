@@ -1,4 +1,4 @@
-"""A verdict that takes too much CPU time is given up, and everything else stays."""
+"""A job that takes too much is given up wherever it is, and everything else stays."""
 
 import itertools
 
@@ -7,14 +7,20 @@ from msgspec.structs import replace
 
 from adapter.forecast import judge, worker
 from adapter.forecast.histories import Histories
+from adapter.forecast.judge import Check
 from adapter.forecast.worker import TooMuchWorkError
-from adapter.model.forecasts.job import ForecastJob, HistoryQuery
+from adapter.model.forecasts.floors import Limits
+from adapter.model.forecasts.job import MOST_VALUES_OF_ONE, ForecastJob, HistoryQuery
 from adapter.model.forecasts.settings import DAY, FLOOR, ForecastSettings
+from adapter.model.forecasts.verdict import CandidateFigures, ReplayFigures, Verdict
 from tests.support.controller import fpa
 from tests.support.forecasts import SETTINGS, case_of, working_days
 from tests.support.live_forecasts import METRIC, HandHistory, days_of_jumps, queue_metric
+from tests.support.scaling import external_metric
 
 START = 19_700 * DAY
+NOW = START + 8 * DAY
+FIGURES = ReplayFigures(0.0, 1.0)
 JOB = ForecastJob(
     "shop/web",
     fpa([queue_metric()]),
@@ -22,30 +28,52 @@ JOB = ForecastJob(
     ForecastSettings(FLOOR, 7 * DAY),
     (60,),
     (HistoryQuery(METRIC, "queue"),),
-    START + 8 * DAY,
+    NOW,
 )
+PLAN = replace(
+    JOB,
+    verdict=Verdict(NOW, 60, "day", "", None, (CandidateFigures("day", FIGURES, FIGURES, 0.9),)),
+    limits=Limits(2, 60, 1, 5, 0.9, 0.15),
+    judges=False,
+)
+READS = 6
+"""The queries for seven days."""
 
 
-def test_a_verdict_beyond_its_time_is_given_up_and_histories_stay() -> None:
+def give_up_at(call: int) -> Check:
+    calls = itertools.count(1)
+
+    def check(pods: int) -> None:
+        if next(calls) == call:
+            raise TooMuchWorkError("too much")
+
+    return check
+
+
+def test_a_job_is_given_up_while_it_reads_and_while_it_plans_and_histories_stay() -> None:
     histories, history = Histories(), HandHistory(START, days_of_jumps(8))
-    other = replace(JOB, name="other/web")
-    for job in (other, JOB):
-        answer = worker.answer(job, histories, history.read, cpu_seconds=0.0)
-        assert (answer.reason, answer.problem) == (
-            "TooMuchWork",
-            "the verdict takes more than 0 s of CPU time",
-        )
+    other = replace(PLAN, name="other/web")
+    assert worker.answer(other, histories, history.read).plans
+    for call in range(1, READS + 1):
+        history.queries.clear()
+        answer = worker.answer(PLAN, histories, history.read, give_up_at(call))
+        assert (answer.reason, answer.problem, len(history.queries)) == ("TooMuchWork", "too much", call - 1)
+    for call in (READS + 1, 1, 2):  # the second and the third have all of the history
+        answer = worker.answer(PLAN, histories, history.read, give_up_at(call))
+        assert (answer.reason, answer.plans) == ("TooMuchWork", ())
     assert answer.values == 2 * 7 * 1440
     history.queries.clear()
-    worker.answer(other, histories, history.read, cpu_seconds=0.0)
+    for job in (other, PLAN):
+        assert worker.answer(job, histories, history.read, give_up_at(3)).plans
     assert history.queries == []
 
 
-def test_a_replay_is_given_up_in_its_middle() -> None:
+def test_a_verdict_is_given_up_in_the_middle_of_a_replay() -> None:
     demand = working_days(8)
     case, calls = case_of(demand, SETTINGS), itertools.count(1)
 
-    def check() -> None:
+    def check(pods: int) -> None:
+        assert pods > 0  # of the replay without a floor
         if next(calls) == 5:
             raise TooMuchWorkError
 
@@ -54,9 +82,41 @@ def test_a_replay_is_given_up_in_its_middle() -> None:
     assert next(calls) == 6
 
 
-def test_a_deadline_counts_from_now() -> None:
-    times = iter([100.0, 109.9, 110.0])
-    check = worker.deadline_of(10, lambda: next(times))
-    check()
-    with pytest.raises(TooMuchWorkError):
-        check()
+def test_a_deadline_counts_from_now_in_cpu_time_and_in_seconds() -> None:
+    times = {"cpu": 100.0, "real": 5.0}
+    check = worker.deadline_of(10, 20, 7, lambda: times["cpu"], lambda: times["real"])
+    times.update(cpu=109.9, real=24.9)
+    check(7)
+    times["real"] = 25.0
+    with pytest.raises(TooMuchWorkError, match=r"the job takes more than 20 s$"):
+        check(0)
+    times["cpu"] = 110.0
+    with pytest.raises(TooMuchWorkError, match="the job takes more than 10 s of CPU time"):
+        check(0)
+    with pytest.raises(TooMuchWorkError, match="a replay has 8 pods: expected at most 7"):
+        check(8)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "days", "values"), [(19, 35, 984_960), (46, 14, 993_600), (47, 14, 1_015_200)]
+)
+def test_one_autoscaler_has_so_many_values_until_its_next_verdict(
+    metrics: int, days: int, values: int
+) -> None:
+    names = [f"m{each}" for each in range(metrics)]
+    asked = replace(
+        PLAN,
+        autoscaler=fpa([external_metric(name, averageValue="1") for name in names]),
+        settings=ForecastSettings(FLOOR, days * DAY),
+        queries=tuple(HistoryQuery(name, "queue") for name in names),
+        now=NOW + DAY,  # the last job before the next verdict
+    )
+    answer = worker.answer(asked, Histories(), HandHistory(START, []).read)
+    if values <= MOST_VALUES_OF_ONE:
+        assert (answer.reason, answer.values) == ("NoValues", values)
+        return
+    assert (answer.reason, answer.values) == ("NoRoom", 0)
+    assert answer.problem == (
+        f"{metrics} metrics have {values:,} values of history by the next verdict: expected at most "
+        "1,000,000 for one autoscaler; ask for fewer days, or for fewer metrics"
+    )

@@ -128,19 +128,6 @@ def test_a_namespace_has_half_of_the_room() -> None:
     )
 
 
-def test_one_autoscaler_has_so_many_values_at_most() -> None:
-    """50 metrics of 35 days, which the kind allows, are beyond it."""
-    kept = Histories()
-    queries = [HistoryQuery(str(each), "") for each in range(50)]
-    with pytest.raises(NoRoomError) as told:
-        kept.update("x", queries, 0, 35 * 24 * HOUR, START, lambda *_: {})
-    assert str(told.value) == (
-        "50 metrics have 2,520,000 values of history: expected at most 1,000,000 for one autoscaler; ask for "
-        "fewer days, or for fewer metrics"
-    )
-    assert names(kept) == set()
-
-
 def test_many_autoscalers_of_one_metric_leave_room_too() -> None:
     kept = Histories(25_000)
     assert sum(keep(kept, f"greedy/{each}", 50) for each in range(496)) == 250

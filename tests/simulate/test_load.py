@@ -28,7 +28,7 @@ def test_a_value_that_a_later_one_of_the_same_second_replaces() -> None:
 
 def test_equal_values_are_one_step_and_gaps_too() -> None:
     read = load.of_points([(0, 1), (2, 1), (4, math.nan), (6, math.nan), (8, 2)], 10, [Span(1, 2)])
-    assert read.starts == [0, 4, 8]
+    assert list(read.starts) == [0, 4, 8]
     assert (read.known_seconds, read.mean) == (6, (4 + 4) / 6)
     assert read.saturated == [Span(1, 2)]
 

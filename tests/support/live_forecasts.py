@@ -72,7 +72,9 @@ class HandWorker:
         self.jobs.append(job)
         if self.failure is not None:
             return self.failure
-        sent = messages.decode_job(messages.encode_job(messages.WorkerJob(job, SERVER, 1000))).job
+        sent = messages.decode_job(
+            messages.encode_job(messages.WorkerJob(job, SERVER, 1000, 120.0, 480.0))
+        ).job
         assert sent == job
         self.answers.append(worker.answer(sent, self.histories, self.history.read))
         return self.answers[-1]

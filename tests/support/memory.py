@@ -18,6 +18,7 @@ from adapter.autoscaler import ready_store, reporter
 from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
 from adapter.config.options import SERVE, Options
+from adapter.forecast import service
 from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.model import ready_times as ready_times_of
@@ -66,9 +67,6 @@ AUTOSCALER = (
 ) / 6000
 """An autoscaler with its last decision."""
 
-
-FORECAST_PROCESS = _measured("forecasting", "process_peak_mib")
-"""The process of forecasts without histories."""
 
 FORECAST = _measured("forecasting", "autoscalers_memory_mib") / 1000
 """The forecast of an autoscaler in the scaler: card, plans and account."""
@@ -147,8 +145,7 @@ def bounds(process: Process) -> Iterator[Bound]:
         ready_times = ready_times_of.LEDGER_BYTES * load.autoscalers
         yield Bound("ready times of autoscalers, as stated", ESTIMATED * ready_times)
         yield Bound("ready times, stored and being written", 3 * ready_store.LIMIT)
-        histories = FORECAST_PROCESS + 8 * job.MOST_VALUES
-        yield Bound("the process of forecasts", histories)
+        yield Bound("the process of forecasts", service.MEMORY_BYTES + 8 * job.MOST_VALUES)
         shown = FORECAST * min(load.autoscalers, job.MOST_VALUES // MINUTES)
         yield Bound("forecasts of autoscalers, as stated", shown)
         yield Bound("decisions remembered", ESTIMATED * reporter.ROOM)

@@ -20,9 +20,9 @@ MOST_VALUES = 25_000_000
 """How many values of histories the process keeps: 200 MB, 14 days of 1,240 metrics."""
 
 MOST_VALUES_OF_ONE = 1_000_000
-"""How many of these one autoscaler may have: 14 days of 49 metrics, 35 days of 19.
+"""How many of these one autoscaler may have, with the day until the next verdict.
 
-A verdict replays them all: its time and its memory follow their number.
+That is 14 days of 46 metrics, 35 days of 19.
 """
 
 
