@@ -12,13 +12,15 @@ import yaml
 from cryptography import x509
 
 from adapter.compose import app
+from adapter.compose.scaler import LISTED_SECONDS
 from adapter.config.options import SERVE
 from adapter.errors import InputError
 from adapter.server.http.endpoints import LocalPages
 from fastpath_sandbox.apiserver.reviews import AccessReviewVerdict
 from fastpath_sandbox.apiserver.workloads import deployment
 from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
-from tests.support.adapter import admit
+from tests.support.adapter import admit, running
+from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
 from tests.support.processor import limited
 
@@ -250,6 +252,19 @@ async def test_probes_say_what_is_not_synced(tmp_path: Path, world: World) -> No
         status, text = await Running(running.session, port, running.stop).get("/readyz")
         assert status == 500
         assert "[-]caches-synced failed" in text
+
+
+async def test_a_server_whose_scaler_never_listed_a_kind_is_not_ready(tmp_path: Path, world: World) -> None:
+    (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
+    world.cluster.forbid("list", "horizontalpodautoscalers")
+    clock, flags = ShiftedClock(), ("--scaler", "--local-address=")
+    async with running(tmp_path, world.cluster, world.prometheus.url, *flags, clock=clock) as adapter:
+        clock.advance(LISTED_SECONDS)
+        failed = await adapter.get("/readyz?verbose")
+        assert failed.status == 500
+        assert "[-]scaler-caches-synced failed" in str(failed.body)
+        world.cluster.allow("list", "horizontalpodautoscalers")
+        await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
 
 
 async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path: Path, world: World) -> None:

@@ -94,6 +94,22 @@ def test_the_order_of_policies_changes_only_the_order_of_the_results(simulated: 
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("worth", [running._WORTH, 0], ids=["one process", "processes"])
+def test_a_terminal_shows_how_many_policies_are_done(
+    simulated: Run, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
+    monkeypatch.setattr(running, "_WORTH", worth)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    arguments = ("--policy", "fixed:replicas=4", "--policy", "fast")
+    without = simulated(*arguments)
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    shown = simulated(*arguments)
+    assert (without.status, without.err) == (0, "")
+    assert shown.out == without.out
+    assert "simulating" in shown.err
+    assert "100%" in shown.err
+
+
 def test_processes_give_what_one_process_gives(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = simulated("-o", "svg", "--phases", "2", "--policy", "native", "--policy", "fast")
     monkeypatch.setattr(running, "_WORTH", 0)
