@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.model.forecasts.card import AHEAD, POINT, CardPoint, ForecastCard
-from fastpath_tools.charts import svg
+from fastpath_tools import charts
 
 COLUMNS, ROWS = 72, 8
 
@@ -40,7 +40,7 @@ def draw(card: ForecastCard, signs: Signs = BLOCKS) -> list[str]:
     highest = max((each for column in columns for each in column[1:] if each is not None), default=None)
     if highest is None:
         return []
-    top = svg.ceiling(highest)
+    top = charts.ceiling(highest)
     labels = [f"{top:g}", *[""] * (ROWS - 2), "0"]
     width = max(map(len, labels))
     lines = []

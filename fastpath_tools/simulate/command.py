@@ -12,12 +12,11 @@ from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST
 from adapter.simulate.simulation import Scenario
 from fastpath_tools import tables
-from fastpath_tools.charts import picture
-from fastpath_tools.charts.picture import Panel
 from fastpath_tools.loads import forecasts, wording
-from fastpath_tools.simulate import budget, inputs, replay, report, running, suggestions
+from fastpath_tools.simulate import budget, inputs, picture, replay, report, running, suggestions
 from fastpath_tools.simulate.inputs import Variant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
+from fastpath_tools.simulate.picture import Panel
 from fastpath_tools.simulate.report import SimulationReport
 from fastpath_tools.simulate.results import PolicyFigures
 from fastpath_tools.simulate.running import Played

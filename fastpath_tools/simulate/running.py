@@ -14,8 +14,8 @@ from rich.progress import track
 
 from adapter.simulate.engine import Change
 from adapter.simulate.simulation import Scenario, simulate
-from fastpath_tools.charts.recording import Recording
 from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.recording import Recording
 from fastpath_tools.simulate.results import PolicyFigures
 
 if TYPE_CHECKING:

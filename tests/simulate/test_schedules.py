@@ -16,7 +16,7 @@ from adapter.simulate.engine import Change
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ScheduledStretch, SimulatedSchedule
 from adapter.simulate.simulation import PolicyResult, Scenario, simulate
-from fastpath_tools.charts.recording import Recording, Restraint
+from fastpath_tools.simulate.recording import Recording, Restraint
 from tests.support import schedules
 from tests.support.simulation import autoscaler, run, steps
 

@@ -15,7 +15,7 @@ from adapter.simulate.engine import EPOCH
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ForecastFloors
 from adapter.simulate.simulation import Scenario, simulate
-from fastpath_tools.charts.recording import Recording, Restraint
+from fastpath_tools.simulate.recording import Recording, Restraint
 from tests.support.cards import weekly_load
 from tests.support.simulation import HPA, Printed, autoscaler, steps
 

@@ -9,10 +9,10 @@ from adapter.simulate.load import Load, Span
 from adapter.simulate.policies import read_policy
 from adapter.simulate.schedules import ScheduledStretch
 from adapter.simulate.simulation import Scenario, simulate
-from fastpath_tools.charts import picture
-from fastpath_tools.charts.picture import Panel
-from fastpath_tools.charts.recording import Recording, Restraint
+from fastpath_tools.simulate import picture
 from fastpath_tools.simulate.inputs import Variant
+from fastpath_tools.simulate.picture import Panel
+from fastpath_tools.simulate.recording import Recording, Restraint
 from fastpath_tools.simulate.running import run_all
 from tests.support.simulation import autoscaler, steps
 
@@ -53,7 +53,7 @@ def test_each_policy_has_a_panel_with_all_parts() -> None:
     assert [panel.findtext(f"{SVG}title") for panel in panels] == ["native", "boost"]
     for panel, raised in zip(panels, ("raised", "boosted"), strict=True):
         found = _classes(panel)
-        for kind in ("demand", "ready", "asked", "shortage", raised, "lowered", "restraint"):
+        for kind in ("demand", "ready", "asked", "shortage", raised, "lowered", "held"):
             assert kind in found, kind
     assert _texts(root)[:3] == ["a <title> & more", "one", "two"]
     assert "held by stabilization" in _texts(root)
@@ -67,7 +67,7 @@ def test_a_short_load_is_drawn_second_by_second() -> None:
     paths = {each.get("class"): each.get("d", "") for each in root.iter(f"{SVG}path")}
     middle = (_LEFT + _RIGHT) // 2
     # 2 pods are needed and 1 is ready in the first half; the axis ends at 2, and is 150 high from 130 on
-    assert paths["demand"] == f"M56 280H56V130H{middle}V205H776V280Z"
+    assert paths["demand"] == f"M56 280V130H{middle}V205H776V280Z"
     assert paths["ready"] == paths["asked"] == "M56 205H776"
     assert paths["shortage"] == f"M56 130H{middle}V205H56Z"
 
@@ -82,7 +82,7 @@ def test_the_bounds_of_schedules_are_lines_where_the_axis_has_room() -> None:
     root = _draw([panel._replace(scheduled=bounds)])
     paths = {each.get("class"): each.get("d", "") for each in root.iter(f"{SVG}path")}
     # 10 to the pixel; the axis ends at 2, and is 150 high from 130 on
-    assert paths["scheduled"] == "M236 205H416M416 205H596M416 130H596"
+    assert paths["bounds"] == "M236 205H416M416 205H596M416 130H596"
     assert "floor or ceiling of a schedule" in _texts(root)
     assert "floor or ceiling of a schedule" not in _texts(_draw([panel]))
 
@@ -93,7 +93,7 @@ def test_the_worst_of_a_column_is_shown() -> None:
     recording.stretch(0, 100, 1.0, 1, 1)
     recording.stretch(100, 1, 6.0, 1, 1)
     recording.stretch(101, 619, 1.0, 1, 1)
-    assert [column.worst for column in recording.columns] == [None, (6.0, 1), *[None] * 8]
+    assert [column.worst for column in recording.columns] == [None, (1, 6.0), *[None] * 8]
     need = recording.columns[1].need
     assert need is not None
     assert (need.first, need.low, need.high, need.last) == (1.0, 1.0, 6.0, 1.0)
@@ -118,7 +118,7 @@ def test_gaps_and_saturation_are_hatched() -> None:
     assert "saturated when recorded" in texts
     assert "a metric has no value" in texts
     gap = next(each for each in root.iter(f"{SVG}path") if each.get("class") == "gap")
-    assert gap.get("d") == "M296 130H536v150H296Z"
+    assert gap.get("d") == "M296 130H536V280H296Z"
     assert classes.count("saturated") == 2  # one in the panel, one in the legend
 
 

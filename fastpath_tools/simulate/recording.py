@@ -6,8 +6,10 @@ the greatest value, which is all that a line of that width can show.
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision
@@ -57,49 +59,49 @@ def _restraint_of(made: Decision, facts: Mapping[str, Mapping[str, Any]]) -> Res
     return Restraint.HELD if is_held else Restraint.FOLLOWS
 
 
-class Extent:
-    """One line within a column."""
+class Extent(NamedTuple):
+    """One line within a column, in an order that draws all of it."""
 
-    __slots__ = ("first", "high", "last", "low")
+    first: float
+    low: float
+    high: float
+    last: float
 
-    def __init__(self, value: float) -> None:
-        self.first = self.last = self.low = self.high = value
-
-    def add(self, value: float) -> None:
-        self.last = value
-        if value < self.low:
-            self.low = value
-        elif value > self.high:
-            self.high = value
+    @classmethod
+    def after(cls, before: "Extent | None", value: float) -> "Extent":
+        """Return an extent with one more value."""
+        if before is None:
+            return cls(value, value, value, value)
+        return cls(before.first, min(before.low, value), max(before.high, value), value)
 
 
+@dataclass(slots=True)
 class Column:
-    """Some seconds of a run.
+    """The seconds of a run from `start` to `end`.
 
-    `need` is None in a gap. `worst` are need and ready pods at the largest shortage.
+    `need` is None in a gap. `worst` are ready pods and need at the largest shortage.
     """
 
-    __slots__ = ("need", "ready", "replicas", "restraints", "seconds", "worst")
-
-    def __init__(self) -> None:
-        self.need: Extent | None = None
-        self.ready: Extent | None = None
-        self.replicas: Extent | None = None
-        self.seconds = 0
-        self.restraints: dict[Restraint, int] = {}
-        self.worst: tuple[float, int] | None = None
+    start: float
+    end: float
+    need: Extent | None = None
+    ready: Extent | None = None
+    replicas: Extent | None = None
+    seconds: int = 0
+    restraints: Counter[Restraint] = field(default_factory=Counter)
+    worst: tuple[int, float] | None = None
 
     def add(self, seconds: int, need: float, ready: int, replicas: int, restraint: Restraint) -> None:
         """Count seconds in which nothing changes."""
         self.seconds += seconds
-        self.restraints[restraint] = self.restraints.get(restraint, 0) + seconds
-        self.ready = _added(self.ready, ready)
-        self.replicas = _added(self.replicas, replicas)
+        self.restraints[restraint] += seconds
+        self.ready = Extent.after(self.ready, ready)
+        self.replicas = Extent.after(self.replicas, replicas)
         if math.isnan(need):
             return
-        self.need = _added(self.need, need)
-        if need > ready and (self.worst is None or need - ready > self.worst[0] - self.worst[1]):
-            self.worst = (need, ready)
+        self.need = Extent.after(self.need, need)
+        if need > ready and (self.worst is None or need - ready > self.worst[1] - self.worst[0]):
+            self.worst = (ready, need)
 
     @property
     def restraint(self) -> Restraint:
@@ -107,19 +109,15 @@ class Column:
         return max(self.restraints, key=lambda restraint: (self.restraints[restraint], restraint.value))
 
 
-def _added(track: Extent | None, value: float) -> Extent:
-    if track is None:
-        return Extent(value)
-    track.add(value)
-    return track
-
-
 class Recording:
     """The columns of a run of `seconds`, at most `most`: the observer of a run."""
 
     def __init__(self, seconds: int, most: int) -> None:
         self.seconds = seconds
-        self.columns: Sequence[Column] = [Column() for _ in range(min(seconds, most))]
+        count = min(seconds, most)
+        self.columns: Sequence[Column] = [
+            Column(place * seconds / count, (place + 1) * seconds / count) for place in range(count)
+        ]
         self._restraint = Restraint.FOLLOWS
         self._floor: Restraint | None = None
         """What a boosted HPA reads a floor of: a schedule, or a raise."""
