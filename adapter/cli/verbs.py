@@ -7,7 +7,7 @@ Each package that has verbs registers them in pyproject.toml. So the servers do 
 import functools
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -18,6 +18,19 @@ GROUP = "fastpath.verbs"
 
 _HIDDEN_PREFIX = "__"
 _SERVERS = ("serve", "scale")
+
+
+def missing(packages: Iterable[str]) -> tuple[str, ...]:
+    """Return which packages are not installed."""
+    return tuple(package for package in packages if importlib.util.find_spec(package) is None)
+
+
+def require(*packages: str) -> None:
+    """Raise RunError if a package of the extra `tools` is not installed."""
+    if absent := missing(packages):
+        raise RunError(
+            f"needs {' and '.join(absent)}, which is not installed: pip install 'fastpath-adapter[tools]'"
+        )
 
 
 class Verb(NamedTuple):
@@ -37,15 +50,11 @@ class Verb(NamedTuple):
     @property
     def missing(self) -> tuple[str, ...]:
         """The packages that the verb needs and that are not installed."""
-        return tuple(package for package in self.needs if importlib.util.find_spec(package) is None)
+        return missing(self.needs)
 
     def run(self, arguments: list[str]) -> int:
         """Run the verb and return the exit status. RunError if a package is not installed."""
-        if self.missing:
-            raise RunError(
-                f"needs {' and '.join(self.missing)}, which is not installed: "
-                "pip install 'fastpath-adapter[tools]'"
-            )
+        require(*self.needs)
         module = importlib.import_module(self.module)
         status: int = getattr(module, self.function)(arguments)
         return status

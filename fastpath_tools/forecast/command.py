@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.console import Console
 
-from adapter.cli import command_line
+from adapter.cli import command_line, verbs
 from adapter.errors import RunError
 from adapter.model.forecasts.card import ForecastCard
 from fastpath_tools.forecast import case, chart, picture, wording
 from fastpath_tools.forecast.options import COMMAND, JSON, SVG, ForecastOptions
-from fastpath_tools.loads import forecasts as settings
 
 
 class ShownCard(NamedTuple):
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _make(options: ForecastOptions) -> ShownCard:
-    settings.check_extra()
+    verbs.require("numpy")
     given = case.read(options)
     console = Console(stderr=True)
     if console.is_terminal:

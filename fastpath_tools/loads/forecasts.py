@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from importlib import util
 
-from adapter.errors import RunError
 from adapter.model.autoscaling import boost
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.forecasts.settings import ForecastSettings
@@ -12,19 +10,11 @@ from adapter.model.forecasts.spec import ForecastSpec
 from adapter.model.timestamps import SECOND, Instant
 from adapter.simulate.load import Load
 
-EXTRA = "fastpath-adapter[tools]"
-
 UNDATED = "the load does not tell when it begins: days repeat in UTC, and no day is a holiday; give --start"
 """What is said of settings that a load without a date cannot have."""
 
 _MIDNIGHT = 1_699_920_000
 """Second 0 of a load that does not tell when it begins, in seconds since 1970: a midnight in UTC."""
-
-
-def check_extra() -> None:
-    """Raise RunError if forecasts cannot be computed here."""
-    if util.find_spec("numpy") is None:
-        raise RunError(f"forecasts need numpy, which is not installed: pip install '{EXTRA}'")
 
 
 def asked_of(autoscaler: FastPathAutoscaler) -> ForecastSpec | None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from adapter.cli import command_line
+from adapter.cli import command_line, verbs
 from adapter.compose.clock import SystemClock
 from adapter.config.option_fields import Command, CommandOptions, arguments, option
 from adapter.config.pflag import FlagType
@@ -18,7 +18,7 @@ from adapter.model.schedules import local_time, windows
 from adapter.model.schedules.documents import FastPathSchedule
 from adapter.model.schedules.windows import Schedule, Window
 from adapter.model.timestamps import SECOND
-from fastpath_tools.schedule import calendar, ics
+from fastpath_tools.schedule import calendar
 from fastpath_tools.schedule_files import read_schedules
 
 DEFAULT_DAYS = 30
@@ -78,6 +78,9 @@ def main(argv: Sequence[str]) -> int:
     if options.output == "json":
         command_line.show(command_line.to_json(show(schedules, start, end)))
     elif options.output == "ics":
+        verbs.require("icalendar")
+        from fastpath_tools.schedule import ics  # noqa: PLC0415 - only this output needs icalendar
+
         sys.stdout.write(ics.render(schedules, start, end))
     else:
         command_line.show(calendar.render(schedules, start, end))

@@ -6,13 +6,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adapter.cli import command_line
+from adapter.cli import command_line, verbs
 from adapter.errors import Fault, InputError
 from adapter.simulate import simulation
 from adapter.simulate.policies import BOOST
 from adapter.simulate.simulation import Scenario
 from fastpath_tools import tables
-from fastpath_tools.loads import forecasts, wording
+from fastpath_tools.loads import wording
 from fastpath_tools.simulate import budget, inputs, picture, replay, report, running, suggestions
 from fastpath_tools.simulate.inputs import Variant
 from fastpath_tools.simulate.options import COMMAND, JSON, MARKDOWN, SVG, SimulateOptions
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.replay:
         return replay.run(options.replay, options.output)
     if options.forecast:
-        forecasts.check_extra()
+        verbs.require("numpy")
     given = inputs.read_inputs(options)
     if options.suggest:
         command_line.show(suggestions.render(given, options.output))

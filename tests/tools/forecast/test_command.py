@@ -140,8 +140,7 @@ def test_without_numpy_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPa
     printed = run()
     assert (printed.status, printed.out) == (1, "")
     assert printed.err == (
-        "fastpath forecast: forecasts need numpy, which is not installed: "
-        "pip install 'fastpath-adapter[tools]'\n"
+        "fastpath forecast: needs numpy, which is not installed: pip install 'fastpath-adapter[tools]'\n"
     )
 
 

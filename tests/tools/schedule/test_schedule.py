@@ -348,8 +348,21 @@ def test_a_calendar_file(run: Runner) -> None:
     assert {each["DTSTAMP"].dt for each in events} == {at(0)}
     lines = text.encode().split(b"\r\n")
     assert lines.pop() == b""
-    assert max(map(len, lines)) == 75
+    assert 70 < max(map(len, lines)) <= 75
     assert not any(b"\n" in line or b"\r" in line for line in lines)
+
+
+def test_a_calendar_without_icalendar_says_what_to_install(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "icalendar", None)
+    range_ = span("2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z")
+    assert run(*range_, "-o", "text", text=json.dumps(document(DAILY))).status == 0
+    assert run(*range_, "-o", "ics", text=json.dumps(document(DAILY))) == Result(
+        1,
+        "",
+        "fastpath schedule: needs icalendar, which is not installed: pip install 'fastpath-adapter[tools]'\n",
+    )
 
 
 # -- what is refused -----------------------------------------------------------------------------------------
