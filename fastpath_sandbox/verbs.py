@@ -5,5 +5,5 @@ from adapter.cli.verbs import Verb
 DEMO = Verb(
     "run everything in one process on an embedded cluster, live in the terminal",
     "fastpath_sandbox.demo.command",
-    needs=("rich",),
+    needs=("jsonpatch", "rich"),
 )

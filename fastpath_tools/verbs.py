@@ -7,7 +7,7 @@ _RICH = ("rich",)
 BOOST = Verb(
     "make the HorizontalPodAutoscalers of a manifest boosted, advised, or plain again",
     "fastpath_tools.boost.command",
-    needs=("ruamel.yaml",),
+    needs=("jsonpatch", "ruamel.yaml"),
 )
 CERTS = Verb("make the serving Secret and the caBundle of the APIServices", "fastpath_tools.certs")
 CHECK = Verb(

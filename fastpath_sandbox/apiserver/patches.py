@@ -7,6 +7,8 @@ serves. Any other list is replaced whole, as upstream does for fields without a 
 import copy
 from typing import Any
 
+import jsonpatch
+
 from fastpath_sandbox.apiserver import status
 
 _MERGE_KEYS: dict[str, str] = {
@@ -119,78 +121,21 @@ def json_patch(target: Any, operations: list[dict[str, Any]]) -> Any:
     """Return `target` with a JSON patch applied; raise 422 for an operation that fails, as upstream."""
     result = copy.deepcopy(target)
     for operation in operations:
-        result = _apply(result, operation)
+        name, path = operation.get("op"), operation.get("path")
+        try:
+            result = jsonpatch.apply_patch(result, [operation], in_place=True)
+        except jsonpatch.JsonPatchTestFailed:
+            raise _unfit(f"testing value {path} failed: test failed") from None
+        except (jsonpatch.JsonPatchPathNotFound, jsonpatch.JsonPointerException):
+            raise _unfit(
+                f"{name} operation does not apply: doc is missing path: {path}: missing value"
+            ) from None
+        except jsonpatch.JsonPatchException as error:
+            raise _unfit(f"{name} operation does not apply: {path}: {error}") from None
     return result
-
-
-def _apply(document: Any, operation: dict[str, Any]) -> Any:
-    name = operation.get("op")
-    path = operation.get("path", "")
-    if name in {"add", "replace", "test"} and "value" not in operation:
-        raise _unfit(f"{name} operation missing value for path {path}")
-    if name == "test":
-        if _read(document, path) != operation["value"]:
-            raise _unfit(f"testing value {path} failed: test failed")
-        return document
-    if name in {"move", "copy"}:
-        value = copy.deepcopy(_read(document, operation.get("from", "")))
-        if name == "move":
-            document = _write(document, operation["from"], "remove", None)
-        return _write(document, path, "add", value)
-    if name in {"add", "replace", "remove"}:
-        return _write(document, path, name, copy.deepcopy(operation.get("value")))
-    raise _unfit(f"Unexpected kind: {name}")
 
 
 def _unfit(cause: str) -> status.StatusFailure:
     return status.StatusFailure(
         422, "Invalid", f"the server rejected our request due to an error in our request: {cause}"
     )
-
-
-def _steps(path: str) -> list[str]:
-    if path and not path.startswith("/"):
-        raise _unfit(f"invalid path {path}: a JSON pointer starts with /")
-    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
-
-
-def _child(container: Any, step: str, path: str) -> Any:
-    try:
-        return container[int(step)] if isinstance(container, list) else container[step]
-    except (KeyError, IndexError, ValueError, TypeError):
-        raise _unfit(f"doc is missing path: {path}: missing value") from None
-
-
-def _read(document: Any, path: str) -> Any:
-    for step in _steps(path):
-        document = _child(document, step, path)
-    return document
-
-
-def _write(document: Any, path: str, name: str, value: Any) -> Any:
-    steps = _steps(path)
-    if not steps:
-        return value
-    container = document
-    for step in steps[:-1]:
-        container = _child(container, step, path)
-    last = steps[-1]
-    if isinstance(container, list) and name == "add":
-        container.insert(len(container) if last == "-" else _index(last, len(container), path), value)
-        return document
-    if name != "add":
-        _child(container, last, path)
-    if not isinstance(container, (dict, list)):
-        raise _unfit(f"doc is missing path: {path}: missing value")
-    place: Any = int(last) if isinstance(container, list) else last
-    if name == "remove":
-        del container[place]
-    else:
-        container[place] = value
-    return document
-
-
-def _index(text: str, length: int, path: str) -> int:
-    if not text.isdigit() or int(text) > length:
-        raise _unfit(f"Unable to access invalid index: {path}")
-    return int(text)

@@ -8,6 +8,7 @@ API server would refuse is refused.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jsonpatch
 import msgspec
 
 from adapter.errors import Fault, InputError
@@ -49,33 +50,14 @@ class PatchOperation(NamedTuple):
 
 
 def apply(document: Any, operations: Iterable[PatchOperation]) -> Any:
-    """Return a changed copy of a document; `test` operations are not checked."""
+    """Return a changed copy of a document."""
     own = [operation._replace(value=_copied(operation.value)) for operation in operations]
     return apply_to(_copied(document), own)
 
 
-def apply_to(result: Any, operations: Iterable[PatchOperation]) -> Any:
+def apply_to(document: Any, operations: Iterable[PatchOperation]) -> Any:
     """Apply operations to the document itself, and return it; their values become part of it."""
-    for operation in operations:
-        *above, name = operation.path
-        place = result
-        for step in above:
-            place = place[int(step)] if isinstance(place, list) else place[step]
-        value = operation.value
-        if operation.op == TEST:
-            continue
-        if isinstance(place, dict):
-            if operation.op == REMOVE:
-                del place[name]
-            else:
-                place[name] = value
-        elif operation.op == ADD:
-            place.insert(len(place) if name == END else int(name), value)
-        elif operation.op == REPLACE:
-            place[int(name)] = value
-        else:
-            del place[int(name)]
-    return result
+    return jsonpatch.apply_patch(document, [operation.plain() for operation in operations], in_place=True)
 
 
 def _copied(value: Any) -> Any:

@@ -148,20 +148,23 @@ def test_json_patch(target: Any, operations: list[dict[str, Any]], result: Any) 
 
 
 @pytest.mark.parametrize(
-    "operation",
+    ("operation", "cause"),
     [
-        {"op": "test", "path": "/a", "value": 2},
-        {"op": "replace", "path": "/b", "value": 2},
-        {"op": "remove", "path": "/b"},
-        {"op": "remove", "path": "/a/b"},
-        {"op": "add", "path": "/c/9", "value": 2},
-        {"op": "add", "path": "/a"},
-        {"op": "add", "path": "a", "value": 1},
-        {"op": "add", "path": "/a/x", "value": 1},
-        {"op": "swap", "path": "/a"},
+        ({"op": "test", "path": "/a", "value": 2}, "testing value /a failed: test failed"),
+        ({"op": "replace", "path": "/b", "value": 2}, "doc is missing path: /b: missing value"),
+        ({"op": "remove", "path": "/b"}, "doc is missing path: /b: missing value"),
+        ({"op": "remove", "path": "/a/b"}, "doc is missing path: /a/b: missing value"),
+        ({"op": "add", "path": "/c/9", "value": 2}, "add operation does not apply: /c/9: "),
+        ({"op": "add", "path": "/a"}, "add operation does not apply: /a: "),
+        ({"op": "add", "path": "a", "value": 1}, "doc is missing path: a: missing value"),
+        ({"op": "add", "path": "/a/x", "value": 1}, "doc is missing path: /a/x: missing value"),
+        ({"op": "swap", "path": "/a"}, "swap operation does not apply: /a: "),
+        ({"op": "remove", "path": 3}, "remove operation does not apply: 3: "),
+        ({}, "None operation does not apply: None: "),
     ],
 )
-def test_json_patch_that_does_not_fit(operation: dict[str, Any]) -> None:
+def test_json_patch_that_does_not_fit(operation: dict[str, Any], cause: str) -> None:
     with pytest.raises(StatusFailure) as refused:
         patches.json_patch({"a": 1, "c": []}, [operation])
     assert refused.value.code == 422
+    assert cause in str(refused.value)
