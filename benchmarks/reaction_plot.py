@@ -8,60 +8,28 @@ colors follow the light or dark scheme of the reader.
 import json
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import reaction, stepping, suite
 from benchmarks.reaction import Curve
+from fastpath_tools import charts
+from fastpath_tools.charts import AREA, LINE, Color, Frame, Look, Sheet, Step
 
 PICTURE = suite.ROOT / "docs" / "images" / "reaction.svg"
 
-WIDTH, HEIGHT = 800, 330
-TOP, BOTTOM = 64, 278
-_NAMES = {"gauge": "fast-scaler", "boosted": "HPA with boost", "native": "HPA alone"}
-STYLE = """
-svg { --ink: #1f2328; --soft: #656d76; --rule: #d0d7de; }
-svg { --gauge: #0969da; --boosted: #1a7f37; --native: #bc4c00; }
-@media (prefers-color-scheme: dark) {
-  svg { --ink: #e6edf3; --soft: #9198a1; --rule: #3d444d; }
-  svg { --gauge: #4493f8; --boosted: #3fb950; --native: #f0883e; }
+_WEIGHT = "stroke-width: 2.5"
+CASES = {
+    "gauge": Look(LINE, charts.BLUE, "fast-scaler", _WEIGHT),
+    "boosted": Look(LINE, Color("#1a7f37", "#3fb950"), "HPA with boost", _WEIGHT),
+    "native": Look(LINE, charts.ORANGE, "HPA alone", _WEIGHT),
 }
-text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--soft); }
-.title { font-size: 15px; font-weight: 600; fill: var(--ink); }
-.case { font-weight: 600; }
-.rule { stroke: var(--rule); stroke-width: 1; }
-.needed { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }
-.curve { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
-.missing { fill: var(--native); fill-opacity: 0.13; }
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One pair of axes: where it lies between left and right, and the seconds that it shows."""
-
-    left: float
-    right: float
-    seconds: float
-    ticks: Sequence[float]
-    low: int
-    high: int
-
-    def x(self, seconds: float) -> float:
-        """Return where a time lies; later times lie at the right edge."""
-        return round(self.left + (self.right - self.left) * min(seconds, self.seconds) / self.seconds, 1)
-
-    def y(self, replicas: float) -> float:
-        """Return where a count lies."""
-        return round(BOTTOM - (BOTTOM - TOP) * (replicas - self.low) / (self.high - self.low), 1)
-
-    def path(self, points: Sequence[tuple[float, float]]) -> str:
-        """Return a line in steps from the first point to the right edge."""
-        first, *rest = points
-        steps = "".join(f" H{self.x(at):g} V{self.y(count):g}" for at, count in rest if at <= self.seconds)
-        return f"M{self.x(first[0]):g} {self.y(first[1]):g}{steps} H{self.right:g}"
+LOOKS = CASES | {
+    **{f"{case}-name": look._replace(shape=AREA, style="font-weight: 600") for case, look in CASES.items()},
+    "needed": Look(LINE, charts.SLATE, "needed", "stroke-width: 1.5; stroke-dasharray: 5 4"),
+    "missing": Look(AREA, charts.ORANGE, "too few replicas", "fill-opacity: 0.13"),
+}
 
 
 def average(curves: Sequence[Curve], begin: int) -> list[tuple[float, float]]:
@@ -75,66 +43,68 @@ def average(curves: Sequence[Curve], begin: int) -> list[tuple[float, float]]:
     return points
 
 
+def track(points: Sequence[tuple[float, float]], seconds: float) -> list[Step]:
+    """Return the points of a line in steps as steps that end with the picture."""
+    ends = [at for at, _ in points[1:]] + [seconds]
+    return [
+        Step(at, min(end, seconds), [count])
+        for (at, count), end in zip(points, ends, strict=True)
+        if at < seconds
+    ]
+
+
+def name(case: str, x: float, y: float) -> str:
+    """Return the name of a case in its color."""
+    return charts.text(x, y, CASES[case].words, f"{case}-name")
+
+
+def axes(frame: Frame, ticks: Sequence[float]) -> Iterator[str]:
+    """Yield the axes, their numbers, and the line of what is needed."""
+    yield from frame.axis()
+    words = {at: f"{at:g}" for at in ticks}
+    yield from frame.times(frame.bottom + 20, words | {ticks[-1]: f"{ticks[-1]:g} s"})
+    yield frame.line("needed", [Step(frame.begin, frame.end, [frame.pods])])
+    yield charts.text(frame.right, frame.top - 8, "needed", anchor="end")
+    middle = (frame.left + frame.right) / 2
+    yield charts.text(middle, frame.bottom + 42, "time after the step", anchor="middle")
+
+
 def draw(entry: Mapping[str, Any]) -> str:
     """Return the picture of an entry of `reaction`."""
     settings = entry["settings"]
-    begin = int(settings["pods"])
+    begin, slow = int(settings["pods"]), settings["slow"]
     needed = stepping.needed(begin)
-    curves = {case: reaction.read_curves(entry["notes"][f"replicas_{case}"]) for case in _NAMES}
+    curves = {case: reaction.read_curves(entry["notes"][f"replicas_{case}"]) for case in CASES}
     lines = {case: average(found, begin) for case, found in curves.items()}
-    whole = Panel(46, 500, 2 * settings["slow"], (0, 5, 10, 15, 20, 25, 30), begin, needed)
-    early = Panel(560, 770, 1.5, (0, 0.5, 1, 1.5), begin, needed)
-    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-        f"<title>Average replicas of {settings['workloads']} workloads after a load step</title>",
-        f"<style>{STYLE}</style>",
-        label(
-            8, 22, f"Replicas after the load doubles: average of {settings['workloads']} workloads", "title"
-        ),
-        label(early.left, 22, "The first 1.5 s", "title"),
+    whole = Frame(64, 214, 0, 2 * slow, needed, begin, 46, 500)
+    early = Frame(64, 214, 0, 1.5, needed, begin, 560, 770)
+    missing = (
+        (step.start, step.end, step.values[0], needed)
+        for step in track(lines["native"], whole.end)
+        if step.start < step.end
+    )
+    sheet = Sheet(
+        f"Replicas after the load doubles: average of {settings['workloads']} workloads", LOOKS, 314
+    )
+    sheet.parts.append(charts.text(early.left, 26, "The first 1.5 s", "title"))
+    sheet.parts.append(whole.boxes("missing", missing))
+    for frame, ticks in ((whole, (0, 5, 10, 15, 20, 25, 30)), (early, (0, 0.5, 1, 1.5))):
+        sheet.parts += axes(frame, ticks)
+        sheet.parts += [
+            frame.line(case, track(lines[case], frame.end)) for case in ("native", "boosted", "gauge")
+        ]
+    low, x = whole.bottom, whole.x(16.8)
+    sheet.parts += [
+        charts.text(whole.x(1.3), whole.top + 22, "with Fastpath", "gauge-name"),
+        charts.text(whole.x(6), whole.y(begin + 0.65 * (needed - begin)), LOOKS["missing"].words),
+        name("native", x, low - 80),
+        charts.text(x, low - 62, f"Prometheus scrapes every {slow:g} s,"),
+        charts.text(x, low - 45, f"the HPA decides every {slow:g} s"),
+        name("gauge", early.x(0.05), early.top + 48),
+        name("boosted", early.x(0.68), low - 75),
+        name("native", early.x(0.68), low - 12),
     ]
-    for panel in (whole, early):
-        parts += axes(panel)
-        for case in ("native", "boosted", "gauge"):
-            parts.append(f'<path class="curve" stroke="var(--{case})" d="{panel.path(lines[case])}"/>')
-    missing = f"{whole.path(lines['native'])} V{whole.y(needed):g} H{whole.x(0):g} Z"
-    parts.insert(5, f'<path class="missing" d="{missing}"/>')
-    parts += [
-        label(whole.x(1.3), whole.y(needed) + 22, "with Fastpath", "case", "gauge"),
-        label(whole.x(6), whole.y(begin + 0.65 * (needed - begin)), "too few replicas"),
-        label(whole.x(16.8), whole.y(begin) - 80, _NAMES["native"], "case", "native"),
-        label(whole.x(16.8), whole.y(begin) - 62, f"Prometheus scrapes every {settings['slow']:g} s,"),
-        label(whole.x(16.8), whole.y(begin) - 45, f"the HPA decides every {settings['slow']:g} s"),
-        label(early.x(0.05), early.y(needed) + 48, _NAMES["gauge"], "case", "gauge"),
-        label(early.x(0.68), early.y(begin) - 75, _NAMES["boosted"], "case", "boosted"),
-        label(early.x(0.68), early.y(begin) - 12, _NAMES["native"], "case", "native"),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def axes(panel: Panel) -> list[str]:
-    """Return the axes, their numbers, and the line of what is needed."""
-    parts = []
-    for count in range(panel.low, panel.high + 1):
-        y = panel.y(count)
-        kind = "needed" if count == panel.high else "rule"
-        parts.append(f'<line class="{kind}" x1="{panel.left}" x2="{panel.right}" y1="{y:g}" y2="{y:g}"/>')
-        parts.append(label(panel.left - 8, y + 4, str(count), anchor="end"))
-    for at in panel.ticks:
-        unit = " s" if at == panel.ticks[-1] else ""
-        parts.append(label(panel.x(at), BOTTOM + 20, f"{at:g}{unit}", anchor="middle"))
-    parts.append(label(panel.right, TOP - 8, "needed", anchor="end"))
-    parts.append(label((panel.left + panel.right) / 2, BOTTOM + 42, "time after the step", anchor="middle"))
-    return parts
-
-
-def label(x: float, y: float, words: str, kind: str = "", colour: str = "", *, anchor: str = "") -> str:
-    attributes = f' class="{kind}"' if kind else ""
-    attributes += f' style="fill: var(--{colour})"' if colour else ""
-    attributes += f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text x="{x:g}" y="{y:g}"{attributes}>{words}</text>'
+    return sheet.render()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -12,43 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import reaction, reaction_plot, suite
-from benchmarks.reaction_plot import HEIGHT, STYLE, WIDTH, Panel, label
-from benchmarks.ready_world import CHAINS, NEEDED, PODS, STARTS
+from benchmarks.reaction_plot import CASES, LOOKS
+from benchmarks.ready_world import NEEDED, PODS, STARTS
+from fastpath_tools import charts
+from fastpath_tools.charts import Frame, Sheet
 
 PICTURE = suite.ROOT / "docs" / "images" / "ready.svg"
 
 _EDGES = {"short": (46, 260), "medium": (316, 530), "long": (586, 790)}
-_COLORS = {"native": "native", "boosted": "boosted", "fast": "gauge"}
+_CASES = {"native": "native", "boosted": "boosted", "fast": "gauge"}
 _STEPS = (5, 10, 20, 40, 50, 100)
 
 
 def draw(entry: Mapping[str, Any]) -> str:
     """Return the picture of an entry of `ready`."""
     settings = entry["settings"]
-    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-        f"<title>Ready pods after a load step, average of {settings['workloads']} workloads</title>",
-        f"<style>{STYLE}</style>",
-    ]
+    sheet = Sheet(f"Ready pods after a load step: average of {settings['workloads']} workloads", LOOKS)
+    sheet.legend(CASES)
     for start in STARTS:
-        lines = {chain: _line(entry["notes"][f"ready_{chain}_{start}"]) for chain in CHAINS}
         seconds, ticks = scale_of(entry["figures"][f"native_{start}_p95_seconds"])
-        left, right = _EDGES[start]
-        panel = Panel(left, right, seconds, ticks, PODS, NEEDED)
-        parts.append(label(left, 22, f"Pods start in {settings[start]:g} s", "title"))
-        parts += reaction_plot.axes(panel)
-        parts += [
-            f'<path class="curve" stroke="var(--{_COLORS[chain]})" d="{panel.path(lines[chain])}"/>'
-            for chain in CHAINS
-        ]
-    parts += [
-        label(130, 190, "fast-scaler", "case", "gauge"),
-        label(130, 210, "HPA with boost", "case", "boosted"),
-        label(130, 230, "HPA alone", "case", "native"),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+        frame = Frame(108, 214, 0, seconds, NEEDED, PODS, *_EDGES[start])
+        sheet.parts.append(charts.text(frame.left, 80, f"Pods start in {settings[start]:g} s", "head"))
+        sheet.parts += reaction_plot.axes(frame, ticks)
+        for chain, case in _CASES.items():
+            points = _line(entry["notes"][f"ready_{chain}_{start}"])
+            sheet.parts.append(frame.line(case, reaction_plot.track(points, seconds)))
+    sheet.y = 374
+    return sheet.render()
 
 
 def _line(text: str) -> list[tuple[float, float]]:

@@ -17,7 +17,7 @@ from adapter.model import timestamps, visible
 
 WIDTH, MARGIN = 800, 16
 LEFT, RIGHT = 56, 776
-"""The edges of a frame."""
+"""The edges of a frame over the whole width."""
 
 _LINE = 17
 _WIDEST = 124
@@ -39,6 +39,7 @@ VIOLET = Color("#8250df", "#bc8cff")
 LAVENDER = Color("#b6a1e8", "#6e5bb0")
 RED = Color("#d1242f", "#f85149")
 GREEN = Color("#2da44e", "#3fb950")
+ORANGE = Color("#bc4c00", "#f0883e")
 AMBER = Color("#e3a008", "#d29922")
 TEAL = Color("#1b7c83", "#39c5cf")
 PINK = Color("#bf4b8a", "#db61a2")
@@ -149,50 +150,61 @@ def duration(seconds: int) -> str:
 
 
 class Frame(NamedTuple):
-    """Where a chart lies on its sheet, the instants at its left and right edge, and the pods at its top."""
+    """Where a chart lies on its sheet, the instants at its left and right edge, and the pods at its top.
+
+    What is later or higher is drawn at the edge. `low` are the pods at its bottom.
+    """
 
     top: float
     height: float
     begin: float
     end: float
     pods: float = 1.0
+    low: float = 0.0
+    left: float = LEFT
+    right: float = RIGHT
 
     @property
     def bottom(self) -> float:
         return self.top + self.height
 
     def x(self, at: float) -> float:
-        return LEFT + (RIGHT - LEFT) * (at - self.begin) / (self.end - self.begin)
+        return self.left + (self.right - self.left) * (min(at, self.end) - self.begin) / (
+            self.end - self.begin
+        )
 
     def y(self, pods: float) -> float:
-        return self.bottom - self.height * min(1.0, pods / self.pods)
+        return self.bottom - self.height * (min(pods, self.pods) - self.low) / (self.pods - self.low)
 
     def axis(self) -> Iterator[str]:
         """Yield the numbers of pods with their rules; none is a fraction of a pod."""
-        parts = next((parts for parts in (4, 3, 5, 2) if self.pods % parts == 0), 1)
-        marks = [self.pods * place / parts for place in range(parts + 1)]
-        yield path("rule", (f"M{LEFT} {number(self.y(mark))}H{RIGHT}" for mark in marks))
+        span = self.pods - self.low
+        parts = next((parts for parts in (4, 3, 5, 2) if span % parts == 0), 1)
+        marks = [self.low + span * place / parts for place in range(parts + 1)]
+        yield path("rule", (f"M{self.left} {number(self.y(mark))}H{self.right}" for mark in marks))
         for mark in marks:
-            yield text(LEFT - 8, self.y(mark) + 4, f"{mark:g}", anchor="end")
+            yield text(self.left - 8, self.y(mark) + 4, f"{mark:g}", anchor="end")
 
     def uprights(self, kind: str, instants: Iterable[float]) -> str:
         """Return lines over the whole height."""
         return path(kind, (f"M{number(self.x(at))} {number(self.top)}v{self.height}" for at in instants))
 
-    def times(self, y: float, words: Mapping[int, str]) -> Iterator[str]:
+    def times(self, y: float, words: Mapping[float, str]) -> Iterator[str]:
         """Yield words below their instants."""
         for at, word in words.items():
             x = self.x(at)
-            yield text(x, y, word, anchor="end" if x > RIGHT - 20 else "middle")
+            yield text(x, y, word, anchor="end" if x > self.right - 20 else "middle")
 
     def line(self, kind: str, *tracks: Iterable[Step]) -> str:
         """Return lines in steps through all values, with a gap where a track is unknown."""
         return path(kind, (self._through(run) for track in tracks for run in _runs(track)))
 
     def area(self, kind: str, track: Iterable[Step]) -> str:
-        """Return areas from 0 up to the greatest values, with a gap where the track is unknown."""
+        """Return areas up to the greatest values, with a gap where the track is unknown."""
         highest = (Step(start, end, [max(values)] if values else ()) for start, end, values in track)
-        return path(kind, (f"{self._through(run, 0)}V{number(self.bottom)}Z" for run in _runs(highest)))
+        return path(
+            kind, (f"{self._through(run, self.low)}V{number(self.bottom)}Z" for run in _runs(highest))
+        )
 
     def boxes(self, kind: str, boxes: Iterable[Box]) -> str:
         """Return boxes, each at least a pixel wide; neighbors of the same height are one."""
@@ -204,7 +216,7 @@ class Frame(NamedTuple):
 
     def spans(self, kind: str, spans: Iterable[tuple[float, float]]) -> str:
         """Return boxes over the whole height."""
-        return self.boxes(kind, ((start, end, 0, self.pods) for start, end in spans))
+        return self.boxes(kind, ((start, end, self.low, self.pods) for start, end in spans))
 
     def _box(self, start: float, end: float, low: float, high: float) -> str:
         left, right = number(self.x(start)), number(max(self.x(start) + 1, self.x(end)))

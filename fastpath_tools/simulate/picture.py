@@ -118,7 +118,7 @@ def _panel(panel: Panel, frame: Frame, saturated: Sequence[Span]) -> Iterator[st
     yield from frame.axis()
     yield frame.spans("gap", ((each.start, each.end) for each in columns if each.need is None))
     yield frame.area("demand", (Step(each.start, each.end, each.need or ()) for each in columns))
-    yield frame.spans("saturated", ((span.start, min(span.end, seconds)) for span in saturated))
+    yield frame.spans("saturated", ((span.start, span.end) for span in saturated))
     yield frame.boxes("shortage", ((each.start, each.end, *each.worst) for each in columns if each.worst))
     yield frame.line("asked", (Step(each.start, each.end, each.replicas or ()) for each in columns))
     yield frame.line("ready", (Step(each.start, each.end, each.ready or ()) for each in columns))
