@@ -21,7 +21,9 @@ from prometheus_client import parser
 from adapter.compose.clock import SystemClock
 from adapter.config.scrape_keys import Access
 from adapter.model import pod_networks
-from adapter.rules.scrape import pod_query
+from adapter.rules.scrape import scraped_query
+from adapter.rules.scrape.pod_labels import PodLabels
+from adapter.rules.scrape.scraped_query import ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.http import ScrapeEndpoint
@@ -33,7 +35,7 @@ from tests.support.scraping import LoneScraper, evaluate, parse, record
 
 WANTED = "http_requests_total"
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
-_IDENTITY = pod_query.PodIdentity("shop", "web-0", "namespace", "pod")
+_POD = ("shop", "web-0")
 _WINDOW = 5.0
 LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8"])
 
@@ -134,7 +136,7 @@ def _parse_with_client(body: bytes, count: int) -> None:
 
 def _take(count: int) -> None:
     """Process scrapes of pods, each pod's a second apart, and evaluate each pod."""
-    query = pod_query.compile_query(template.parse(_QUERY), "pod", "namespace")
+    query = scraped_query.compile_query(template.parse(_QUERY), pod=PodLabels("pod", "namespace"))
     names = query.series_names(WANTED)
     bodies = [make_body(900, number) for number in range(10)]
     pod = PodSeries()
@@ -144,16 +146,14 @@ def _take(count: int) -> None:
         _take_one(pod, query, bodies[number % 10], names, float(number))
 
 
-def _take_one(
-    pod: PodSeries, query: pod_query.PodQuery, body: bytes, names: frozenset[str], now: float
-) -> None:
+def _take_one(pod: PodSeries, query: ScrapedQuery, body: bytes, names: frozenset[str], now: float) -> None:
     record(pod, parse(body, names), now, now, _WINDOW)
-    evaluate(query, pod, WANTED, _IDENTITY, (), _WINDOW)
+    evaluate(query, pod, WANTED, _POD, (), _WINDOW)
 
 
 async def _scrape(port: int, pods: int, rounds: int) -> None:
     clock, monitoring = SystemClock(), Monitoring()
-    query = pod_query.compile_query(template.parse(_QUERY), "pod", "namespace")
+    query = scraped_query.compile_query(template.parse(_QUERY), pod=PodLabels("pod", "namespace"))
     names = query.series_names(WANTED)
     access = Access(str(port))
     # every address of 127.0.0.0/8 is this machine: a connection to each pod, as in a cluster
@@ -168,7 +168,7 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
             body = await reader.fetch(endpoint)
             now = clock.monotonic()
             record(pod, parse(body.content, names, openmetrics=body.openmetrics), now, now, _WINDOW)
-            evaluate(query, pod, WANTED, _IDENTITY, (), _WINDOW)
+            evaluate(query, pod, WANTED, _POD, (), _WINDOW)
 
         for _ in range(rounds):
             for start in range(0, pods, 20):

@@ -36,7 +36,7 @@ class EndpointSampler:
 
     async def read(self, entry: ExternalEntry, parts: Sequence[Matcher]) -> ScrapedSeries:
         """Return the samples of an external metric for the matchers of a question."""
-        if self._endpoints is None or entry.rule.union_query is None:
+        if self._endpoints is None or entry.rule.scraped is None:
             return ScrapedSeries()
         await self._endpoints.prepare(entry, parts)
         found = self._endpoints.read(entry, parts)

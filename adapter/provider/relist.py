@@ -285,7 +285,7 @@ class Relister:
         A look-up lists a shorter time, so it can only end the problem. A list that fails leaves it as it is.
         Rules whose endpoints are scraped need no series in Prometheus.
         """
-        needed = {rule.config.series_query for rule in self._rules() if rule.union_query is None}
+        needed = {rule.config.series_query for rule in self._rules() if not rule.named_series}
         empty = self._empty() & needed
         for selector in self._without_series - empty - self._failing:
             self._problems.resolve("no-series", subject=selector)

@@ -103,7 +103,7 @@ class Sampler:
         if (
             self._scraped is None
             or namespace is None
-            or entry.rule.pod_query is None
+            or entry.rule.scraped is None
             or entry.resource.group_resource != PODS
         ):
             return await self._query(plan)

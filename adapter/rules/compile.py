@@ -21,14 +21,14 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import lookback, matchers, mergeable, naming, parsing
+from adapter.rules import lookback, matchers, naming, parsing, slots
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.query import QueryRule
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
-from adapter.rules.scrape import pod_query as scrape
-from adapter.rules.scrape import union_query
-from adapter.rules.scrape.pod_query import PodQuery
-from adapter.rules.scrape.union_query import UnionQuery
+from adapter.rules.scrape import scraped_query
+from adapter.rules.scrape.evaluation import NAME
+from adapter.rules.scrape.pod_labels import PodLabels
+from adapter.rules.scrape.scraped_query import ScrapedQuery
 from adapter.rules.template import template
 from adapter.rules.template.template import LabelTemplate, Template
 
@@ -44,17 +44,16 @@ class Rule(QueryRule):
     """One compiled rule of a rules file.
 
     `age` queries the time of the oldest sample of each object. Each rule has its own: queries merge by rule.
-    `pod_query` is the query for one scraped pod, `union_query` that of an external rule for all its endpoints
-    together; None without `scrape`. `named_series` is the series that an external rule with `scrape` names,
-    which exists whether Prometheus has seen it or not.
+    `scraped` is the query for one scraped pod, or that of an external rule for all its endpoints together;
+    None without `scrape`. `named_series` is the series that an external rule with `scrape` names, which
+    exists whether Prometheus has seen it or not.
     """
 
     config: RuleConfig
     namer: MetricNamer
     converter: ResourceConverter
     age: QueryRule
-    pod_query: PodQuery | None = None
-    union_query: UnionQuery | None = None
+    scraped: ScrapedQuery | None = None
     named_series: str = ""
 
 
@@ -126,24 +125,24 @@ def _compile_rule(
     query = _parse_query(config.metrics_query, "metricsQuery", report)
     filters = [(entry.is_ or entry.is_not, not entry.is_not) for entry in config.series_filters]
     namer = naming.compile_namer(filters, config.name_matches, config.name_as, report)
-    pod_query = union = None
+    scraped = None
     named = ""
     if config.scrape is not None and converter is not None and query is not None:
         if describes:
-            pod_query = _compile_pod_query(config, converter, query, report)
+            scraped = _compile_pod_query(config, converter, query, report)
         else:
             named = _named_series(config.series_query, report)
-            union = _compile_union_query(config, query, report)
+            scraped = _compile_endpoint_query(config, query, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
     accepts = config.on_warnings is OnWarnings.ACCEPT
     age = QueryRule(config.path, _AGE, accepts)
-    return Rule(config.path, query, accepts, config, namer, converter, age, pod_query, union, named)
+    return Rule(config.path, query, accepts, config, namer, converter, age, scraped, named)
 
 
 def _compile_pod_query(
     config: RuleConfig, converter: ResourceConverter, query: Template, report: Report
-) -> PodQuery | None:
+) -> ScrapedQuery | None:
     """Return the query for one pod, or None after a report."""
     try:
         pod_label = converter.label_for(PODS)
@@ -159,7 +158,7 @@ def _compile_pod_query(
     except NamingError:
         namespace_label = ""
     try:
-        return scrape.compile_query(query, pod_label, namespace_label)
+        return scraped_query.compile_query(query, pod=PodLabels(pod_label, namespace_label))
     except UnscrapableError as error:
         expected = f"expected a query that scrape can evaluate for one pod by itself: {error}"
         report("metricsQuery", config.metrics_query, expected)
@@ -174,8 +173,8 @@ def _named_series(selector: str, report: Report) -> str:
         parsed = None
     name = ""
     if isinstance(parsed, promql.VectorSelector) and not parsed.matchers.or_matchers:
-        names = [each for each in parsed.matchers.matchers if each.name == union_query.NAME]
-        exact = len(names) == 1 and mergeable.OPERATORS[str(names[0].op)] == "="
+        names = [each for each in parsed.matchers.matchers if each.name == NAME]
+        exact = len(names) == 1 and slots.OPERATORS[str(names[0].op)] == "="
         name = parsed.name or (names[0].value if exact else "")
     if not matchers.is_series_name(name):
         report(
@@ -187,12 +186,12 @@ def _named_series(selector: str, report: Report) -> str:
     return name
 
 
-def _compile_union_query(config: RuleConfig, query: Template, report: Report) -> UnionQuery | None:
+def _compile_endpoint_query(config: RuleConfig, query: Template, report: Report) -> ScrapedQuery | None:
     """Return the query for all endpoints together, or None after a report."""
     source = config.scrape.source if config.scrape is not None else None
     absent = () if source is None or source.service else ("job",)  # the name of a PodMonitor
     try:
-        return union_query.compile_query(query, absent)
+        return scraped_query.compile_query(query, absent=absent)
     except UnscrapableError as error:
         expected = f"expected a query that scrape can evaluate: {error}"
         report("metricsQuery", config.metrics_query, expected)

@@ -16,7 +16,7 @@ from adapter.errors import TemplateError
 from adapter.model import memo
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, mergeable, parsing
+from adapter.rules import matchers, mergeable, parsing, slots
 from adapter.rules.matchers import Matcher
 from adapter.rules.template import template
 from adapter.rules.template.template import Template
@@ -26,7 +26,6 @@ LOOKBACKS_BYTES = 1024 * 1024
 
 _RECORDED = ":"  # in the names of series that recording rules make
 _USAGE_FIELDS = frozenset({"LabelMatchers", "GroupBy"})
-_SLOT_LABEL, _, _ = mergeable.MATCHERS_SLOT.partition("=")
 
 
 def _weigh(query: str) -> int:
@@ -175,13 +174,13 @@ def usage_age(query: Template) -> Template | None:
     if not query.is_plain or not set(query.fields) <= _USAGE_FIELDS:
         return None
     try:
-        node = parsing.parse(query.render({"LabelMatchers": mergeable.MATCHERS_SLOT, "GroupBy": "object"}))
+        node = parsing.parse(query.render({"LabelMatchers": slots.MATCHERS, "GroupBy": "object"}))
     except (TemplateError, ValueError):
         return None
     for selector in _selectors(node):
         names = [each.name for each in selector.matchers.matchers]
         if (
-            _SLOT_LABEL in names
+            slots.LABEL in names
             and not selector.matchers.or_matchers
             and selector.at is None
             and selector.offset is None
@@ -201,8 +200,8 @@ def _selectors(node: Any) -> Iterator[Any]:
 def _selector_text(node: Any) -> str:
     texts = [
         "<<.LabelMatchers>>"
-        if each.name == _SLOT_LABEL
-        else f"{each.name}{mergeable.OPERATORS[str(each.op)]}{quote(each.value)}"
+        if each.name == slots.LABEL
+        else f"{each.name}{slots.OPERATORS[str(each.op)]}{quote(each.value)}"
         for each in node.matchers.matchers
     ]
     return f"{node.name or ''}{{{','.join(texts)}}}"

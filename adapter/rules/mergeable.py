@@ -20,15 +20,9 @@ import promql_parser as promql
 
 from adapter.errors import NotSeparableError, TemplateError
 from adapter.model.go_text import quote
-from adapter.rules import matchers, parsing
+from adapter.rules import matchers, slots
 from adapter.rules.template.template import Template
 
-# Placeholders for the series name and for `.LabelMatchers` in the analyzed query.
-SERIES_SLOT = "fastpath_series_slot"
-MATCHERS_SLOT = 'fastpath_matchers_slot="1"'
-_SLOT_LABEL, _SLOT_VALUE = "fastpath_matchers_slot", "1"
-
-_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _AGGREGATIONS = frozenset({"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", "quantile"})
 _SET_OPERATORS = frozenset({"and", "or", "unless"})
 # Functions that work series by series, or group by all labels but `le` (histogram_*).
@@ -84,17 +78,11 @@ def analyse(
 
     `part_label` is in `.GroupBy` beside the object's label, if objects have parts.
     """
-    if not template.is_plain:
-        return Separability(reason="the template has actions other than a plain variable")
-    foreign = sorted(set(template.fields) - _FIELDS)
-    if foreign:
-        return Separability(reason=f"the template uses .{foreign[0]}")
+    group_by = ",".join(map(matchers.write_label, filter(None, (object_label, part_label))))
     try:
-        group_by = ",".join(map(matchers.write_label, filter(None, (object_label, part_label))))
-        text = template.render({"Series": SERIES_SLOT, "LabelMatchers": MATCHERS_SLOT, "GroupBy": group_by})
-        expression = parsing.parse(text)
-    except (TemplateError, ValueError) as error:
-        return Separability(reason=f"the query does not parse: {matchers.shorten(str(error))}")
+        expression = slots.parse(template, group_by)
+    except TemplateError as error:
+        return Separability(reason=str(error))
     if fleeting := sorted(_FLEETING & {object_label, namespace_label}):
         return Separability(reason=f"{fleeting[0]} names the objects, and functions drop it")
     walk = _Walk(object_label, namespace_label)
@@ -250,29 +238,20 @@ class _Walk:
         if node.matchers.or_matchers:
             raise NotSeparableError("a selector joins matchers with or")
         shown = node.name or "{...}"
-        slots = 0
+        count = 0
         texts = []
         for matcher in node.matchers.matchers:
-            if matcher.name == _SLOT_LABEL:
-                slots += 1
+            if matcher.name == slots.LABEL:
+                count += 1
             elif matcher.name in self.own_labels and (str(matcher.op), matcher.value) not in _PRESENT:
                 raise NotSeparableError(f"{shown} has a matcher of its own on {matcher.name}")
-            elif _SLOT_LABEL in matcher.value:
+            elif slots.LABEL in matcher.value:
                 raise NotSeparableError(f"{shown} has <<.LabelMatchers>> inside a text")
-            texts.append(f"{_label(matcher.name)}{OPERATORS[str(matcher.op)]}{quote(matcher.value)}")
-        if slots != 1:
+            texts.append(f"{_label(matcher.name)}{slots.OPERATORS[str(matcher.op)]}{quote(matcher.value)}")
+        if count != 1:
             raise NotSeparableError(f"{shown} is selected without <<.LabelMatchers>>")
         return f"{node.name or ''}{{{','.join(texts)}}}"
 
-
-OPERATORS: Mapping[str, str] = MappingProxyType(
-    {
-        str(promql.MatchOp.Equal): "=",
-        str(promql.MatchOp.NotEqual): "!=",
-        str(promql.MatchOp.Re): "=~",
-        str(promql.MatchOp.NotRe): "!~",
-    }
-)
 
 _PRESENT = frozenset({(str(promql.MatchOp.NotEqual), ""), (str(promql.MatchOp.Re), ".+")})
 
@@ -299,7 +278,7 @@ def _number(value: float) -> str:
 
 def _label(name: str) -> str:
     """Return a label name for a grouping or matcher; UTF-8 names are quoted."""
-    if SERIES_SLOT in name:
+    if slots.SERIES in name:
         raise NotSeparableError("<<.Series>> is part of a label's name")
     return matchers.write_label(name)
 

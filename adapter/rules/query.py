@@ -14,7 +14,7 @@ from adapter.errors import TemplateError
 from adapter.model import metrics, quantity
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, mergeable
+from adapter.rules import matchers, mergeable, slots
 from adapter.rules.matchers import Matcher
 from adapter.rules.mergeable import Separability
 from adapter.rules.template import template
@@ -125,8 +125,8 @@ class MetricQuery:
 
     def render_joined(self, parts: Sequence[Matcher]) -> str:
         """Return the query with the namespace label in every grouping. Requires `separability.joined`."""
-        text = self.separability.joined.replace(mergeable.SERIES_SLOT, self.series)
-        return text.replace(mergeable.MATCHERS_SLOT, matchers.join(parts))
+        text = self.separability.joined.replace(slots.SERIES, self.series)
+        return text.replace(slots.MATCHERS, matchers.join(parts))
 
     def doubles(self, sample: Sample, earlier: Sequence[Sample]) -> bool:
         """Whether an object with the samples `earlier` (at least one) has `sample` in excess."""

@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from adapter.errors import NamingError
 from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
 from adapter.rules import matchers
@@ -332,11 +331,3 @@ def _note_collision(
             f"{metric}: {new.rule.config.path} finds it in several series names and serves the last, such as "
             f"{new.series}"
         ] = None
-
-
-def namespace_label(rule: Rule) -> str | None:
-    """Return the label with the namespaces, None if the rule has no such label."""
-    try:
-        return rule.converter.label_for(NAMESPACES)
-    except NamingError:
-        return None

@@ -30,11 +30,14 @@ from adapter.scrape.targets import (
     Scrape,
     ScrapedAnswer,
     ScrapedMetric,
+    ScrapeQuery,
     ScrapeTarget,
     ScrapeWork,
     TargetAnswer,
     TargetKey,
     TargetReading,
+    keep_answer,
+    window_of,
 )
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
@@ -133,12 +136,12 @@ class ScrapedValues:
     def entry_of(self, metric: str) -> CustomEntry | None:
         """Return the entry of a metric of pods whose rule has `scrape`; None for any other metric."""
         entry = self._registry().custom.get(CustomMetricInfo(PODS, namespaced=True, metric=metric))
-        return entry if entry is not None and entry.rule.pod_query is not None else None
+        return entry if entry is not None and entry.rule.scraped is not None else None
 
     def window_of(self, metric: str) -> float | None:
         """Return the seconds that a value covers: 0 for a gauge, None if the metric is not scraped."""
         entry = self.entry_of(metric)
-        return None if entry is None else _window(entry) * self._schedule.stretch
+        return None if entry is None else window_of(entry) * self._schedule.stretch
 
     def want(
         self, owner: Hashable, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]
@@ -179,11 +182,11 @@ class ScrapedValues:
         no value until their next scrape.
         """
         config = entry.rule.config.scrape
-        if config is None or entry.rule.pod_query is None:
+        if config is None or entry.rule.scraped is None:
             return ScrapedAnswer({}, {})
         now = self._clock.monotonic()
         number = self._number(entry)
-        query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        query = ScrapeQuery(ScrapedMetric(entry.rule, entry.series), tuple(selector))
         reading = TargetReading(
             now,
             self._clock.wall() - now,
@@ -197,14 +200,14 @@ class ScrapedValues:
             if target is None:
                 continue
             answer = target.answers.get(query) if len(selector) <= MOST_MATCHERS else None
-            if answer is None or answer.pending:
-                cost = target.cost(query)
+            if answer is None or answer.result is None:
+                cost = query.cost(target.series.count)
                 if target.can_answer() and cost <= left:
                     left -= cost
                     answer = target.evaluate(query, self._stretch_of(target))
                 else:
                     answer = TargetAnswer()
-                target.put(query, answer)
+                keep_answer(target.answers, query, answer)
             answer.read = now
             reading.add(name, target, answer)
         return ScrapedAnswer(reading.values, reading.absent, reading.unseen, reading.offset)
@@ -254,11 +257,11 @@ class ScrapedValues:
         """Evaluate the queries that a `read` would have to leave out, in turns with all other work."""
         if len(selector) > MOST_MATCHERS:
             return
-        query = (ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        query = ScrapeQuery(ScrapedMetric(entry.rule, entry.series), tuple(selector))
         number = self._number(entry)
         targets = (self._targets.get((namespace, name, number)) for name in names)
         missing = [target for target in targets if target is not None and target.lacks(query)]
-        if sum(target.cost(query) for target in missing) > READ_WORK:
+        if sum(query.cost(target.series.count) for target in missing) > READ_WORK:
             await self._work.answer(namespace, missing, query, self._stretch_of)
 
     def _number(self, entry: CustomEntry) -> int:
@@ -335,17 +338,7 @@ class ScrapedValues:
             self._schedule.drop(key)
             self._work.drop(target)
             return
-        selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
-        keep = 0.0
-        for metric in target.wanted:
-            entry = self.entry_of(metric)
-            if entry is not None and entry.rule.pod_query is not None:
-                for name, groups in entry.rule.pod_query.select(entry.series).items():
-                    selections[name] = selections.get(name, frozenset()) | groups
-                keep = max(keep, _window(entry))
-        target.names = frozenset(selections)
-        target.selections = selections
-        target.keep = keep
+        target.select(map(self.entry_of, target.wanted))
         self._plan(target)
 
     def _plan(self, target: ScrapeTarget) -> None:
@@ -415,9 +408,3 @@ class ScrapedValues:
         return target.paths or {
             entry.rule.path for metric in target.wanted if (entry := self.entry_of(metric)) is not None
         }
-
-
-def _window(entry: CustomEntry) -> float:
-    """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
-    config, query = entry.rule.config.scrape, entry.rule.pod_query
-    return config.window if config is not None and query is not None and query.counts else 0.0

@@ -21,13 +21,22 @@ from adapter.errors import UnionError
 from adapter.model.clock import Clock
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import ExternalEntry, Registry
-from adapter.rules.scrape import attached, pod_query
+from adapter.rules.scrape import attached, evaluation
+from adapter.rules.scrape.evaluation import Element
+from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import PodSeries, Relabel
-from adapter.rules.scrape.union_query import Element
 from adapter.scrape.cache import READ_WORK, ScrapedValues
 from adapter.scrape.endpoints import Endpoint, FoundEndpoints
 from adapter.scrape.http import ScrapeEndpoint
-from adapter.scrape.targets import ANSWERED_SECONDS, ANSWERS_KEPT, MOST_MATCHERS, Scrape, ScrapeTarget
+from adapter.scrape.targets import (
+    ANSWERED_SECONDS,
+    Scrape,
+    ScrapedMetric,
+    ScrapeQuery,
+    ScrapeTarget,
+    keep_answer,
+    window_of,
+)
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import SourceProblems
 
@@ -47,21 +56,14 @@ _PENDING = "its query is not evaluated yet"
 _NOT_FOUND = FoundEndpoints((), "its endpoints are not known yet", known=False)
 
 
-class _Query(NamedTuple):
-    """The series of an external metric of a rule, and the matchers of a question."""
-
-    entry: ExternalEntry
-    selector: tuple[Matcher, ...]
-
-
 @dataclass(slots=True)
 class _Answer:
-    """The answer to a query over the endpoints `live` as of `version`; None with an `error`."""
+    """The result of a query over the endpoints `live` as of `version`, or why there is none.
 
-    elements: tuple[Element, ...] | None
-    time: float
-    shown: bool
-    error: str
+    `read` is when it was last read (monotonic seconds).
+    """
+
+    result: Answer | str
     version: int
     live: tuple[object, ...]
     read: float
@@ -92,7 +94,7 @@ class EndpointGroup:
     wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
     targets: dict[Endpoint, "EndpointTarget"] = field(default_factory=dict)
     found: FoundEndpoints = _NOT_FOUND
-    answers: dict[_Query, _Answer] = field(default_factory=dict)
+    answers: dict[ScrapeQuery, _Answer] = field(default_factory=dict)
     version: int = 0
     last: float = -math.inf  # time of the last good scrape of any endpoint
     pause_until: float = -math.inf
@@ -102,23 +104,16 @@ class EndpointGroup:
         return [each for each in self.targets.values() if each.counts(now, stretch)]
 
     def query_steps(
-        self, query: _Query, live: Sequence["EndpointTarget"], stretch: float
+        self, query: ScrapeQuery, live: Sequence["EndpointTarget"], stretch: float
     ) -> Generator[None, None, _Answer]:
         """Evaluate a query over the series of endpoints in steps."""
-        (series, rule), selector = (query.entry.series, query.entry.rule), query.selector
-        config, compiled = rule.config.scrape, rule.union_query
-        assert config is not None, "only metrics of rules with scrape are queried"
-        assert compiled is not None, "as above"
-        version, keys = self.version, tuple(live)
-        endpoints = [target.series for target in live]
-        read = self.clock.monotonic()
+        version, read = self.version, self.clock.monotonic()
+        result: Answer | str
         try:
-            found = yield from compiled.evaluate(endpoints, series, selector, config.window * stretch)
+            result = yield from query.steps([target.series for target in live], stretch)
         except UnionError as error:
-            return _Answer(
-                None, math.inf, shown=True, error=str(error), version=version, live=keys, read=read
-            )
-        return _Answer(found.elements, found.time, found.shown, "", version, keys, read)
+            result = str(error)
+        return _Answer(result, version, tuple(live), read)
 
     def note_scrape(self, stretch: float) -> Generator[None, None, None]:
         """Note a good scrape, and evaluate the queries that were read lately, unless that was done lately."""
@@ -141,13 +136,6 @@ class EndpointGroup:
         took = self.clock.monotonic() - begun
         start = max(self.pause_until, begun)
         self.pause_until = min(start + took / EVALUATION_SHARE, begun + self.key[1].interval / 2)
-
-    def put(self, query: _Query, answer: _Answer) -> None:
-        if len(query.selector) > MOST_MATCHERS:
-            return
-        if len(self.answers) >= ANSWERS_KEPT and query not in self.answers:
-            del self.answers[min(self.answers, key=lambda kept: self.answers[kept].read)]
-        self.answers[query] = answer
 
 
 @dataclass(slots=True, eq=False)
@@ -210,13 +198,11 @@ class ScrapedEndpoints:
     def entry_of(self, metric: str) -> ExternalEntry | None:
         """Return the entry of an external metric whose rule has `scrape`; None for any other metric."""
         entry = self._registry().external.get(metric)
-        return entry if entry is not None and entry.rule.union_query is not None else None
+        return entry if entry is not None and entry.rule.scraped is not None else None
 
     def window_of(self, entry: ExternalEntry) -> float:
         """Return the seconds that a value covers: 0 for a gauge."""
-        config, query = entry.rule.config.scrape, entry.rule.union_query
-        counts = config is not None and query is not None and query.counts
-        return config.window * self._scraped.stretch if config is not None and counts else 0.0
+        return window_of(entry) * self._scraped.stretch
 
     # -- what is scraped -------------------------------------------------------------------------------------
 
@@ -316,17 +302,7 @@ class ScrapedEndpoints:
 
     def _select(self, group: EndpointGroup, target: EndpointTarget) -> None:
         """Have a target keep the series that the queries of its group need."""
-        selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
-        keep = 0.0
-        for metric in group.wanted:
-            entry = self.entry_of(metric)
-            if entry is None or entry.rule.union_query is None or entry.rule.config.scrape is None:
-                continue
-            for name, matchers in entry.rule.union_query.select(entry.series).items():
-                selections[name] = selections.get(name, frozenset()) | matchers
-            if entry.rule.union_query.counts:
-                keep = max(keep, entry.rule.config.scrape.window)
-        target.names, target.selections, target.keep = frozenset(selections), selections, keep
+        target.select(map(self.entry_of, group.wanted))
         target.paths = self._paths(group)
 
     def _paths(self, group: EndpointGroup) -> frozenset[str]:
@@ -358,45 +334,45 @@ class ScrapedEndpoints:
         if not live:
             reason = (group.found.reason if not group.targets else "") or trouble
             return EndpointReading(None, 0.0, "", reason, group.last + offset)
-        answer = self._answer(group, _Query(entry, tuple(selector)), live, now)
+        answer = self._answer(group, _query(entry, selector), live, now)
         if answer is None:
             return EndpointReading(None, 0.0, "", _PENDING, group.last + offset)
         if answer.live != tuple(live):
             trouble = trouble or _PENDING
-        if answer.elements is None:
-            return EndpointReading(None, 0.0, "", f"its query fails: {answer.error}", math.inf)
-        if not answer.elements:
+        result = answer.result
+        if isinstance(result, str):
+            return EndpointReading(None, 0.0, "", f"its query fails: {result}", math.inf)
+        if not result.elements:
             # series that are not yet enough for a rate do not contradict an older sample of Prometheus
-            last = -math.inf if answer.shown else min(target.time for target in live) + offset
+            last = -math.inf if result.shown else min(target.time for target in live) + offset
             reason = trouble or f"the endpoints expose no such series of {entry.series}"
             return EndpointReading((), 0.0, trouble, reason, last)
-        time = min(answer.time, *(target.time for target in live))
+        time = min(result.time, *(target.time for target in live))
         oldest = max(target.oldest(stretch) for target in live)
         if now - time > min(oldest, entry.rule.config.max_sample_age or math.inf):
             return EndpointReading(None, 0.0, "", f"its samples are {now - time:.3g} s old", time + offset)
-        return EndpointReading(answer.elements, time + offset, trouble, "", group.last + offset)
+        return EndpointReading(result.elements, time + offset, trouble, "", group.last + offset)
 
     async def prepare(self, entry: ExternalEntry, selector: Sequence[Matcher]) -> None:
         """Evaluate a query that `read` would have to leave out, in turns with all other work."""
         key = self._key_of(entry)
         group = None if key is None else self._groups.get(key)
-        query = _Query(entry, tuple(selector))
+        query = _query(entry, selector)
         if group is None or query in group.answers:
             return
         now, stretch = self._clock.monotonic(), self._scraped.stretch
         live = group.live(now, stretch)
-        if not live or self._cost(query, live) <= READ_WORK:
+        if not live or _cost(query, live) <= READ_WORK:
             return
-        found = group
 
         def steps() -> Generator[None, None, None]:
             if all(target.can_answer() for target in live):
-                found.put(query, (yield from found.query_steps(query, live, stretch)))
+                keep_answer(group.answers, query, (yield from group.query_steps(query, live, stretch)))
 
-        await self._scraped.evaluate(found.key[0].namespace, steps())
+        await self._scraped.evaluate(group.key[0].namespace, steps())
 
     def _answer(
-        self, group: EndpointGroup, query: _Query, live: Sequence[EndpointTarget], now: float
+        self, group: EndpointGroup, query: ScrapeQuery, live: Sequence[EndpointTarget], now: float
     ) -> _Answer | None:
         """Return the answer over these endpoints.
 
@@ -409,17 +385,20 @@ class ScrapedEndpoints:
             if current and known.live == tuple(live):
                 return known
         ready = all(target.can_answer() for target in live)
-        if ready and self._cost(query, live) <= READ_WORK:
-            answer = pod_query.finish(group.query_steps(query, live, self._scraped.stretch))
-            group.put(query, answer)
+        if ready and _cost(query, live) <= READ_WORK:
+            answer = evaluation.finish(group.query_steps(query, live, self._scraped.stretch))
+            keep_answer(group.answers, query, answer)
             group.rest(now)
             return answer
         return known
 
-    def _cost(self, query: _Query, live: Sequence[EndpointTarget]) -> int:
-        expressions = sum(len(each.value) for each in query.selector if each.operator.endswith("~"))
-        count = sum(target.series.count for target in live)
-        return _SERIES_WORK * count * (1 + len(query.selector)) + expressions
+
+def _query(entry: ExternalEntry, selector: Sequence[Matcher]) -> ScrapeQuery:
+    return ScrapeQuery(ScrapedMetric(entry.rule, entry.series), tuple(selector))
+
+
+def _cost(query: ScrapeQuery, live: Sequence[EndpointTarget]) -> int:
+    return query.cost(_SERIES_WORK * sum(target.series.count for target in live))
 
 
 def _relabel(source: EndpointSource, access: Access, endpoint: Endpoint) -> Relabel:

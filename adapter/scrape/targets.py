@@ -10,19 +10,18 @@ scraped less often (`scrape.schedule`).
 """
 
 import math
-from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
-from adapter.rules.registry import namespace_label
-from adapter.rules.resource import PODS
-from adapter.rules.scrape import exposition, pod_query
-from adapter.rules.scrape.pod_query import PodIdentity, PodValue
+from adapter.rules.registry import CustomEntry, ExternalEntry
+from adapter.rules.scrape import evaluation, exposition, scraped_query
+from adapter.rules.scrape.scraped_query import NO_POD, Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
 from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint
 from adapter.scrape.schedule import FairTurns, ScrapeJob, TimeShares
@@ -57,24 +56,63 @@ class ScrapedMetric(NamedTuple):
     series: str
 
 
+def window_of(entry: CustomEntry | ExternalEntry) -> float:
+    """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
+    config, query = entry.rule.config.scrape, entry.rule.scraped
+    return config.window if config is not None and query is not None and query.counts else 0.0
+
+
 TargetKey: TypeAlias = tuple[str, str, int]
 """Namespace and name of a pod, and the number of the access it is scraped with."""
 
-TargetQuery: TypeAlias = tuple[ScrapedMetric, tuple[Matcher, ...]]
-"""A metric, and the matchers of a metric selector."""
+
+class ScrapeQuery(NamedTuple):
+    """A question to what is scraped: a metric, and the matchers of a metric selector."""
+
+    metric: ScrapedMetric
+    selector: tuple[Matcher, ...]
+
+    def cost(self, series: int) -> int:
+        """Return how much work the query is over so many series: series and matchers to look at."""
+        expressions = sum(len(matcher.value) for matcher in self.selector if matcher.operator.endswith("~"))
+        return series * (1 + len(self.selector)) + expressions
+
+    def steps(
+        self, endpoints: Sequence[PodSeries], stretch: float, pod: tuple[str, str] = NO_POD
+    ) -> Generator[None, None, Answer]:
+        """Evaluate the query in steps: of one pod, given as namespace and name, or of endpoints together."""
+        (rule, series), selector = self
+        compiled, config = rule.scraped, rule.config.scrape
+        assert compiled is not None, "only metrics of rules with scrape are queried"
+        assert config is not None, "as above"
+        return compiled.evaluate(endpoints, series, selector, config.window * stretch, pod)
 
 
 @dataclass(slots=True)
 class TargetAnswer:
-    """The value of a pod as of its last good scrape; `shown`: that scrape had a series of the metric.
+    """What a query gives for a pod as of its last good scrape, None if it is not evaluated yet.
 
-    `pending`: the query is not evaluated yet. `read` is when the answer was last read (monotonic seconds).
+    `read` is when the answer was last read (monotonic seconds).
     """
 
-    value: PodValue | None = None
-    shown: bool = False
-    pending: bool = True
+    result: Answer | None = None
     read: float = 0.0
+
+
+class _Read(Protocol):
+    read: float
+
+
+_KeptT = TypeVar("_KeptT", bound=_Read)
+
+
+def keep_answer(answers: dict[ScrapeQuery, _KeptT], query: ScrapeQuery, answer: _KeptT) -> None:
+    """Add an answer, unless its query is long; of too many goes the one that was read longest ago."""
+    if len(query.selector) > MOST_MATCHERS:
+        return
+    if len(answers) >= ANSWERS_KEPT and query not in answers:
+        del answers[min(answers, key=lambda kept: answers[kept].read)]
+    answers[query] = answer
 
 
 class Scrape(NamedTuple):
@@ -101,7 +139,7 @@ class ScrapeTarget:
     names: frozenset[str] = frozenset()
     selections: Selections | None = None
     keep: float = 0.0  # seconds of samples that its rates are computed over
-    answers: dict[TargetQuery, TargetAnswer] = field(default_factory=dict)
+    answers: dict[ScrapeQuery, TargetAnswer] = field(default_factory=dict)
     scrapes: int = 0
     time: float = 0.0
     failed: bool = False
@@ -121,42 +159,30 @@ class ScrapeTarget:
         self.failed = True
         self.reason = reason
 
+    def select(self, entries: Iterable[CustomEntry | ExternalEntry | None]) -> None:
+        """Keep the series that the queries of these metrics need; None and what is not scraped need none."""
+        wanted = [entry for entry in entries if entry is not None]
+        self.selections = scraped_query.merge_selections(
+            (entry.rule.scraped, entry.series) for entry in wanted if entry.rule.scraped is not None
+        )
+        self.names = frozenset(self.selections)
+        self.keep = max(map(window_of, wanted), default=0.0)
+
     def can_answer(self) -> bool:
         """Whether the series are those of the last good scrape."""
         return not self.busy and self.series.scrapes == self.scrapes
 
-    def lacks(self, query: TargetQuery) -> bool:
+    def lacks(self, query: ScrapeQuery) -> bool:
         """Whether a query is not evaluated yet, and can be."""
         answer = self.answers.get(query)
-        return (answer is None or answer.pending) and self.can_answer()
+        return (answer is None or answer.result is None) and self.can_answer()
 
-    def cost(self, query: TargetQuery) -> int:
-        """Return how much work a query is: series and matchers to look at."""
-        selector = query[1]
-        expressions = sum(len(matcher.value) for matcher in selector if matcher.operator.endswith("~"))
-        return self.series.count * (1 + len(selector)) + expressions
+    def evaluate(self, query: ScrapeQuery, stretch: float) -> TargetAnswer:
+        return evaluation.finish(self.answer_steps(query, stretch))
 
-    def evaluate(self, query: TargetQuery, stretch: float) -> TargetAnswer:
-        return pod_query.finish(self.answer_steps(query, stretch))
-
-    def put(self, query: TargetQuery, answer: TargetAnswer) -> None:
-        if len(query[1]) > MOST_MATCHERS:
-            return
-        if len(self.answers) >= ANSWERS_KEPT and query not in self.answers:
-            del self.answers[min(self.answers, key=lambda kept: self.answers[kept].read)]
-        self.answers[query] = answer
-
-    def answer_steps(self, query: TargetQuery, stretch: float) -> Generator[None, None, TargetAnswer]:
+    def answer_steps(self, query: ScrapeQuery, stretch: float) -> Generator[None, None, TargetAnswer]:
         """Evaluate a query in steps."""
-        (rule, series), selector = query
-        compiled, config = rule.pod_query, rule.config.scrape
-        assert compiled is not None, "only metrics of rules with scrape are queried"
-        assert config is not None, "as above"
-        namespace, name, _ = self.key
-        identity = PodIdentity(namespace, name, namespace_label(rule) or "", rule.converter.label_for(PODS))
-        window = config.window * stretch
-        value = yield from compiled.evaluate(self.series, series, identity, selector, window)
-        return TargetAnswer(value, self.series.shows(compiled.series_names(series)), pending=False)
+        return TargetAnswer((yield from query.steps([self.series], stretch, self.key[:2])))
 
     def steps(self, scrape: Scrape) -> Generator[None, None, None]:
         """Process a scrape in steps. Raises ExpositionError; then nothing of the scrape counts."""
@@ -176,13 +202,13 @@ class ScrapeTarget:
         recent = [
             (query, kept.read) for query, kept in self.answers.items() if time - kept.read <= ANSWERED_SECONDS
         ]
-        answers: dict[TargetQuery, TargetAnswer] = {}
+        answers: dict[ScrapeQuery, TargetAnswer] = {}
         for query, read in recent:
             answer = yield from self.answer_steps(query, stretch)
             answer.read = read
             answers[query] = answer
         for query, added in self.answers.items():  # queries that came between the steps
-            if added.pending:
+            if added.result is None:
                 answers.setdefault(query, added)
         self.answers = answers
         self.scrapes, self.time = self.series.scrapes, time
@@ -228,18 +254,18 @@ class TargetReading:
     unseen: set[str] = field(default_factory=set)
 
     def add(self, name: str, target: ScrapeTarget, answer: TargetAnswer) -> None:
-        value = answer.value
+        result = answer.result
         late = self.now - target.time > self.interval + self.timeout
         overdue = target.failed or not target.scrapes or late
         oldest = min(2 * self.interval * target.slowed + self.timeout, self.oldest)
-        if value is not None and self.now - value.time <= oldest:
-            self.values[name] = ScrapedValue(value.value, value.time + self.offset, overdue)
+        if result is not None and result.elements and self.now - result.time <= oldest:
+            self.values[name] = ScrapedValue(result.elements[0].value, result.time + self.offset, overdue)
             return
-        if overdue or answer.pending:
+        if overdue or result is None:
             self.unseen.add(name)
-        if value is not None:
-            self.absent[name] = value.time + self.offset
-        elif target.scrapes and not answer.pending and not answer.shown:
+        if result is not None and result.elements:
+            self.absent[name] = result.time + self.offset
+        elif target.scrapes and result is not None and not result.shown:
             self.absent[name] = target.time + self.offset  # the last scrape had no series of the metric
         else:  # series that are not yet enough for a rate do not contradict an older sample of Prometheus
             self.absent[name] = -math.inf
@@ -301,7 +327,7 @@ class ScrapeWork:
         self,
         namespace: str,
         targets: Sequence[ScrapeTarget],
-        query: TargetQuery,
+        query: ScrapeQuery,
         stretch: Callable[[ScrapeTarget], float],
     ) -> None:
         """Compute the answers of pods of one namespace to a query, in turns with all other work."""
@@ -310,7 +336,7 @@ class ScrapeWork:
             for target in targets:
                 if target.can_answer() and not target.gone:
                     answer = yield from target.answer_steps(query, stretch(target))
-                    target.put(query, answer)
+                    keep_answer(target.answers, query, answer)
                     yield
 
         await self.turns.finish(self.turns.start(namespace, steps()))

@@ -109,7 +109,7 @@ def _scrape_lines(made: RulePreview) -> list[str]:
     if (scrape := made.config.scrape) is None:
         return []
     access = scrape.access
-    counts = made.rule.pod_query and made.rule.pod_query.counts
+    counts = made.rule.scraped and made.rule.scraped.counts
     over = f", rates over {format_go_duration(scrape.window)}" if counts else ""
     interval = format_go_duration(access.interval)
     where = f"{access.scheme}://POD:{access.port}{access.path}"

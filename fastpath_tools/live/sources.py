@@ -24,7 +24,8 @@ from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
-from adapter.rules.scrape import pod_query as scrape
+from adapter.rules.scrape import scraped_query
+from adapter.rules.scrape.pod_labels import PodLabels
 from fastpath_tools.live import preview, reading
 from fastpath_tools.live.cluster import GROUPS, LiveCluster
 from fastpath_tools.live.facts import SeriesFacts, SourceFacts, TargetFacts, Unread
@@ -192,7 +193,8 @@ def _is_scrapable(rule: Rule) -> bool:
         return False
     try:
         pod_label = rule.converter.label_for(PODS)
-        scrape.compile_query(rule.query, pod_label, rule.converter.label_for(NAMESPACES))
+        labels = PodLabels(pod_label, rule.converter.label_for(NAMESPACES))
+        scraped_query.compile_query(rule.query, pod=labels)
     except (NamingError, TemplateError, UnscrapableError):
         return False
     return True

@@ -18,7 +18,8 @@ from adapter.model.metrics import SeriesInfo
 from adapter.provider.relist import Relister
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape.pod_query import PodIdentity, compile_query
+from adapter.rules.scrape.pod_labels import PodLabels
+from adapter.rules.scrape.scraped_query import compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from adapter.scrape.cache import ScrapedValues
@@ -35,6 +36,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 # --- one query after the other over the same samples
 
 NOW = 1_700_000_000
+POD_LABELS = PodLabels("pod", "namespace")
 WINDOW = 5
 LABELS = ('code="200",path="/a"', 'code="200",path="/b\\\\\\"c"', 'code="500"', "")
 VALUES = {
@@ -110,16 +112,16 @@ def test_a_query_gives_what_prometheus_gives(
     recorded: PrometheusServer, shown: PodSeries, query: str
 ) -> None:
     parsed = template.parse(query)
-    compiled = compile_query(parsed, "pod", "namespace")
+    compiled = compile_query(parsed, pod=POD_LABELS)
     for selector in SELECTORS:
         parts = matchers.from_selector(parse_selector(selector))
         named = [*parts, Matcher("namespace", "=", "shop"), Matcher("pod", "=", "web-0")]
         promql = parsed.render({"Series": "", "LabelMatchers": matchers.join(named), "GroupBy": "pod"})
         theirs = [float(sample["value"][1]) for sample in recorded.query(promql, at=NOW)]
 
-        found = evaluate(compiled, shown, "", PodIdentity("shop", "web-0", "namespace", "pod"), parts, WINDOW)
+        answer = evaluate(compiled, shown, "", ("shop", "web-0"), parts, WINDOW)
 
-        ours = [] if found is None else [found.value]
+        ours = [element.value for element in answer.elements]
         assert ours == pytest.approx(theirs, rel=1e-9, nan_ok=True), (promql, selector)
 
 
@@ -141,7 +143,7 @@ def test_sides_that_are_refused_because_they_never_match_do_not(
 ) -> None:
     parsed = template.parse(query)
     with pytest.raises(UnscrapableError, match=r"never match|does not have"):
-        compile_query(parsed, "pod", "namespace")
+        compile_query(parsed, pod=POD_LABELS)
 
     promql = parsed.render({"Series": "", "LabelMatchers": 'pod="web-0"', "GroupBy": "pod"})
     assert recorded.query(promql, at=NOW) == []

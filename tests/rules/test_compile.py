@@ -5,6 +5,7 @@ from adapter.errors import NamingError, TemplateError
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from adapter.rules.resource import NODES, PODS
+from adapter.rules.scrape.pod_labels import PodLabels
 from tests.support.world import compile_rule, compile_text
 
 
@@ -267,15 +268,19 @@ SCRAPED = """
 def test_a_scraped_rule_has_a_query_for_one_pod() -> None:
     rule = compile_rule(f"rules:\n- seriesQuery: a{SCRAPED}")
 
-    assert rule.pod_query is not None
-    assert rule.pod_query.series_names("hits") == {"hits"}
-    assert compile_rule("rules: [{seriesQuery: a, metricsQuery: b}]").pod_query is None
+    assert rule.scraped is not None
+    assert rule.scraped.pod == PodLabels("pod", "namespace")
+    assert rule.scraped.series_names("hits") == {"hits"}
+    assert compile_rule("rules: [{seriesQuery: a, metricsQuery: b}]").scraped is None
 
 
 def test_a_scraped_rule_needs_no_namespaces() -> None:
     text = SCRAPED.replace("template: '<<.Resource>>'", "overrides: {p: {resource: pod}}")
 
-    assert compile_rule(f"rules:\n- seriesQuery: a{text}").pod_query is not None
+    rule = compile_rule(f"rules:\n- seriesQuery: a{text}")
+
+    assert rule.scraped is not None
+    assert rule.scraped.pod == PodLabels("p", "")
 
 
 @pytest.mark.parametrize(
@@ -323,10 +328,10 @@ def test_an_external_rule_that_is_scraped_names_its_series(query: str) -> None:
     rule = compile_rule(f'externalRules:\n- seriesQuery: "{query}"{ENDPOINTS}')
 
     assert rule.named_series == "depth"
-    assert rule.union_query is not None
-    assert rule.pod_query is None
+    assert rule.scraped is not None
+    assert rule.scraped.pod is None
     plain = compile_rule("externalRules: [{seriesQuery: a, metricsQuery: b}]")
-    assert (plain.union_query, plain.named_series) == (None, "")
+    assert (plain.scraped, plain.named_series) == (None, "")
 
 
 _NAMED = (

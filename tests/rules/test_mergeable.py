@@ -1,7 +1,7 @@
 import promql_parser as promql
 import pytest
 
-from adapter.rules import mergeable
+from adapter.rules import mergeable, slots
 from adapter.rules.mergeable import Separability
 from adapter.rules.template import template
 from tests.support.refusals import JOIN_REFUSALS, REFUSALS, Refusal
@@ -122,7 +122,7 @@ JOINED = {
 @pytest.mark.parametrize(("text", "expected"), JOINED.values(), ids=JOINED)
 def test_joined(text: str, expected: str) -> None:
     verdict = analyse(text.replace("@}", "<<.LabelMatchers>>}").replace(",@,", ",<<.LabelMatchers>>,"))
-    slot = mergeable.MATCHERS_SLOT
+    slot = slots.MATCHERS
     assert verdict == Separability(joined=expected.replace("@}", f"{slot}}}").replace(",@,", f",{slot},"))
     promql.parse(verdict.joined)
 

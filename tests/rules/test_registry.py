@@ -4,7 +4,7 @@ from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import registry
 from adapter.rules.registry import Registry, SeriesMemory
-from tests.support.world import compile_rule, compile_text
+from tests.support.world import compile_text
 
 PODS = GroupResource("", "pods")
 SERVICES = GroupResource("", "services")
@@ -199,21 +199,6 @@ def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
 def test_selectors_are_remembered_apart() -> None:
     memory = registry.remember(registry.remember({}, "s", SEEN), "t", [info("c")])
     assert set(memory) == {"s", "t"}
-
-
-NAMESPACE_LABELS = {
-    "override": ("{overrides: {ns: {resource: namespace}}}", "ns"),
-    "template": ("{template: kube_<<.Resource>>}", "kube_namespace"),
-    "none": ("{overrides: {pod: {resource: pod}}}", None),
-}
-
-
-@pytest.mark.parametrize(("resources", "expected"), NAMESPACE_LABELS.values(), ids=NAMESPACE_LABELS)
-def test_namespace_label(resources: str, expected: str | None) -> None:
-    assert (
-        registry.namespace_label(compile_rule(f"rules: [{{seriesQuery: s, resources: {resources}}}]"))
-        == expected
-    )
 
 
 def test_a_reserved_name_is_in_no_api() -> None:

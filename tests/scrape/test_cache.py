@@ -693,7 +693,7 @@ async def test_it_runs_and_ends() -> None:
 async def test_a_rule_without_scraping_has_no_values() -> None:
     async with scraping() as here:
         entry = here.relister.registry.custom[CustomMetricInfo(PODS, namespaced=True, metric="depth")]
-        bare = msgspec.structs.replace(entry, rule=replace(entry.rule, pod_query=None))
+        bare = msgspec.structs.replace(entry, rule=replace(entry.rule, scraped=None))
 
         assert here.scraped.read(bare, "shop", ["a"], ())[:3] == ({}, {}, set())
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import exposition, pod_query
+from adapter.rules.scrape import evaluation, exposition
 from adapter.rules.scrape.exposition import MAX_SAMPLES, Exposed
-from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, PodValue
+from adapter.rules.scrape.scraped_query import Answer, ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
 from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint, Scraper
 
@@ -21,20 +21,21 @@ def parse(
     body: bytes, names: Collection[str], *, openmetrics: bool = False, limit: int = MAX_SAMPLES
 ) -> list[Exposed]:
     samples: list[Exposed] = []
-    pod_query.finish(exposition.read(body, names, samples, openmetrics=openmetrics, limit=limit))
+    evaluation.finish(exposition.read(body, names, samples, openmetrics=openmetrics, limit=limit))
     return samples
 
 
 def record(series: PodSeries, samples: Sequence[Exposed], time: float, wall: float, keep: float) -> None:
-    pod_query.finish(series.record(samples, time, wall, keep))
+    evaluation.finish(series.record(samples, time, wall, keep))
 
 
 def evaluate(
-    query: PodQuery,
+    query: ScrapedQuery,
     pod: PodSeries,
     series: str,
-    identity: PodIdentity,
+    name: tuple[str, str],
     selector: Sequence[Matcher],
     window: float,
-) -> PodValue | None:
-    return pod_query.finish(query.evaluate(pod, series, identity, selector, window))
+) -> Answer:
+    """Evaluate the query for a pod of this namespace and name."""
+    return evaluation.finish(query.evaluate([pod], series, selector, window, name))

@@ -1,4 +1,4 @@
-"""PromQL's arithmetic, aggregations and functions of single values.
+"""PromQL's arithmetic, comparisons, aggregations and functions of single values.
 
 As in IEEE 754, every function takes and returns any float, NaN and infinities included; none raises as
 Python's do.
@@ -89,3 +89,11 @@ PER_VALUE: Mapping[str, Callable[[float], float]] = {
     "floor": _whole(math.floor),
 }
 WITH_BOUND: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}

@@ -1,4 +1,4 @@
-"""Queries over several endpoints: what is refused, what is kept, and how answers fail."""
+"""Queries over scraped endpoints: what is refused, what is kept, and how answers fail."""
 
 import math
 
@@ -6,10 +6,11 @@ import pytest
 
 from adapter.errors import UnionError, UnscrapableError
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import pod_query, union_query
+from adapter.rules.scrape import evaluation, scraped_query
 from adapter.rules.scrape.attached import attach
+from adapter.rules.scrape.pod_labels import PodLabels
+from adapter.rules.scrape.scraped_query import Answer, compile_query, merge_selections
 from adapter.rules.scrape.series import PodSeries
-from adapter.rules.scrape.union_query import UnionAnswer, compile_query
 from adapter.rules.template import template
 from tests.support.scraping import parse, record
 
@@ -23,11 +24,12 @@ def endpoint(body: str, *, pod: str = "a", times: int = 1) -> PodSeries:
     return series
 
 
-def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()) -> UnionAnswer:
+def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()) -> Answer:
     compiled = compile_query(template.parse(query))
-    return pod_query.finish(compiled.evaluate(endpoints, "depth", selector, 5.0))
+    return evaluation.finish(compiled.evaluate(endpoints, "depth", selector, 5.0))
 
 
+@pytest.mark.parametrize("pod", [None, PodLabels("pod", "namespace")], ids=["endpoints", "pod"])
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
@@ -35,35 +37,49 @@ def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()
         ("sum(<<.Series>>{pod=~'<<.LabelValuesByName>>'})", "the template uses .LabelValuesByName"),
         ("sum(<<.Series>>{<<.LabelMatchers>>}", "the query does not parse: "),
         ("1 + 1", "the query is a number"),
-        ("2 > bool 1", "the query is a number"),
         ("-(1)", "the query is a number"),
         ('"text"', "a string or a subquery cannot be computed from scrapes"),
         ("max_over_time(sum(depth)[1m:1s])", "max_over_time() cannot be computed from scrapes, only rate, "),
         ("rate(depth[1m:1s])", "rate() needs a plain series selector"),
         ("time()", "time() cannot be computed from scrapes"),
-        ("vector(time())", "time() cannot be computed from scrapes"),
+        ("clamp_max(depth, scalar(depth))", "scalar() cannot be computed from scrapes"),
         ("absent(depth)", "absent() cannot be computed from scrapes"),
         ("topk(3, depth)", "topk is not one of sum, max, min, avg, count"),
         ("quantile(0.9, depth)", "quantile is not one of"),
-        ("depth atan2 other", "atan2 is not computed from scrapes, only + - "),
-        ("depth > other", "> between two vectors is not computed from scrapes"),
-        ("depth / on (pod) group_left other", "/ with group_left or group_right is not computed"),
-        ("depth / on (__name__) other", "/ matches by the names of series"),
+        ("depth atan2 other", "atan2 is not computed from scrapes, only + - * / % ^"),
         ("depth / fill(0) other", "/ has fill values for missing series"),
-        ("sum by (job) (depth)", "it groups or matches by job, which the scraped pods do not have"),
-        ("depth / ignoring (job) other", "it groups or matches by job, which the scraped pods do not have"),
-        ('depth{job="x"}', "depth is selected by job, which the scraped pods do not have"),
         ('{__name__="depth"}', "a selector without the name of a series"),
         ("<<.Series>> offset 1m", "<<.Series>> has an @ modifier or an offset"),
+        ("rate(depth[1m] offset 1m)", "depth has an @ modifier or an offset"),
         ("depth @ 5", "depth has an @ modifier or an offset"),
         ('depth{a="1" or b="2"}', "depth joins matchers with or"),
         ('depth{queue=~"(?x) b"}', "depth is selected by an invalid expression: invalid perl operator: (?x"),
         ('depth{queue="<<.Series>>"}', "depth has <<.Series>> in a matcher"),
     ],
 )
-def test_what_is_refused(query: str, reason: str) -> None:
+def test_a_query_that_cannot_be_evaluated_is_refused(query: str, reason: str, pod: PodLabels | None) -> None:
     with pytest.raises(UnscrapableError) as raised:
-        compile_query(template.parse(query), ("job",))
+        compile_query(template.parse(query), pod=pod)
+
+    assert str(raised.value).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("2 > bool 1", "the query is a number"),
+        ("vector(time())", "time() cannot be computed from scrapes, only "),
+        ("depth > other", "> between two vectors is not computed from scrapes"),
+        ("depth / on (pod) group_left other", "/ with group_left or group_right is not computed"),
+        ("depth / on (__name__) other", "/ matches by the names of series"),
+        ("sum by (job) (depth)", "it groups or matches by job, which the scraped pods do not have"),
+        ("depth / ignoring (job) other", "it groups or matches by job, which the scraped pods do not have"),
+        ('depth{job="x"}', "depth is selected by job, which the scraped pods do not have"),
+    ],
+)
+def test_a_query_over_endpoints_is_refused(query: str, reason: str) -> None:
+    with pytest.raises(UnscrapableError) as raised:
+        compile_query(template.parse(query), absent=("job",))
 
     assert str(raised.value).startswith(reason)
 
@@ -73,7 +89,7 @@ def test_a_query_says_which_series_it_needs() -> None:
     compiled = compile_query(query)
 
     assert compiled.counts
-    assert compiled.select("hits") == {
+    assert merge_selections([(compiled, "hits")]) == {
         "hits_total": frozenset({(Matcher("a", "=", "1"),)}),
         "other": frozenset({()}),
     }
@@ -94,7 +110,7 @@ def test_a_counter_that_the_last_scrape_lacks_still_has_its_rate() -> None:
 
     found = answer("sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m]))", series)
 
-    assert [each.value for each in found.elements] == [3.0]
+    assert [element.value for element in found.elements] == [3.0]
     assert (found.time, found.shown) == (3.0, False)
     assert answer(GAUGE, series).elements == ()
 
@@ -121,12 +137,12 @@ def test_a_match_that_is_not_one_to_one_fails(query: str, error: str) -> None:
 
 
 def test_too_many_samples_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(union_query, "MOST_RESULTS", 2)
+    monkeypatch.setattr(scraped_query, "MOST_RESULTS", 2)
     body = "".join(f'depth{{queue="{number}"}} 1\n' for number in range(3))
 
     with pytest.raises(UnionError, match="the query has more than 2 samples"):
         answer("<<.Series>>{<<.LabelMatchers>>}", endpoint(body))
-    assert [each.value for each in answer(GAUGE, endpoint(body)).elements] == [3]
+    assert [element.value for element in answer(GAUGE, endpoint(body)).elements] == [3]
 
 
 def test_large_evaluations_take_several_steps() -> None:

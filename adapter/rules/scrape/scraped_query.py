@@ -1,0 +1,295 @@
+"""A rule's query over the series of scraped endpoints, or the reason why it cannot be evaluated.
+
+`compile_query` compiles the rule's PromQL once; `ScrapedQuery.evaluate` returns the samples that Prometheus
+would answer if it had scraped the same endpoints at the same time. Rates are over the rule's `window` and
+divided by the time between its first and last sample, and everything else is of the last scrape of each
+endpoint. A query that cannot be evaluated exactly is refused, never approximated.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import promql_parser as promql
+
+from adapter.errors import TemplateError, UnionError, UnscrapableError
+from adapter.rules import matchers, slots
+from adapter.rules.matchers import Matcher
+from adapter.rules.scrape import arithmetic, evaluation
+from adapter.rules.scrape.evaluation import READINGS, Element, Part, Projection, Reading, Scope
+from adapter.rules.scrape.pod_labels import PodLabels
+from adapter.rules.scrape.series import PodSeries, Selections
+from adapter.rules.template.template import Template
+
+MOST_RESULTS = 10_000
+"""Bound on the samples of one answer."""
+
+NO_POD = ("", "")
+
+# A match of several with one; ManyToMany is that of `and`, `or` and `unless`.
+_GROUPED = (promql.VectorMatchCardinality.ManyToOne, promql.VectorMatchCardinality.OneToMany)
+
+
+class Answer(NamedTuple):
+    """The samples of an answer, and the time of the oldest of the newest samples behind it.
+
+    `time` is infinite if no series was selected; `shown` says whether a last scrape had one of the names.
+    """
+
+    elements: tuple[Element, ...]
+    time: float
+    shown: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScrapedQuery:
+    """A query that can be evaluated. `counts`: it uses more than the last scrape, as rates do."""
+
+    counts: bool
+    selections: tuple[tuple[str, tuple[Matcher, ...]], ...]
+    """The names, with a placeholder for the rule's series, and the query's own matchers on exposed labels."""
+    pod: PodLabels | None
+    """The labels of the pod, None for a query over several endpoints."""
+    _root: Part
+
+    def series_names(self, series: str) -> frozenset[str]:
+        """Return the names to read for the rule's `series`."""
+        return frozenset(name.replace(slots.SERIES, series) for name, _ in self.selections)
+
+    def evaluate(
+        self,
+        endpoints: Sequence[PodSeries],
+        series: str,
+        selector: Sequence[Matcher],
+        window: float,
+        pod: tuple[str, str] = NO_POD,
+    ) -> Generator[None, None, Answer]:
+        """Evaluate in steps, between which the endpoints must not change. Raises UnionError.
+
+        `selector` has the matchers of the question, `window` is the seconds of rates, and `pod` the
+        namespace and name of the pod of a query for one.
+        """
+        identity = {} if self.pod is None else self.pod.identity(*pod)
+        scope = Scope(endpoints, series, tuple(selector), window, identity)
+        elements = yield from self._root(scope)
+        if len(elements) > MOST_RESULTS:
+            raise UnionError(f"the query has more than {MOST_RESULTS} samples")
+        names = self.series_names(series)
+        shown = any(endpoint.shows(names) for endpoint in endpoints)
+        return Answer(tuple(elements), scope.gone if math.isinf(scope.oldest) else scope.oldest, shown)
+
+
+def merge_selections(wanted: Iterable[tuple[ScrapedQuery, str]]) -> Selections:
+    """Return the series to keep for queries, each with its rule's series."""
+    selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
+    for query, series in wanted:
+        for name, group in query.selections:
+            full = name.replace(slots.SERIES, series)
+            selections[full] = selections.get(full, frozenset()) | {group}
+    return selections
+
+
+def compile_query(
+    template: Template, *, pod: PodLabels | None = None, absent: Collection[str] = ()
+) -> ScrapedQuery:
+    """Compile the query of a rule: for one pod, or for all its endpoints together.
+
+    `absent` are the labels that Prometheus has and scrapes do not know. Raises UnscrapableError with the
+    reason.
+    """
+    try:
+        tree = slots.parse(template, "" if pod is None else matchers.write_label(pod.pod))
+    except TemplateError as error:
+        raise UnscrapableError(str(error)) from error
+    compiler = _Compiler(frozenset() if pod is None else pod.own, frozenset(absent))
+    root = compiler.visit(tree)
+    if isinstance(root, float):
+        raise UnscrapableError("the query is a number")
+    if pod is not None:
+        pod.check(tree)
+    return ScrapedQuery(compiler.counts, tuple(dict.fromkeys(compiler.selections)), pod, root)
+
+
+class _Compiler:
+    """One pass over a query; refuses the first part that needs more than the scraped series."""
+
+    def __init__(self, own: frozenset[str], absent: frozenset[str]) -> None:
+        self.own = own
+        self.absent = absent
+        self.selections: list[tuple[str, tuple[Matcher, ...]]] = []
+        self.counts = False
+        functions = (*READINGS, *arithmetic.PER_VALUE, *arithmetic.WITH_BOUND)
+        # A pod has one value, which neither `vector` nor a comparison may add or take away.
+        self.functions = functions if own else (*functions, "vector")
+        self.operators = tuple(arithmetic.ARITHMETIC)
+        if not own:
+            self.operators += (*arithmetic.COMPARISONS, *evaluation.SETS)
+
+    def visit(self, node: Any) -> Part | float:
+        """Return a part of the query; a number is known when it is compiled."""
+        visitor = _VISITORS.get(type(node))
+        if visitor is None:
+            raise UnscrapableError("a string or a subquery cannot be computed from scrapes")
+        return visitor(self, node)
+
+    # The parser checks the types of arguments; scalar() and time(), which it takes for numbers, are refused.
+
+    def number(self, node: Any) -> float:
+        value = self.visit(node)
+        assert isinstance(value, float), "the parser accepts nothing else"
+        return value
+
+    def vector(self, node: Any) -> Part:
+        part = self.visit(node)
+        assert not isinstance(part, float), "the parser accepts nothing else"
+        return part
+
+    def unary(self, node: Any) -> Part | float:
+        return evaluation.apply(self.visit(node.expr), operator.neg)
+
+    def selector(self, node: Any) -> Part:
+        return self._series(node, READINGS["last_over_time"], keeps_name=True)
+
+    def call(self, node: Any) -> Part | float:
+        name = node.func.name
+        arguments = list(node.args)
+        if name not in self.functions:
+            known = ", ".join(self.functions)
+            raise UnscrapableError(f"{name}() cannot be computed from scrapes, only {known}")
+        if name == "vector":
+            return evaluation.constant(self.number(arguments[0]))
+        if function := arithmetic.PER_VALUE.get(name):
+            return evaluation.apply(self.visit(arguments[0]), function)
+        if pick := arithmetic.WITH_BOUND.get(name):
+            limit = self.number(arguments[1])
+            return evaluation.apply(
+                self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit)
+            )
+        matrix = arguments[0]
+        if not isinstance(matrix, promql.MatrixSelector):
+            raise UnscrapableError(f"{name}() needs a plain series selector")
+        is_last = name == "last_over_time"
+        self.counts = self.counts or not is_last
+        values = self._series(matrix.vector_selector, READINGS[name], keeps_name=is_last)
+        if name != "increase":
+            return values
+        seconds = matrix.range.total_seconds()
+        return evaluation.apply(values, lambda rate: rate * seconds)
+
+    def aggregate(self, node: Any) -> Part:
+        name = str(node.op)
+        function = arithmetic.AGGREGATIONS.get(name)
+        if function is None:
+            raise UnscrapableError(f"{name} is not one of {', '.join(arithmetic.AGGREGATIONS)}")
+        inner, grouping = self.vector(node.expr), evaluation.NO_LABELS
+        if node.modifier is not None:
+            without = node.modifier.type == promql.AggModifierType.Without
+            # All series have the pod's labels, so these tell none apart; what a series says of them is void.
+            grouping = Projection(self._known(node.modifier.labels) - self.own, without)
+        return evaluation.aggregate(inner, function, grouping)
+
+    def binary(self, node: Any) -> Part | float:
+        name = str(node.op).strip()
+        if name not in self.operators:
+            raise UnscrapableError(f"{name} is not computed from scrapes, only {' '.join(self.operators)}")
+        if name in evaluation.SETS:
+            sides = self.vector(node.lhs), self.vector(node.rhs)
+            return evaluation.combine_sets(name, *sides, self._matching(name, node.modifier))
+        left, right = self.visit(node.lhs), self.visit(node.rhs)
+        if name in arithmetic.COMPARISONS:
+            return _compare(name, left, right, node.modifier)
+        function = arithmetic.ARITHMETIC[name]
+        if isinstance(right, float):
+            return evaluation.apply(left, lambda value: function(value, right))
+        if isinstance(left, float):
+            return evaluation.apply(right, lambda value: function(left, value))
+        return evaluation.combine(function, left, right, self._matching(name, node.modifier))
+
+    def _matching(self, name: str, modifier: Any) -> Projection:
+        """Return the labels by which two vectors are matched, one to one."""
+        if modifier is None:
+            return evaluation.ALL_LABELS
+        fills = modifier.fill_values
+        if fills.lhs is not None or fills.rhs is not None:
+            raise UnscrapableError(f"{name} has fill values for missing series")
+        if self.own:  # each side is one value, that of the pod
+            return evaluation.NO_LABELS
+        if modifier.card in _GROUPED:
+            raise UnscrapableError(f"{name} with group_left or group_right is not computed from scrapes")
+        matching = modifier.matching
+        if matching is None:
+            return evaluation.ALL_LABELS
+        if evaluation.NAME in matching.labels:
+            raise UnscrapableError(f"{name} matches by the names of series")
+        without = matching.type != promql.LabelModifierType.Include
+        return Projection(self._known(matching.labels), without)
+
+    def _known(self, labels: Sequence[str]) -> frozenset[str]:
+        for label in labels:
+            if label in self.absent:
+                raise UnscrapableError(f"it groups or matches by {label}, which the scraped pods do not have")
+        return frozenset(labels)
+
+    def _series(self, node: Any, read: Reading, *, keeps_name: bool) -> Part:
+        """Return the values that `read` gives for the series of a selector."""
+        if not node.name:
+            raise UnscrapableError("a selector without the name of a series")
+        shown = slots.show(node.name)
+        if node.at is not None or node.offset is not None:
+            raise UnscrapableError(f"{shown} has an @ modifier or an offset")
+        if node.matchers.or_matchers:
+            raise UnscrapableError(f"{shown} joins matchers with or")
+        own = []
+        narrows = False
+        for matcher in node.matchers.matchers:
+            if matcher.name == slots.LABEL:
+                narrows = True
+            elif matcher.name in self.absent:
+                raise UnscrapableError(
+                    f"{shown} is selected by {matcher.name}, which the scraped pods do not have"
+                )
+            elif slots.SERIES in matcher.name or slots.SERIES in matcher.value:
+                raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
+            else:
+                own.append(_matcher(matcher, shown))
+        self.selections.append((node.name, tuple(part for part in own if part.label not in self.own)))
+        return evaluation.read_series(node.name, tuple(own), read, narrows=narrows, keeps_name=keeps_name)
+
+
+def _matcher(matcher: Any, shown: str) -> Matcher:
+    """Return a matcher of the query for the series `shown`. Raises UnscrapableError if RE2 refuses it."""
+    own = Matcher(matcher.name, slots.OPERATORS[str(matcher.op)], matcher.value)
+    try:
+        matchers.build_test(own)
+    except ValueError as error:
+        raise UnscrapableError(f"{shown} is selected by an invalid expression: {error}") from error
+    return own
+
+
+def _compare(name: str, left: Part | float, right: Part | float, modifier: Any) -> Part | float:
+    test = arithmetic.COMPARISONS[name]
+    holds: Callable[[float], bool]
+    if isinstance(right, float):
+        if isinstance(left, float):
+            return float(test(left, right))
+        vector, holds = left, lambda value: test(value, right)
+    elif isinstance(left, float):
+        vector, holds = right, lambda value: test(left, value)
+    else:
+        raise UnscrapableError(f"{name} between two vectors is not computed from scrapes")
+    if modifier is not None and modifier.return_bool:
+        return evaluation.apply(vector, lambda value: float(holds(value)))
+    return evaluation.keep(vector, holds)
+
+
+_VISITORS: Mapping[type, Callable[[_Compiler, Any], Part | float]] = {
+    promql.NumberLiteral: lambda _, node: float(node.val),
+    promql.ParenExpr: lambda compiler, node: compiler.visit(node.expr),
+    promql.UnaryExpr: _Compiler.unary,
+    promql.VectorSelector: _Compiler.selector,
+    promql.Call: _Compiler.call,
+    promql.AggregateExpr: _Compiler.aggregate,
+    promql.BinaryExpr: _Compiler.binary,
+}
