@@ -18,9 +18,10 @@ from cachetools import TTLCache
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
+from adapter.model.steps import Steps
 from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.registry import Registry, SeriesMemory, Steps
+from adapter.rules.registry import Registry, SeriesMemory
 from adapter.rules.wording import counted, listed, shown_series
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring

@@ -9,14 +9,16 @@ where other tasks may run, and what exists once for each metric is not tracked b
 """
 
 import heapq
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from adapter.model import steps
 from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
+from adapter.model.steps import Steps
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES, UNWRITABLE
@@ -36,9 +38,6 @@ _NAMED_STEP = 100
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
-
-Steps = Generator[None, None, _T]
-"""A computation in steps of about a millisecond, which returns its result."""
 
 
 class CustomEntry(msgspec.Struct, frozen=True, gc=False):
@@ -112,21 +111,11 @@ SeriesMemory = Mapping[str, tuple[KnownSeries, ...]]
 """The known series by selector, in the order in which later names win."""
 
 
-def run(steps: Steps[_T]) -> _T:
-    """Run a computation in steps to its end and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            value: _T = end.value
-            return value
-
-
 def remember(
     memory: SeriesMemory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
 ) -> dict[str, tuple[KnownSeries, ...]]:
     """Run `remembering` to its end."""
-    return run(remembering(memory, selector, answer, whole=whole))
+    return steps.run(remembering(memory, selector, answer, whole=whole))
 
 
 def remembering(
@@ -180,7 +169,7 @@ def build(
     ruleset: Ruleset, memory: SeriesMemory, generation: int, reserved: Collection[str] = frozenset()
 ) -> Registry:
     """Run `building` to its end."""
-    return run(building(ruleset, memory, generation, reserved))
+    return steps.run(building(ruleset, memory, generation, reserved))
 
 
 def building(

@@ -29,7 +29,6 @@ from adapter.scrape.targets import (
     MOST_MATCHERS,
     Scrape,
     ScrapedAnswer,
-    ScrapedMetric,
     ScrapeQuery,
     ScrapeTarget,
     ScrapeWork,
@@ -106,7 +105,7 @@ class ScrapedValues:
         self._wants: dict[Hashable, _Want] = {}
         self._placed: dict[Hashable, set[tuple[TargetKey, str]]] = {}  # owner -> its targets, by metric
         self._generation = -1
-        self._metrics: dict[Hashable, dict[str, ScrapedMetric | None]] = {}  # owner -> its metrics
+        self._metrics: dict[Hashable, dict[str, ScrapeQuery | None]] = {}  # owner -> its metrics
         self._listeners: list[Callable[[Hashable], None]] = []
         self._became_ready: Callable[[str], Mapping[str, float]] = lambda _: {}
 
@@ -186,7 +185,7 @@ class ScrapedValues:
             return ScrapedAnswer({}, {})
         now = self._clock.monotonic()
         number = self._number(entry)
-        query = ScrapeQuery(ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        query = ScrapeQuery.build(entry, selector)
         reading = TargetReading(
             now,
             self._clock.wall() - now,
@@ -257,7 +256,7 @@ class ScrapedValues:
         """Evaluate the queries that a `read` would have to leave out, in turns with all other work."""
         if len(selector) > MOST_MATCHERS:
             return
-        query = ScrapeQuery(ScrapedMetric(entry.rule, entry.series), tuple(selector))
+        query = ScrapeQuery.build(entry, selector)
         number = self._number(entry)
         targets = (self._targets.get((namespace, name, number)) for name in names)
         missing = [target for target in targets if target is not None and target.lacks(query)]
@@ -269,9 +268,9 @@ class ScrapedValues:
         config = entry.rule.config.scrape
         return -1 if config is None else self._accesses.get(config.access, -1)
 
-    def _metric(self, metric: str) -> ScrapedMetric | None:
+    def _metric(self, metric: str) -> ScrapeQuery | None:
         entry = self.entry_of(metric)
-        return None if entry is None else ScrapedMetric(entry.rule, entry.series)
+        return None if entry is None else ScrapeQuery.build(entry, ())
 
     def _place(self, owner: Hashable, wanted: _Want) -> None:
         """Make the targets match what an owner wants."""

@@ -11,17 +11,19 @@ and the metrics API does not serve it.
 
 import functools
 import math
-from collections.abc import Callable, Collection, Generator, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from adapter.config.endpoint_keys import EndpointSource
 from adapter.config.scrape_keys import Access
 from adapter.errors import UnionError
+from adapter.model import steps
 from adapter.model.clock import Clock
+from adapter.model.steps import Steps
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import ExternalEntry, Registry
-from adapter.rules.scrape import attached, evaluation
+from adapter.rules.scrape import attached
 from adapter.rules.scrape.evaluation import Element
 from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import PodSeries, Relabel
@@ -31,7 +33,6 @@ from adapter.scrape.http import ScrapeEndpoint
 from adapter.scrape.targets import (
     ANSWERED_SECONDS,
     Scrape,
-    ScrapedMetric,
     ScrapeQuery,
     ScrapeTarget,
     keep_answer,
@@ -58,7 +59,7 @@ _NOT_FOUND = FoundEndpoints((), "its endpoints are not known yet", known=False)
 
 @dataclass(slots=True)
 class _Answer:
-    """The result of a query over the endpoints `live` as of `version`, or why there is none.
+    """The result of a query over the endpoints `live` as of `version`, or why it has no answer.
 
     `read` is when it was last read (monotonic seconds).
     """
@@ -105,7 +106,7 @@ class EndpointGroup:
 
     def query_steps(
         self, query: ScrapeQuery, live: Sequence["EndpointTarget"], stretch: float
-    ) -> Generator[None, None, _Answer]:
+    ) -> Steps[_Answer]:
         """Evaluate a query over the series of endpoints in steps."""
         version, read = self.version, self.clock.monotonic()
         result: Answer | str
@@ -115,7 +116,7 @@ class EndpointGroup:
             result = str(error)
         return _Answer(result, version, tuple(live), read)
 
-    def note_scrape(self, stretch: float) -> Generator[None, None, None]:
+    def note_scrape(self, stretch: float) -> Steps[None]:
         """Note a good scrape, and evaluate the queries that were read lately, unless that was done lately."""
         self.version += 1
         begun = self.clock.monotonic()
@@ -164,7 +165,7 @@ class EndpointTarget(ScrapeTarget):
         late = now - self.time > access.interval * stretch + access.timeout
         return f"the scrape of {where} is overdue{why}" if self.failed or late else ""
 
-    def steps(self, scrape: Scrape) -> Generator[None, None, None]:
+    def steps(self, scrape: Scrape) -> Steps[None]:
         """Process a scrape in steps, and then the queries over all endpoints of the group."""
         yield from ScrapeTarget.steps(self, scrape)
         if self.group is not None and not self.gone:
@@ -334,7 +335,7 @@ class ScrapedEndpoints:
         if not live:
             reason = (group.found.reason if not group.targets else "") or trouble
             return EndpointReading(None, 0.0, "", reason, group.last + offset)
-        answer = self._answer(group, _query(entry, selector), live, now)
+        answer = self._answer(group, ScrapeQuery.build(entry, selector), live, now)
         if answer is None:
             return EndpointReading(None, 0.0, "", _PENDING, group.last + offset)
         if answer.live != tuple(live):
@@ -357,7 +358,7 @@ class ScrapedEndpoints:
         """Evaluate a query that `read` would have to leave out, in turns with all other work."""
         key = self._key_of(entry)
         group = None if key is None else self._groups.get(key)
-        query = _query(entry, selector)
+        query = ScrapeQuery.build(entry, selector)
         if group is None or query in group.answers:
             return
         now, stretch = self._clock.monotonic(), self._scraped.stretch
@@ -365,7 +366,7 @@ class ScrapedEndpoints:
         if not live or _cost(query, live) <= READ_WORK:
             return
 
-        def steps() -> Generator[None, None, None]:
+        def steps() -> Steps[None]:
             if all(target.can_answer() for target in live):
                 keep_answer(group.answers, query, (yield from group.query_steps(query, live, stretch)))
 
@@ -386,15 +387,11 @@ class ScrapedEndpoints:
                 return known
         ready = all(target.can_answer() for target in live)
         if ready and _cost(query, live) <= READ_WORK:
-            answer = evaluation.finish(group.query_steps(query, live, self._scraped.stretch))
+            answer = steps.run(group.query_steps(query, live, self._scraped.stretch))
             keep_answer(group.answers, query, answer)
             group.rest(now)
             return answer
         return known
-
-
-def _query(entry: ExternalEntry, selector: Sequence[Matcher]) -> ScrapeQuery:
-    return ScrapeQuery(ScrapedMetric(entry.rule, entry.series), tuple(selector))
 
 
 def _cost(query: ScrapeQuery, live: Sequence[EndpointTarget]) -> int:

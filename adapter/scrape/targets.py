@@ -10,17 +10,19 @@ scraped less often (`scrape.schedule`).
 """
 
 import math
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
+from adapter.model import steps
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
+from adapter.model.steps import Steps
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import CustomEntry, ExternalEntry
-from adapter.rules.scrape import evaluation, exposition, scraped_query
+from adapter.rules.scrape import exposition, scraped_query
 from adapter.rules.scrape.scraped_query import NO_POD, Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
 from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint
@@ -49,13 +51,6 @@ NAMESPACE_BYTES = 48 * 1024 * 1024
 _REVIEW_SECONDS = 1.0
 
 
-class ScrapedMetric(NamedTuple):
-    """A metric as far as scrapes are concerned: the rule that defines it, and the name of its series."""
-
-    rule: Rule
-    series: str
-
-
 def window_of(entry: CustomEntry | ExternalEntry) -> float:
     """Return the seconds that a value of a scraped metric covers, 0 for a gauge."""
     config, query = entry.rule.config.scrape, entry.rule.scraped
@@ -67,25 +62,29 @@ TargetKey: TypeAlias = tuple[str, str, int]
 
 
 class ScrapeQuery(NamedTuple):
-    """A question to what is scraped: a metric, and the matchers of a metric selector."""
+    """A question to what is scraped: a metric, by its rule and series, and the matchers of a selector."""
 
-    metric: ScrapedMetric
+    rule: Rule
+    series: str
     selector: tuple[Matcher, ...]
 
-    def cost(self, series: int) -> int:
+    @classmethod
+    def build(cls, entry: CustomEntry | ExternalEntry, selector: Sequence[Matcher]) -> Self:
+        return cls(entry.rule, entry.series, tuple(selector))
+
+    def cost(self, count: int) -> int:
         """Return how much work the query is over so many series: series and matchers to look at."""
         expressions = sum(len(matcher.value) for matcher in self.selector if matcher.operator.endswith("~"))
-        return series * (1 + len(self.selector)) + expressions
+        return count * (1 + len(self.selector)) + expressions
 
     def steps(
         self, endpoints: Sequence[PodSeries], stretch: float, pod: tuple[str, str] = NO_POD
-    ) -> Generator[None, None, Answer]:
+    ) -> Steps[Answer]:
         """Evaluate the query in steps: of one pod, given as namespace and name, or of endpoints together."""
-        (rule, series), selector = self
-        compiled, config = rule.scraped, rule.config.scrape
+        compiled, config = self.rule.scraped, self.rule.config.scrape
         assert compiled is not None, "only metrics of rules with scrape are queried"
         assert config is not None, "as above"
-        return compiled.evaluate(endpoints, series, selector, config.window * stretch, pod)
+        return compiled.evaluate(endpoints, self.series, self.selector, config.window * stretch, pod)
 
 
 @dataclass(slots=True)
@@ -178,13 +177,13 @@ class ScrapeTarget:
         return (answer is None or answer.result is None) and self.can_answer()
 
     def evaluate(self, query: ScrapeQuery, stretch: float) -> TargetAnswer:
-        return evaluation.finish(self.answer_steps(query, stretch))
+        return steps.run(self.answer_steps(query, stretch))
 
-    def answer_steps(self, query: ScrapeQuery, stretch: float) -> Generator[None, None, TargetAnswer]:
+    def answer_steps(self, query: ScrapeQuery, stretch: float) -> Steps[TargetAnswer]:
         """Evaluate a query in steps."""
         return TargetAnswer((yield from query.steps([self.series], stretch, self.key[:2])))
 
-    def steps(self, scrape: Scrape) -> Generator[None, None, None]:
+    def steps(self, scrape: Scrape) -> Steps[None]:
         """Process a scrape in steps. Raises ExpositionError; then nothing of the scrape counts."""
         body, time, wall, stretch = scrape
         samples: list[exposition.Exposed] = []
@@ -332,7 +331,7 @@ class ScrapeWork:
     ) -> None:
         """Compute the answers of pods of one namespace to a query, in turns with all other work."""
 
-        def steps() -> Generator[None, None, None]:
+        def steps() -> Steps[None]:
             for target in targets:
                 if target.can_answer() and not target.gone:
                     answer = yield from target.answer_steps(query, stretch(target))
@@ -347,7 +346,7 @@ class ScrapeWork:
         self._shares.drop(target.namespace, target)
         self._slowed.discard(target)
 
-    def _steps(self, target: ScrapeTarget, scrape: Scrape) -> Generator[None, None, None]:
+    def _steps(self, target: ScrapeTarget, scrape: Scrape) -> Steps[None]:
         for _ in target.steps(scrape):
             self._charge(target)
             yield

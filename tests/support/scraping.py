@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
+from adapter.model import steps
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import evaluation, exposition
+from adapter.rules.scrape import exposition
 from adapter.rules.scrape.exposition import MAX_SAMPLES, Exposed
 from adapter.rules.scrape.scraped_query import Answer, ScrapedQuery
 from adapter.rules.scrape.series import PodSeries
@@ -21,12 +22,12 @@ def parse(
     body: bytes, names: Collection[str], *, openmetrics: bool = False, limit: int = MAX_SAMPLES
 ) -> list[Exposed]:
     samples: list[Exposed] = []
-    evaluation.finish(exposition.read(body, names, samples, openmetrics=openmetrics, limit=limit))
+    steps.run(exposition.read(body, names, samples, openmetrics=openmetrics, limit=limit))
     return samples
 
 
 def record(series: PodSeries, samples: Sequence[Exposed], time: float, wall: float, keep: float) -> None:
-    evaluation.finish(series.record(samples, time, wall, keep))
+    steps.run(series.record(samples, time, wall, keep))
 
 
 def evaluate(
@@ -38,4 +39,4 @@ def evaluate(
     window: float,
 ) -> Answer:
     """Evaluate the query for a pod of this namespace and name."""
-    return evaluation.finish(query.evaluate([pod], series, selector, window, name))
+    return steps.run(query.evaluate([pod], series, selector, window, name))

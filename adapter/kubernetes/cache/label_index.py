@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.model import steps
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.telemetry.caching import BoundedCache
 from adapter.telemetry.metrics import Monitoring
@@ -223,23 +224,17 @@ class LabelIndex:
         known = self.known(namespace, selector)
         if known is not None:
             return known
-        steps = self.select(namespace, selector)
-        try:
-            while True:
-                next(steps)
-        except StopIteration as end:
-            answer: tuple[str, ...] = end.value
-            return answer
+        return steps.run(self.select(namespace, selector))
 
     async def find_names(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
         """Return what `names` does, in steps between which other tasks run."""
         known = self.known(namespace, selector)
         if known is not None:
             return known
-        steps = self.select(namespace, selector)
+        selecting = self.select(namespace, selector)
         try:
             while True:
-                next(steps)
+                next(selecting)
                 await asyncio.sleep(0)
         except StopIteration as end:
             answer: tuple[str, ...] = end.value

@@ -5,11 +5,12 @@ Between two steps the series must not change.
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from adapter.errors import UnionError
+from adapter.model.steps import Steps
 from adapter.rules import matchers, slots
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape.series import Labels, PodSeries, Track
@@ -18,8 +19,6 @@ NAME = "__name__"
 
 _STEP_WORK, _STEP_GROUPED = 1000, 250
 """How many series and matchers a step looks at, and how many samples it groups."""
-
-_T = TypeVar("_T")
 
 
 class Element(NamedTuple):
@@ -52,20 +51,10 @@ class Scope:
     gone: float = math.inf
 
 
-Steps = Generator[None, None, list[Element]]
-Part = Callable[[Scope], Steps]
+Vector = Steps[list[Element]]
+Part = Callable[[Scope], Vector]
 Reading = Callable[[Track, PodSeries, float], float | None]
 """Returns the value of a series for the window of rates, None without one."""
-
-
-def finish(steps: Generator[None, None, _T]) -> _T:
-    """Run steps to their end and return the result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result: _T = ended.value
-            return result
 
 
 class Projection(NamedTuple):
@@ -117,7 +106,7 @@ def read_series(
     `narrows`: the matchers of the question come on top.
     """
 
-    def evaluate(scope: Scope) -> Steps:
+    def evaluate(scope: Scope) -> Vector:
         elements: list[Element] = []
         full, identity, window = name.replace(slots.SERIES, scope.series), scope.identity, scope.window
         selector = (*own, *scope.selector) if narrows else own
@@ -147,7 +136,7 @@ def read_series(
 
 
 def constant(value: float) -> Part:
-    def evaluate(_: Scope) -> Steps:
+    def evaluate(_: Scope) -> Vector:
         yield from ()
         return [Element((), value)]
 
@@ -159,7 +148,7 @@ def apply(inner: Part | float, function: Callable[[float], float]) -> Part | flo
     if isinstance(inner, float):
         return function(inner)
 
-    def evaluate(scope: Scope) -> Steps:
+    def evaluate(scope: Scope) -> Vector:
         elements = yield from inner(scope)
         return [Element(element.labels, function(element.value)) for element in elements]
 
@@ -169,7 +158,7 @@ def apply(inner: Part | float, function: Callable[[float], float]) -> Part | flo
 def keep(inner: Part, test: Callable[[float], bool]) -> Part:
     """Return the samples whose value passes a test, as they are."""
 
-    def evaluate(scope: Scope) -> Steps:
+    def evaluate(scope: Scope) -> Vector:
         elements = yield from inner(scope)
         return [element for element in elements if test(element.value)]
 
@@ -180,7 +169,7 @@ def aggregate(inner: Part, function: Callable[[Sequence[float]], float], groupin
     is_one = grouping == NO_LABELS  # as in nearly every query of a pod
     keeps_name = NAME in grouping.labels and not grouping.without
 
-    def evaluate(scope: Scope) -> Steps:
+    def evaluate(scope: Scope) -> Vector:
         elements = yield from inner(scope)
         if is_one:
             return [Element((), function([value for _, value, _ in elements]))] if elements else []
@@ -198,7 +187,7 @@ def aggregate(inner: Part, function: Callable[[Sequence[float]], float], groupin
 def combine(function: Callable[[float, float], float], left: Part, right: Part, matching: Projection) -> Part:
     """Return the values of a function of two samples with the same labels. Raises UnionError in a step."""
 
-    def evaluate(scope: Scope) -> Steps:
+    def evaluate(scope: Scope) -> Vector:
         ones = yield from left(scope)
         others: dict[Labels, Element] = {}
         for other in (yield from right(scope)):
@@ -224,7 +213,7 @@ SETS = ("or", "and", "unless")
 def combine_sets(operator: str, left: Part, right: Part, matching: Projection) -> Part:
     """Return the samples of both sides (`or`), or those of the left that the right has (`and`) or lacks."""
 
-    def evaluate(scope: Scope) -> Steps:
+    def evaluate(scope: Scope) -> Vector:
         ones = yield from left(scope)
         others = yield from right(scope)
         if operator == "or":

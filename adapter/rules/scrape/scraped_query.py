@@ -8,13 +8,14 @@ endpoint. A query that cannot be evaluated exactly is refused, never approximate
 
 import math
 import operator
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import promql_parser as promql
 
 from adapter.errors import TemplateError, UnionError, UnscrapableError
+from adapter.model.steps import Steps
 from adapter.rules import matchers, slots
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import arithmetic, evaluation
@@ -65,7 +66,7 @@ class ScrapedQuery:
         selector: Sequence[Matcher],
         window: float,
         pod: tuple[str, str] = NO_POD,
-    ) -> Generator[None, None, Answer]:
+    ) -> Steps[Answer]:
         """Evaluate in steps, between which the endpoints must not change. Raises UnionError.
 
         `selector` has the matchers of the question, `window` is the seconds of rates, and `pod` the

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from adapter.errors import UnionError, UnscrapableError
+from adapter.model import steps
 from adapter.rules.matchers import Matcher
-from adapter.rules.scrape import evaluation, scraped_query
+from adapter.rules.scrape import scraped_query
 from adapter.rules.scrape.attached import attach
 from adapter.rules.scrape.pod_labels import PodLabels
 from adapter.rules.scrape.scraped_query import Answer, compile_query, merge_selections
@@ -26,7 +27,7 @@ def endpoint(body: str, *, pod: str = "a", times: int = 1) -> PodSeries:
 
 def answer(query: str, *endpoints: PodSeries, selector: tuple[Matcher, ...] = ()) -> Answer:
     compiled = compile_query(template.parse(query))
-    return evaluation.finish(compiled.evaluate(endpoints, "depth", selector, 5.0))
+    return steps.run(compiled.evaluate(endpoints, "depth", selector, 5.0))
 
 
 @pytest.mark.parametrize("pod", [None, PodLabels("pod", "namespace")], ids=["endpoints", "pod"])

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pytest
 from aiohttp import web
 
+from adapter.model import steps
 from adapter.model.label_selectors import parse_selector
 from adapter.rules import matchers
-from adapter.rules.scrape import attached, evaluation, scraped_query
+from adapter.rules.scrape import attached, scraped_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 from fastpath_sandbox.listener import Listener
@@ -144,7 +145,7 @@ def answer_of(server: PrometheusServer, promql: str, at: float | None = None) ->
 def evaluate(query: str, endpoints: list[PodSeries], selector: str = "") -> Values:
     compiled = scraped_query.compile_query(template.parse(query))
     parts = matchers.from_selector(parse_selector(selector))
-    found = evaluation.finish(compiled.evaluate(endpoints, "", parts, WINDOW))
+    found = steps.run(compiled.evaluate(endpoints, "", parts, WINDOW))
     values = {frozenset(each.all_labels().items()): each.value for each in found.elements}
     assert len(values) == len(found.elements)
     return values
