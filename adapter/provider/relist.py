@@ -11,14 +11,14 @@ import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from cachetools import TTLCache
 
+from adapter import event_loop
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
-from adapter.model.steps import Steps
 from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Registry, SeriesMemory
@@ -41,8 +41,6 @@ _NAMES_REMEMBERED = 10_000
 _RETRY = 2.0
 # Lists without any series are fetched again after so many seconds, all in one pass.
 _EMPTY_AGAIN = 30.0
-
-_T = TypeVar("_T")
 
 Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
@@ -210,7 +208,9 @@ class Relister:
             memory = dict(self._memory)
             for selector, answer in lists.items():
                 if not isinstance(answer, PrometheusError):
-                    memory = await _in_steps(registry.remembering(memory, selector, answer, whole=whole))
+                    memory = await event_loop.run_steps(
+                        registry.remembering(memory, selector, answer, whole=whole)
+                    )
             current = frozenset(self._ruleset.selectors())  # the rules may have changed in between
             self._memory = {selector: known for selector, known in memory.items() if selector in current}
             await self._rebuild()
@@ -222,7 +222,7 @@ class Relister:
         """Build the next snapshot; the last of several calls builds from what is then in force."""
         async with self._building:
             old = self.registry
-            made = await _in_steps(
+            made = await event_loop.run_steps(
                 registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved)
             )
             reserved = {
@@ -236,7 +236,7 @@ class Relister:
             }
             self._report_rules("metric-name", "metric left out", reserved)
             self._report_rules("series-name", "series left out", unwritable)
-            if old.generation and await _in_steps(registry.same(made, old)):
+            if old.generation and await event_loop.run_steps(registry.same(made, old)):
                 return
             for collision in made.collisions:
                 if collision not in old.collisions:
@@ -324,14 +324,3 @@ class Relister:
         return (
             f"{len(self.registry.custom)} custom and {len(self.registry.external)} external metrics{failing}"
         )
-
-
-async def _in_steps(steps: Steps[_T]) -> _T:
-    """Return the value of a computation; other work runs between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            value: _T = end.value
-            return value
-        await asyncio.sleep(0)

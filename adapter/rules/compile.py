@@ -21,7 +21,7 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import lookback, matchers, naming, parsing, slots
+from adapter.rules import lookback, matchers, naming, parsing
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.query import QueryRule
 from adapter.rules.resource import PODS, CpuAndMemory, ResourceQuery, ResourceRules
@@ -128,11 +128,11 @@ def _compile_rule(
     scraped = None
     named = ""
     if config.scrape is not None and converter is not None and query is not None:
-        if describes:
-            scraped = _compile_pod_query(config, converter, query, report)
-        else:
+        pod = _pod_labels(converter, report) if describes else None
+        if not describes:
             named = _named_series(config.series_query, report)
-            scraped = _compile_endpoint_query(config, query, report)
+        if pod is not None or not describes:
+            scraped = _compile_scraped_query(config, pod, query, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
     accepts = config.on_warnings is OnWarnings.ACCEPT
@@ -140,10 +140,8 @@ def _compile_rule(
     return Rule(config.path, query, accepts, config, namer, converter, age, scraped, named)
 
 
-def _compile_pod_query(
-    config: RuleConfig, converter: ResourceConverter, query: Template, report: Report
-) -> ScrapedQuery | None:
-    """Return the query for one pod, or None after a report."""
+def _pod_labels(converter: ResourceConverter, report: Report) -> PodLabels | None:
+    """Return the labels that name a scraped pod, or None after a report."""
     try:
         pod_label = converter.label_for(PODS)
     except NamingError as error:
@@ -154,15 +152,9 @@ def _compile_pod_query(
         )
         return None
     try:
-        namespace_label = converter.label_for(NAMESPACES)
+        return PodLabels(pod_label, converter.label_for(NAMESPACES))
     except NamingError:
-        namespace_label = ""
-    try:
-        return scraped_query.compile_query(query, pod=PodLabels(pod_label, namespace_label))
-    except UnscrapableError as error:
-        expected = f"expected a query that scrape can evaluate for one pod by itself: {error}"
-        report("metricsQuery", config.metrics_query, expected)
-        return None
+        return PodLabels(pod_label, "")
 
 
 def _named_series(selector: str, report: Report) -> str:
@@ -174,7 +166,7 @@ def _named_series(selector: str, report: Report) -> str:
     name = ""
     if isinstance(parsed, promql.VectorSelector) and not parsed.matchers.or_matchers:
         names = [each for each in parsed.matchers.matchers if each.name == NAME]
-        exact = len(names) == 1 and slots.OPERATORS[str(names[0].op)] == "="
+        exact = len(names) == 1 and names[0].op == promql.MatchOp.Equal
         name = parsed.name or (names[0].value if exact else "")
     if not matchers.is_series_name(name):
         report(
@@ -186,14 +178,17 @@ def _named_series(selector: str, report: Report) -> str:
     return name
 
 
-def _compile_endpoint_query(config: RuleConfig, query: Template, report: Report) -> ScrapedQuery | None:
-    """Return the query for all endpoints together, or None after a report."""
+def _compile_scraped_query(
+    config: RuleConfig, pod: PodLabels | None, query: Template, report: Report
+) -> ScrapedQuery | None:
+    """Return the query for one pod, or for all endpoints together; None after a report."""
     source = config.scrape.source if config.scrape is not None else None
     absent = () if source is None or source.service else ("job",)  # the name of a PodMonitor
     try:
-        return scraped_query.compile_query(query, absent=absent)
+        return scraped_query.compile_query(query, pod=pod, absent=absent)
     except UnscrapableError as error:
-        expected = f"expected a query that scrape can evaluate: {error}"
+        about = "" if pod is None else " for one pod by itself"
+        expected = f"expected a query that scrape can evaluate{about}: {error}"
         report("metricsQuery", config.metrics_query, expected)
         return None
 

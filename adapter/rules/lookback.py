@@ -14,7 +14,6 @@ import promql_parser as promql
 
 from adapter.errors import TemplateError
 from adapter.model import memo
-from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
 from adapter.rules import matchers, mergeable, parsing, slots
 from adapter.rules.matchers import Matcher
@@ -199,9 +198,7 @@ def _selectors(node: Any) -> Iterator[Any]:
 
 def _selector_text(node: Any) -> str:
     texts = [
-        "<<.LabelMatchers>>"
-        if each.name == slots.LABEL
-        else f"{each.name}{slots.OPERATORS[str(each.op)]}{quote(each.value)}"
-        for each in node.matchers.matchers
+        "<<.LabelMatchers>>" if matcher.name == slots.LABEL else str(slots.read_matcher(matcher))
+        for matcher in node.matchers.matchers
     ]
     return f"{node.name or ''}{{{','.join(texts)}}}"

@@ -8,6 +8,7 @@ where other tasks may run, and what exists once for each metric is not tracked b
 (`gc=False`).
 """
 
+import functools
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -181,9 +182,10 @@ def building(
     unwritable: dict[str, Unwritable] = {}
     custom: dict[CustomMetricInfo, CustomEntry] = {}
     listed: dict[tuple[GroupResource, bool], dict[str, None]] = {}
-    for count, (rule, series, metric) in enumerate(
-        _named(ruleset.custom, memory, reserved, refused, unwritable), 1
-    ):
+    named = functools.partial(
+        _named, memory=memory, reserved=reserved, refused=refused, unwritable=unwritable
+    )
+    for count, (rule, series, metric) in enumerate(named(ruleset.custom), 1):
         if count % _NAMED_STEP == 0:
             yield
         if metric is None:
@@ -196,9 +198,7 @@ def building(
                 custom[key] = entry
                 listed.setdefault((key.resource, resource.namespaced and namespaced), {})[metric] = None
     external: dict[str, ExternalEntry] = {}
-    for count, (rule, series, metric) in enumerate(
-        _named(ruleset.external, memory, reserved, refused, unwritable), 1
-    ):
+    for count, (rule, series, metric) in enumerate(named(ruleset.external), 1):
         if count % _NAMED_STEP == 0:
             yield
         if metric is None:

@@ -8,6 +8,7 @@ import promql_parser as promql
 
 from adapter.errors import TemplateError
 from adapter.rules import matchers, parsing
+from adapter.rules.matchers import Matcher
 from adapter.rules.template.template import Template
 
 SERIES = "fastpath_series_slot"
@@ -43,6 +44,11 @@ def parse(template: Template, group_by: str) -> Any:
         )
     except (TemplateError, ValueError) as error:
         raise TemplateError(f"the query does not parse: {matchers.shorten(str(error))}") from error
+
+
+def read_matcher(node: Any) -> Matcher:
+    """Return a matcher of a selector."""
+    return Matcher(node.name, OPERATORS[str(node.op)], node.value)
 
 
 def show(name: str) -> str:

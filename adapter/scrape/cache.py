@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from adapter.config.rules_file import OnNaN
 from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
+from adapter.model import steps
 from adapter.model.clock import Clock
 from adapter.model.coherence import unserved_pods
 from adapter.model.metrics import CustomMetricInfo
@@ -203,7 +204,7 @@ class ScrapedValues:
                 cost = query.cost(target.series.count)
                 if target.can_answer() and cost <= left:
                     left -= cost
-                    answer = target.evaluate(query, self._stretch_of(target))
+                    answer = steps.run(target.answer_steps(query, self._stretch_of(target)))
                 else:
                     answer = TargetAnswer()
                 keep_answer(target.answers, query, answer)

@@ -314,6 +314,10 @@ class ScrapedEndpoints:
         config = None if entry is None else entry.rule.config.scrape
         return None if config is None or config.source is None else (config.source, config.access)
 
+    def _group_of(self, entry: ExternalEntry) -> EndpointGroup | None:
+        key = self._key_of(entry)
+        return None if key is None else self._groups.get(key)
+
     # -- what was scraped ------------------------------------------------------------------------------------
 
     def read(self, entry: ExternalEntry, selector: Sequence[Matcher]) -> EndpointReading | None:
@@ -321,8 +325,7 @@ class ScrapedEndpoints:
 
         A query that was not read lately is evaluated here if that is little work, else with the next scrape.
         """
-        key = self._key_of(entry)
-        group = None if key is None else self._groups.get(key)
+        group = self._group_of(entry)
         if group is None:
             return None
         now, stretch = self._clock.monotonic(), self._scraped.stretch
@@ -356,8 +359,7 @@ class ScrapedEndpoints:
 
     async def prepare(self, entry: ExternalEntry, selector: Sequence[Matcher]) -> None:
         """Evaluate a query that `read` would have to leave out, in turns with all other work."""
-        key = self._key_of(entry)
-        group = None if key is None else self._groups.get(key)
+        group = self._group_of(entry)
         query = ScrapeQuery.build(entry, selector)
         if group is None or query in group.answers:
             return

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
-from adapter.model import steps
 from adapter.model.clock import Clock
 from adapter.model.fairness import Ledger
 from adapter.model.steps import Steps
@@ -23,7 +22,7 @@ from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import CustomEntry, ExternalEntry
 from adapter.rules.scrape import exposition, scraped_query
-from adapter.rules.scrape.scraped_query import NO_POD, Answer
+from adapter.rules.scrape.scraped_query import Answer
 from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
 from adapter.scrape.http import BodyBudget, BodyBuffer, ScrapedBody, ScrapeEndpoint
 from adapter.scrape.schedule import FairTurns, ScrapeJob, TimeShares
@@ -78,7 +77,7 @@ class ScrapeQuery(NamedTuple):
         return count * (1 + len(self.selector)) + expressions
 
     def steps(
-        self, endpoints: Sequence[PodSeries], stretch: float, pod: tuple[str, str] = NO_POD
+        self, endpoints: Sequence[PodSeries], stretch: float, pod: tuple[str, str] = ("", "")
     ) -> Steps[Answer]:
         """Evaluate the query in steps: of one pod, given as namespace and name, or of endpoints together."""
         compiled, config = self.rule.scraped, self.rule.config.scrape
@@ -135,8 +134,7 @@ class ScrapeTarget:
     wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
     paths: frozenset[str] = frozenset()  # of the rules that it is scraped for; empty for a pod of metrics
     series: PodSeries = field(default_factory=PodSeries)
-    names: frozenset[str] = frozenset()
-    selections: Selections | None = None
+    selections: Selections = field(default_factory=dict)
     keep: float = 0.0  # seconds of samples that its rates are computed over
     answers: dict[ScrapeQuery, TargetAnswer] = field(default_factory=dict)
     scrapes: int = 0
@@ -164,7 +162,6 @@ class ScrapeTarget:
         self.selections = scraped_query.merge_selections(
             (entry.rule.scraped, entry.series) for entry in wanted if entry.rule.scraped is not None
         )
-        self.names = frozenset(self.selections)
         self.keep = max(map(window_of, wanted), default=0.0)
 
     def can_answer(self) -> bool:
@@ -176,9 +173,6 @@ class ScrapeTarget:
         answer = self.answers.get(query)
         return (answer is None or answer.result is None) and self.can_answer()
 
-    def evaluate(self, query: ScrapeQuery, stretch: float) -> TargetAnswer:
-        return steps.run(self.answer_steps(query, stretch))
-
     def answer_steps(self, query: ScrapeQuery, stretch: float) -> Steps[TargetAnswer]:
         """Evaluate a query in steps."""
         return TargetAnswer((yield from query.steps([self.series], stretch, self.key[:2])))
@@ -189,7 +183,7 @@ class ScrapeTarget:
         samples: list[exposition.Exposed] = []
         limit = self.endpoint.access.max_series
         yield from exposition.read(
-            body.content, self.names, samples, openmetrics=body.openmetrics, limit=limit
+            body.content, self.selections, samples, openmetrics=body.openmetrics, limit=limit
         )
         self.busy = True
         for _ in self.series.record(

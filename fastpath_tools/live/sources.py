@@ -15,11 +15,10 @@ from adapter.errors import (
 )
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
-from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
 from adapter.provider import rule_queries
 from adapter.rules import compile as compiler
-from adapter.rules import lookback, matchers, parsing, registry
+from adapter.rules import lookback, matchers, parsing, registry, slots
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import Registry
@@ -38,8 +37,6 @@ _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
 _PODS = 20
 _SELECTORS = 4
 """How many pods a query names, and how many selectors of a query are looked at."""
-
-_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 
 
 class SourceReader:
@@ -161,11 +158,8 @@ def selectors_of(query: str) -> list[str]:
 
     def look(node: object) -> bool:
         if isinstance(node, promql.VectorSelector):
-            written = [
-                f"{matchers.write_label(each.name)}{_OPERATORS[str(each.op)]}{quote(each.value)}"
-                for each in node.matchers.matchers
-            ]
-            found[f"{node.name or ''}{{{','.join(written)}}}"] = None
+            written = matchers.join(map(slots.read_matcher, node.matchers.matchers))
+            found[f"{node.name or ''}{{{written}}}"] = None
         return True
 
     try:

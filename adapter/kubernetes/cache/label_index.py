@@ -9,7 +9,6 @@ where possible: a tuple of strings, one label set instead of a set of one, a dic
 set. With 100,000 more tracked objects, a full collection would stop the event loop for a tenth of a second.
 """
 
-import asyncio
 import bisect
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter import event_loop
 from adapter.model import steps
 from adapter.model.label_selectors import LabelSelector, Operator, Requirement
 from adapter.telemetry.caching import BoundedCache
@@ -231,14 +231,7 @@ class LabelIndex:
         known = self.known(namespace, selector)
         if known is not None:
             return known
-        selecting = self.select(namespace, selector)
-        try:
-            while True:
-                next(selecting)
-                await asyncio.sleep(0)
-        except StopIteration as end:
-            answer: tuple[str, ...] = end.value
-            return answer
+        return await event_loop.run_steps(self.select(namespace, selector))
 
     def known(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...] | None:
         """Return the cached answer if nothing has changed since, else None."""

@@ -89,11 +89,11 @@ PER_VALUE: Mapping[str, Callable[[float], float]] = {
     "floor": _whole(math.floor),
 }
 WITH_BOUND: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
-COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    "<": operator.lt,
-    ">=": operator.ge,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
+COMPARISONS: Mapping[str, Callable[[float, float], float]] = {
+    ">": lambda left, right: float(left > right),
+    "<": lambda left, right: float(left < right),
+    ">=": lambda left, right: float(left >= right),
+    "<=": lambda left, right: float(left <= right),
+    "==": lambda left, right: float(left == right),
+    "!=": lambda left, right: float(left != right),
 }

@@ -155,8 +155,9 @@ def apply(inner: Part | float, function: Callable[[float], float]) -> Part | flo
     return evaluate
 
 
-def keep(inner: Part, test: Callable[[float], bool]) -> Part:
+def keep(inner: Part | float, test: Callable[[float], float]) -> Part:
     """Return the samples whose value passes a test, as they are."""
+    assert not isinstance(inner, float), "the parser accepts a comparison of numbers only with bool"
 
     def evaluate(scope: Scope) -> Vector:
         elements = yield from inner(scope)

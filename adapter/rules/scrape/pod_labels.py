@@ -13,6 +13,7 @@ from adapter.rules import slots
 
 # Prometheus sets these two itself, whatever the pod exposes.
 _TARGET_LABELS = frozenset({"job", "instance"})
+_NUMBER: frozenset[str] = frozenset()  # values of series are grouped by the pod at least
 
 
 class PodLabels(NamedTuple):
@@ -51,6 +52,8 @@ class PodLabels(NamedTuple):
             return self._grouping(node.args[0])
         if isinstance(node, promql.ParenExpr | promql.UnaryExpr):
             return self._grouping(node.expr)
+        if isinstance(node, promql.NumberLiteral):
+            return _NUMBER
         self._check_selector(node.vector_selector if isinstance(node, promql.MatrixSelector) else node)
         return None
 
@@ -66,12 +69,11 @@ class PodLabels(NamedTuple):
 
     def _operation(self, node: Any) -> frozenset[str] | None:
         """Refuse two vectors unless each is one value of the pod and Prometheus would match them."""
-        if _is_number(node.lhs):
-            return self._grouping(node.rhs)
-        left = self._grouping(node.lhs)
-        if _is_number(node.rhs):
+        left, right, name = self._grouping(node.lhs), self._grouping(node.rhs), str(node.op).strip()
+        if left == _NUMBER:
+            return right
+        if right == _NUMBER:
             return left
-        right, name = self._grouping(node.rhs), str(node.op).strip()
         if left is None or right is None or (left | right) - self.own:
             raise UnscrapableError(
                 f"{name} matches series with one another: aggregate both sides by (<<.GroupBy>>)"
@@ -95,11 +97,3 @@ class PodLabels(NamedTuple):
                 )
         if names.count(slots.LABEL) != 1:
             raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
-
-
-def _is_number(node: Any) -> bool:
-    if isinstance(node, promql.BinaryExpr):
-        return _is_number(node.lhs) and _is_number(node.rhs)
-    if isinstance(node, promql.ParenExpr | promql.UnaryExpr):
-        return _is_number(node.expr)
-    return isinstance(node, promql.NumberLiteral)

@@ -27,8 +27,6 @@ from adapter.rules.template.template import Template
 MOST_RESULTS = 10_000
 """Bound on the samples of one answer."""
 
-NO_POD = ("", "")
-
 # A match of several with one; ManyToMany is that of `and`, `or` and `unless`.
 _GROUPED = (promql.VectorMatchCardinality.ManyToOne, promql.VectorMatchCardinality.OneToMany)
 
@@ -65,7 +63,7 @@ class ScrapedQuery:
         series: str,
         selector: Sequence[Matcher],
         window: float,
-        pod: tuple[str, str] = NO_POD,
+        pod: tuple[str, str] = ("", ""),
     ) -> Steps[Answer]:
         """Evaluate in steps, between which the endpoints must not change. Raises UnionError.
 
@@ -199,13 +197,16 @@ class _Compiler:
             sides = self.vector(node.lhs), self.vector(node.rhs)
             return evaluation.combine_sets(name, *sides, self._matching(name, node.modifier))
         left, right = self.visit(node.lhs), self.visit(node.rhs)
-        if name in arithmetic.COMPARISONS:
-            return _compare(name, left, right, node.modifier)
-        function = arithmetic.ARITHMETIC[name]
+        function = arithmetic.ARITHMETIC.get(name) or arithmetic.COMPARISONS[name]
+        returns_bool = node.modifier is not None and node.modifier.return_bool
+        filters = name in arithmetic.COMPARISONS and not returns_bool
+        apply = evaluation.keep if filters else evaluation.apply
         if isinstance(right, float):
-            return evaluation.apply(left, lambda value: function(value, right))
+            return apply(left, lambda value: function(value, right))
         if isinstance(left, float):
-            return evaluation.apply(right, lambda value: function(left, value))
+            return apply(right, lambda value: function(left, value))
+        if name in arithmetic.COMPARISONS:
+            raise UnscrapableError(f"{name} between two vectors is not computed from scrapes")
         return evaluation.combine(function, left, right, self._matching(name, node.modifier))
 
     def _matching(self, name: str, modifier: Any) -> Projection:
@@ -261,28 +262,12 @@ class _Compiler:
 
 def _matcher(matcher: Any, shown: str) -> Matcher:
     """Return a matcher of the query for the series `shown`. Raises UnscrapableError if RE2 refuses it."""
-    own = Matcher(matcher.name, slots.OPERATORS[str(matcher.op)], matcher.value)
+    own = slots.read_matcher(matcher)
     try:
         matchers.build_test(own)
     except ValueError as error:
         raise UnscrapableError(f"{shown} is selected by an invalid expression: {error}") from error
     return own
-
-
-def _compare(name: str, left: Part | float, right: Part | float, modifier: Any) -> Part | float:
-    test = arithmetic.COMPARISONS[name]
-    holds: Callable[[float], bool]
-    if isinstance(right, float):
-        if isinstance(left, float):
-            return float(test(left, right))
-        vector, holds = left, lambda value: test(value, right)
-    elif isinstance(left, float):
-        vector, holds = right, lambda value: test(left, value)
-    else:
-        raise UnscrapableError(f"{name} between two vectors is not computed from scrapes")
-    if modifier is not None and modifier.return_bool:
-        return evaluation.apply(vector, lambda value: float(holds(value)))
-    return evaluation.keep(vector, holds)
 
 
 _VISITORS: Mapping[type, Callable[[_Compiler, Any], Part | float]] = {

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter import event_loop
 from adapter.model.metrics import MetricsProvider
 from adapter.server.api import discovery, encoding
 from adapter.server.api.discovery import ListedMetrics
@@ -112,13 +113,7 @@ class Documents:
         if self._listed is not None and self._listed[0] == generation:
             return self._listed[1]
         steps = discovery.listing(self._provider.custom_metrics(), self._provider.external_metrics())
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                listed: ListedMetrics = end.value
-                break
-            await asyncio.sleep(0)
+        listed = await event_loop.run_steps(steps)
         was_whole = self._listed is None or not self._listed[1].left_out
         if listed.left_out and was_whole:
             facts = logs.facts(limit=discovery.MOST_LISTED, left_out=listed.left_out)
