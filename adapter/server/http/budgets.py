@@ -177,9 +177,10 @@ class Charge:
 
     def close(self) -> None:
         if not self._closed:
-            self.resize(0)
+            if self.size:
+                self.resize(0)
+                self._budget.forget(self)
             self._closed = True
-            self._budget.forget(self)
 
 
 class ResponseBudget:
