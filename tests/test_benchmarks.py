@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, page, peer, reaction, reaction_plot, ready_plot, suite
+from benchmarks import load, page, paths, peer, reaction, reaction_plot, ready_plot, suite
 from benchmarks.stage import Stage
 from tests.support import tools
 
@@ -350,3 +350,15 @@ def test_wrk_asks_for_the_paths_over_tls() -> None:
     assert found.errors == 0
     assert found.requests_per_second > 0
     assert 0 < found.p50_ms <= found.p99_ms
+
+
+async def test_requests_take_short_paths(tmp_path: Path) -> None:
+    """A longer path is a decision: then the numbers here and in docs/architecture.md change with it."""
+    walks = await paths.walk_requests(tmp_path, 2)
+    warm, cold = (walks[name].counts() for name in ("warm", "cold"))
+    assert ("server/http/handler.py", "Handler.handle") in walks["warm"].calls
+    assert ("prometheus/client.py", "PrometheusClient.query") in walks["cold"].calls
+    assert warm["functions"] <= 24
+    assert warm["calls"] <= 28
+    assert cold["functions"] <= 200
+    assert cold["calls"] <= 275

@@ -71,6 +71,10 @@ def test_made_pages_are_up_to_date(name: str) -> None:
     assert (docs.DOCS / name).read_text() == made, "run python -m tests.support.docs"
 
 
+REMOVED_METRICS = {"fastpath_request_head_bytes"}
+"""Metrics that the changelog names because they are gone."""
+
+
 def test_every_flag_is_documented() -> None:
     page = (docs.DOCS / "flags.md").read_text()
     for name in _FLAGS:
@@ -90,7 +94,8 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
     for page in PAGES:
         text = page.read_text()
         for name in re.findall(r"\b(fastpath_(?!tools\b|sandbox\b)[a-z_]+)", text):
-            assert name.removesuffix("_bucket") in names, (page.name, name)
+            is_gone = page.name == "CHANGELOG.md" and name in REMOVED_METRICS
+            assert is_gone or name.removesuffix("_bucket") in names, (page.name, name)
         for name in re.findall(r"(?<![\w-])--([a-z][\w-]+)", text):
             assert name in flags | OTHER_FLAGS or name.startswith("horizontal-pod-autoscaler-"), (
                 page.name,

@@ -78,18 +78,16 @@ NUMBERS = {
         budgets.CERTIFIED_HEADS.line // 1024, budgets.CERTIFIED_HEADS.headers,
         budgets.CERTIFIED_HEADS.total // MIB,
     ),
-    "64 MiB in memory, where each byte counts 5 and each line 256; up to 16 KiB": (
-        budgets.HEADS_BYTES // MIB, budgets.BYTE_WEIGHT, budgets.HEADER_WEIGHT, budgets.SMALL_HEADS // 1024,
+    "32 MiB in memory, where each byte counts 5 and each line 256; heads of up to 16 KiB": (
+        budgets.LONG_HEADS_BYTES // MIB, budgets.BYTE_WEIGHT, budgets.HEADER_WEIGHT,
+        budgets.SMALL_HEAD // 1024,
     ),
     "8 begin in one turn": connection_server.REQUESTS_PER_TURN,
     "Of the others 8 begin in each turn": connection_server.REQUESTS_PER_TURN,
     "If all 800 have one": connection_server.MOST_CONNECTIONS,
-    "2 are parsed ahead, with a trusted certificate 32": (
-        budgets.UNCERTIFIED_HEADS.queued, budgets.CERTIFIED_HEADS.queued,
-    ),
-    "take 179 MiB at most": connection_server.UNCERTIFIED_BYTES // MIB,
-    "64 MiB for heads, 75 MiB for connections and 40 MiB for": (
-        budgets.HEADS_BYTES // MIB,
+    "take 151 MiB at most": round(connection_server.UNCERTIFIED_BYTES / MIB),
+    "36 MiB for heads, 75 MiB for connections and 40 MiB for": (
+        round(connection_server.MOST_UNCERTIFIED * budgets.UNCERTIFIED_HEADS.memory / MIB),
         connection_server.MOST_UNCERTIFIED * connection.CONNECTION_BYTES // MIB,
         listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES // MIB,
     ),

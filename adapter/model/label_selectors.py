@@ -209,14 +209,14 @@ class _SelectorParser:
     """Recursive descent over the tokens of one selector, taking upstream's decisions in upstream's order."""
 
     def __init__(self, text: str, *, later: bool) -> None:
-        self._tokens = list(_tokens(text))
-        self._position = 0
+        self._tokens = _tokens(text)
+        self._following = next(self._tokens)
         self._later = later
 
     def requirements(self) -> Iterator[Requirement]:
         """Yield the requirements in written order."""
         while True:
-            token = self._peek()
+            token = self._following
             if token == (_END, False):
                 return
             if not (token.word or token.text == "!"):
@@ -227,7 +227,7 @@ class _SelectorParser:
                 return
             if separator.text != ",":
                 _refuse(f"found '{separator.text}', expected: ',' or 'end of string'")
-            following = self._peek()
+            following = self._following
             if not (following.word or following.text == "!"):
                 _refuse(f"found '{following.text}', expected: identifier after ','")
 
@@ -242,7 +242,7 @@ class _SelectorParser:
             _refuse_requirement(invalid("<nil>", key.text, "; ".join(faults)))
         if absent:
             return Requirement(key.text, Operator.DOES_NOT_EXIST, ())
-        if self._peek().text in {_END, ","}:
+        if self._following.text in {_END, ","}:
             return Requirement(key.text, Operator.EXISTS, ())
         token = self._next()
         relation = _BINARY_OPERATORS.get(token.text)
@@ -255,7 +255,7 @@ class _SelectorParser:
 
     def _exact_value(self) -> str:
         """Return the value after ``=``; nothing before a comma or the end is the empty value."""
-        if self._peek().text in {_END, ","}:
+        if self._following.text in {_END, ","}:
             return ""
         token = self._next()
         if not token.word:
@@ -267,14 +267,14 @@ class _SelectorParser:
         opening = self._next()
         if opening.text != "(":
             _refuse_requirement(f"found '{opening.text}' expected: '('")
-        first = self._peek()
+        first = self._following
         if not (first.word or first.text in {",", ")"}):
             _refuse_requirement(f"found '{first.text}', expected: ',', ')' or identifier")
         values: set[str] = set()
         if first.text == ")":
             values.add("")
         owed = False
-        while owed or self._peek().text != ")":
+        while owed or self._following.text != ")":
             owed = self._listed_value(values)
         self._next()
         return tuple(sorted(values))
@@ -286,7 +286,7 @@ class _SelectorParser:
         refused. Later ones take them one by one and read both.
         """
         token = self._next()
-        following = self._peek()
+        following = self._following
         if token.word:
             values.add(token.text)
             if following.text not in {",", ")"}:
@@ -301,13 +301,10 @@ class _SelectorParser:
             _refuse_requirement(f"found '{token.text}', expected: ',', or identifier")
         return False
 
-    def _peek(self) -> _SelectorToken:
-        return self._tokens[self._position]
-
     def _next(self) -> _SelectorToken:
         """Take a token; the end is never passed."""
-        token = self._tokens[self._position]
-        self._position += token.text != _END
+        token = self._following
+        self._following = next(self._tokens, token)
         return token
 
 

@@ -91,13 +91,14 @@ class Resolver:
             raise unknown(question)
         if question.name is not None:
             return entry, (question.name,)
-        kind = str(entry.resource.group_resource)
         try:
             names = await self._objects.names(entry.resource, question.namespace, question.objects)
         except (KubernetesError, NotSyncedError) as error:
+            kind = str(entry.resource.group_resource)
             self._problems.report("list", "objects cannot be listed", str(error), kind)
             raise InternalError(UNLISTED) from error
-        self._problems.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
+        if self._problems.reported:  # the failure is that of the kind, not of the question
+            self._problems.expire("list", str(entry.resource.group_resource), after=0.0)
         if not names:
             raise unknown(question)
         return entry, names

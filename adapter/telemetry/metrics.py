@@ -156,16 +156,12 @@ class Monitoring:
     connections_cut = _counter(
         "fastpath_connections_cut_total",
         "Client connections that Fastpath closed, by reason: too many connections (flood), no complete "
-        "request in time (silence), headers above the limit (headers), the memory limit of request "
-        "heads (memory), a response that was not read in time or whose memory was needed (unread), a "
+        "request in time (silence), headers above the limit (headers), the memory limit of long "
+        "request heads (memory), a response that was not read in time or whose memory was needed (unread), a "
         "TLS handshake that took too long or was displaced by another (handshake).",
         reason=("flood", "silence", "headers", "memory", "unread", "handshake"),
     )
     handshakes = _gauge("fastpath_connection_handshakes", "Client connections in their TLS handshake.")
-    head_bytes = _gauge(
-        "fastpath_request_head_bytes",
-        "Estimated memory of request heads, from the first byte of a request until it is answered.",
-    )
     answer_bytes = _gauge(
         "fastpath_answer_bytes",
         "Memory of responses that are being encoded or sent, beyond the first 32 KiB of each.",

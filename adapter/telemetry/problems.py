@@ -103,27 +103,28 @@ class SourceProblems:
     def __init__(self, clock: Clock, problems: ProblemLog) -> None:
         self._clock = clock
         self._problems = problems
-        self._reported: dict[tuple[str, str], float] = {}
+        self.reported: dict[tuple[str, str], float] = {}
+        """When each fault of a subject was last reported (monotonic seconds)."""
 
     def report(
         self, fault: str, message: str, text: str, subject: str = "", *, public: str = "", **details: object
     ) -> None:
         """Report a problem; the arguments are those of `ProblemLog.report`."""
-        self._reported[fault, subject] = self._clock.monotonic()
+        self.reported[fault, subject] = self._clock.monotonic()
         self._problems.report(fault, message, text, subject=subject, public=public, **details)
 
     def expire(self, fault: str, subject: str, after: float = _EXPIRY) -> None:
         """End a problem that was last reported more than `after` seconds ago."""
-        reported = self._reported.get((fault, subject))
+        reported = self.reported.get((fault, subject))
         if reported is not None and self._clock.monotonic() - reported > after:
-            del self._reported[fault, subject]
+            del self.reported[fault, subject]
             self._problems.resolve(fault, subject=subject)
 
     async def run(self) -> None:
         """Expire problems until cancelled: the clients that met them may not return."""
         while True:
             await asyncio.sleep(_EXPIRY_CHECK)
-            for fault, subject in list(self._reported):
+            for fault, subject in list(self.reported):
                 self.expire(fault, subject, _PROMETHEUS_EXPIRY if fault == "prometheus" else _EXPIRY)
 
     def answered(self, path: str, asked: float, failure: PrometheusError | None = None) -> None:
@@ -135,9 +136,11 @@ class SourceProblems:
         if failure is not None:
             self.failed(failure, path)
             return
-        failed = self._reported.get(("prometheus", ""))
+        if not self.reported:
+            return
+        failed = self.reported.get(("prometheus", ""))
         if failed is not None and asked > failed:
-            del self._reported["prometheus", ""]
+            del self.reported["prometheus", ""]
             self._problems.resolve("prometheus")
         for fault in _OF_A_RULE:
             self.expire(fault, path)

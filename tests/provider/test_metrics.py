@@ -612,6 +612,13 @@ async def test_the_name_under_which_a_resource_is_authorized(written: str, name:
         assert here.provider.canonical_resource(written) == name
 
 
+async def test_the_answer_names_the_resource_that_was_meant() -> None:
+    answers = vector(({"pod": "a"}, 1.0))
+    async with world(RULES, lists=SERIES, names=("a",), answer=lambda _: answers) as here:
+        answer = await here.provider.custom(custom_question("/namespaces/web/Pod/*/hits"))
+        assert answer.resource == "pods"
+
+
 async def test_before_the_catalogue_is_read_no_resource_has_a_name() -> None:
     async with world(RULES, lists=SERIES, resources=FakeResources(NotSyncedError("kinds"), None)) as here:
         assert here.provider.canonical_resource("pods") is None

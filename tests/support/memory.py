@@ -121,7 +121,10 @@ def bounds(process: Process) -> Iterator[Bound]:
     if process.serves or options.metrics_bind_address:
         yield Bound("connections", connection_server.MOST_CONNECTIONS * connection.CONNECTION_BYTES)
         yield Bound("TLS handshakes", listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES)
-        yield Bound("request heads", budgets.HEADS_BYTES)
+        uncertified = connection_server.MOST_UNCERTIFIED
+        heads = uncertified * budgets.UNCERTIFIED_HEADS.memory + budgets.LONG_HEADS_BYTES
+        heads += (connection_server.MOST_CONNECTIONS - uncertified) * budgets.SMALL_HEAD
+        yield Bound("request heads", heads)
         yield Bound("parsed paths (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
         yield Bound("encoded responses (`bodies`)", ESTIMATED * limits.kept_bytes)
         shares = connection_server.MOST_CONNECTIONS + limits.in_flight  # requests outlive their callers

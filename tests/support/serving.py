@@ -65,7 +65,8 @@ class Provider:
         if self.floors is not None and question.metric == FLOOR_METRIC.metric:
             return await self.floors.custom(question)
         await self._meet(question)
-        return CustomAnswer(self.items, self.fresh_until)
+        resource = self.canonical_resource(question.resource) or ""
+        return CustomAnswer(self.items, self.fresh_until, resource=resource)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
         if self.floors is not None and question.metric == FLOOR_METRIC.metric:

@@ -79,13 +79,12 @@ class ObjectLister:
             if self._group is None:
                 self._kinds[resource.group_resource] = resource
             else:
-                self._start(resource)
+                self._start(resource, resource.group_resource)
 
     def _is_shared(self, resource: APIResource) -> bool:
         return self._pods is not None and resource.group_resource == PODS.group_resource
 
-    def _start(self, resource: APIResource) -> Reflector[PartialMetadata]:
-        key = resource.group_resource
+    def _start(self, resource: APIResource, key: GroupResource) -> Reflector[PartialMetadata]:
         running = self._reflectors.get(key)
         if running is not None and running.source.resource.version == resource.version:
             return running
@@ -145,8 +144,9 @@ class ObjectLister:
         if self._pods is not None and self._is_shared(resource):
             await self._pods.wait_synced()
             return self._pods.index
-        reflector = self._start(resource)
-        index = self._indexes[resource.group_resource]
+        key = resource.group_resource
+        reflector = self._start(resource, key)
+        index = self._indexes[key]
         await reflector.wait_synced()
         return index
 

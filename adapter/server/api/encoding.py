@@ -196,18 +196,18 @@ async def join(pieces: Iterable[bytes], charge: Charge | None = None) -> bytes:
     `charge` counts the pieces as they are made, and both pieces and body while a large body is joined. Raises
     TooManyRequestsError where it does.
     """
-    made, since_yield = [], 0
+    made, size, since_yield = [], 0, 0
     for piece in pieces:
-        if charge is not None:
-            charge.grow(len(piece))
+        size += len(piece)
+        if charge is not None and size > SMALL_ANSWER:
+            charge.resize(size)
         made.append(piece)
         since_yield += len(piece)
         if since_yield >= PIECE_BYTES:
             since_yield = 0
             await asyncio.sleep(0)
-    if charge is None or charge.size <= SMALL_ANSWER:
+    if charge is None or size <= SMALL_ANSWER:
         return b"".join(made)
-    size = charge.size
     charge.resize(2 * size)
     body = b"".join(made)
     charge.resize(size)

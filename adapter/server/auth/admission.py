@@ -23,7 +23,7 @@ from adapter.server.api.query_string import Question
 from adapter.server.api.routing import Route
 from adapter.server.auth.authentication import Authenticator, RequestCredentials
 from adapter.server.auth.authorization import Attributes, Authorizer
-from adapter.server.auth.client_cert import Peer, read_peer
+from adapter.server.auth.client_cert import Peer
 
 CALLER = web.RequestKey("caller", User)
 """The key of a request's caller, set once it is identified, admitted or not; the access log reads it."""
@@ -63,7 +63,13 @@ class Admission:
 
         Raises BadRequestError, UnauthorizedError or ForbiddenError. An unknown path is not authorized.
         """
-        user, credentials, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
+        connection: Any = (
+            request.protocol
+        )  # a `ClientConnection`, which has read its peer after the handshake
+        peer: Peer | None = connection.peer
+        if peer is None:  # there was no handshake
+            raise errors.UnauthorizedError
+        user, credentials, known = self._authenticator.identify_now(request.raw_headers, peer)
         if user is not None:
             request[CALLER] = user
             is_slow = route.question is None and route.is_list and not route.is_parsed
@@ -128,15 +134,3 @@ def _check_length(user: User, route: Route) -> User:
         limit = f"limit without credentials is {query_string.ANONYMOUS_QUERY} bytes"
         raise errors.BadRequestError(f"the query is too long: {limit}")
     return user
-
-
-def _peer_of(request: web.BaseRequest) -> Peer:
-    connection: Any = request.protocol  # a `ClientConnection`, which keeps its peer from the first request on
-    peer: Peer | None = connection.peer
-    if peer is None:
-        transport = request.transport
-        secured = transport.get_extra_info("ssl_object") if transport is not None else None
-        if secured is None:  # the connection is gone
-            raise errors.UnauthorizedError
-        peer = connection.peer = read_peer(secured)
-    return peer

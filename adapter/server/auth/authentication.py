@@ -241,20 +241,21 @@ class Authenticator:
         user, failed = (
             self._identify_by_certificate(credentials, peer, trust) if peer.shown else (None, False)
         )
-        if user is not None:
-            return self._succeed(user, credentials)
-        token = bearer_token(credentials.authorization) if credentials.authorization else b""
-        if token:
-            digest = self._digest(token)
-            owner = self._tokens.find(digest)
-            if owner is None:
-                return IdentifiedCaller(None, credentials, self._known.get(digest, ""))
-            if owner.user is not None:
-                return self._succeed(owner.user, credentials)
-        if token or failed:
-            self._failed.inc()
-            raise errors.UnauthorizedError
-        return self._succeed(ANONYMOUS, credentials)
+        if user is None:
+            token = bearer_token(credentials.authorization) if credentials.authorization else b""
+            if token:
+                digest = self._digest(token)
+                owner = self._tokens.find(digest)
+                if owner is None:
+                    return IdentifiedCaller(None, credentials, self._known.get(digest, ""))
+                user = owner.user
+            if user is None:
+                if token or failed:
+                    self._failed.inc()
+                    raise errors.UnauthorizedError
+                user = ANONYMOUS
+        self._succeeded.inc()
+        return IdentifiedCaller(user, credentials)
 
     async def identify_by_token(self, credentials: RequestCredentials, address: str) -> User:
         """Have the token of a caller at `address` reviewed.
@@ -312,10 +313,6 @@ class Authenticator:
         digest = self._hmac.copy()  # a third of the time of a new HMAC of the standard library
         digest.update(token)
         return digest.finalize()
-
-    def _succeed(self, user: User, credentials: RequestCredentials) -> IdentifiedCaller:
-        self._succeeded.inc()
-        return IdentifiedCaller(user, credentials)
 
     def _warn(self, peer: Peer, trust: ClientTrust, verdict: PeerVerdict) -> None:
         """Log why a client certificate is not a front proxy's: the first question when aggregation fails."""

@@ -15,6 +15,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from adapter import errors
 from adapter.model.clock import Clock
@@ -244,13 +245,13 @@ class Authorizer:
 
         Raises ForbiddenError.
         """
-        if MASTERS in user.groups or self.is_open(wanted):
-            self._allowed.inc()
-            return True
-        verdict = self._cache.find((user.key, wanted.key))
-        if verdict is None:
-            return False
-        self._judge(user, wanted, verdict)
+        if MASTERS not in user.groups and not (wanted.path and self.is_open(wanted)):
+            verdict = self._cache.find((user.key, wanted.key))
+            if verdict is None:
+                return False
+            if verdict.denied or not verdict.allowed:
+                self._refuse(user, wanted, verdict)
+        self._allowed.inc()
         return True
 
     async def check(self, user: User, wanted: Attributes) -> None:
@@ -270,18 +271,17 @@ class Authorizer:
         except errors.KubernetesError as error:
             self._failed.inc()
             raise errors.InternalError("unable to review access") from error
-        self._judge(user, wanted, verdict)
+        if verdict.denied or not verdict.allowed:
+            self._refuse(user, wanted, verdict)
+        self._allowed.inc()
 
     async def close(self) -> None:
         await self._cache.close()
 
-    def _judge(self, user: User, wanted: Attributes, verdict: AccessVerdict) -> None:
-        if verdict.allowed and verdict.denied:
+    def _refuse(self, user: User, wanted: Attributes, verdict: AccessVerdict) -> NoReturn:
+        if verdict.allowed:
             self._failed.inc()
             raise errors.InternalError("the access review both allowed and denied")
-        if verdict.allowed:
-            self._allowed.inc()
-            return
         (self._denied if verdict.denied else self._no_opinion).inc()
         log.debug("forbidden", extra=logs.facts(user=user.name, access=wanted.key, reason=verdict.reason))
         raise wanted.refusal(user, verdict.reason)

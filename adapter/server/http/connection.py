@@ -1,6 +1,10 @@
 """One connection of the HTTPS server: its limits on size and time, and when it may be closed.
 
 The limits depend on the client certificate, which is judged after the handshake and again for each request.
+
+aiohttp's parser says which requests have arrived, and not whether another one has begun. That is read from
+the bytes: a head ends with an empty line, and what follows the last one is the beginning of another, unless
+it belongs to a body.
 """
 
 import asyncio
@@ -11,12 +15,20 @@ from typing import Any
 
 import prometheus_client
 from aiohttp import web
-from aiohttp.http import HttpRequestParser
+from aiohttp.http import HttpRequestParser, RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from adapter.server.auth import client_cert
-from adapter.server.auth.client_cert import Peer
+from adapter.server.auth.client_cert import Peer, PeerVerdict
 from adapter.server.http import budgets, listener
-from adapter.server.http.budgets import HeadAccount, HeadBudget, HeadLimits, LargeBody
+from adapter.server.http.budgets import (
+    BYTE_WEIGHT,
+    HEADER_WEIGHT,
+    SMALL_HEAD,
+    LargeBody,
+    LongHeads,
+    weigh_head,
+)
 from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -38,6 +50,8 @@ _BODY_BUFFER = 8 * 1024  # bytes of a body, which is never read, before the conn
 _FIRST_REQUEST = 1.0
 """Seconds that a new connection has for its first request while the server shuts down."""
 
+_HEAD_END = b"\r\n\r\n"
+
 _BARE_HEADERS = {"Connection": "close", "Server": "fastpath", "X-Content-Type-Options": "nosniff"}
 
 
@@ -53,18 +67,26 @@ class ClientConnection(web.RequestHandler):
 
     __slots__ = (
         "__weakref__",
-        "_budget",
+        "_abandoned",
+        "_behind",
+        "_body",
+        "_body_bytes",
         "_cuts",
+        "_finished",
+        "_has_long_head",
         "_head_deadline",
         "_head_seconds",
-        "_heads_read",
         "_judge",
         "_limits",
+        "_lines",
+        "_long_heads",
         "_opened",
+        "_unfinished",
         "_unread_deadline",
         "_unread_seconds",
+        "_verdict",
         "address",
-        "heads",
+        "is_certified",
         "peer",
     )
 
@@ -74,7 +96,7 @@ class ClientConnection(web.RequestHandler):
         *,
         loop: asyncio.AbstractEventLoop,
         cuts: prometheus_client.Counter,
-        budget: HeadBudget,
+        long_heads: LongHeads,
         judge: Callable[[Peer], object],
         head_seconds: float | None,
         unread_seconds: float,
@@ -82,16 +104,25 @@ class ClientConnection(web.RequestHandler):
     ) -> None:
         super().__init__(manager, loop=loop, **settings)
         self._cuts = cuts
-        self._budget = budget
+        self._long_heads = long_heads
         self._judge = judge
         self._unread_seconds = unread_seconds
         self._unread_deadline: asyncio.TimerHandle | None = None
         self.peer: Peer | None = None
         self.address = ""
-        self.heads = HeadAccount()
+        self.is_certified = False
+        """Whether its certificate was trusted when last judged: after the handshake, and for each request."""
         self._limits = budgets.UNCERTIFIED_HEADS
+        self._finished = 0  # requests whose responses are sent, of those that have arrived (_request_count)
+        self._behind = b""  # what arrived while a request was being answered
+        self._unfinished = 0  # bytes of a head that has begun
+        self._lines = 0
+        self._body: StreamReader | None = None  # the one that the next bytes belong to
+        self._body_bytes = 0
+        self._has_long_head = False
+        self._verdict: PeerVerdict | None = None
+        self._abandoned: asyncio.Task[None] | None = None  # of a request whose client has gone
         self._opened = loop.time()
-        self._heads_read = 0
         self._head_seconds = head_seconds
         self._head_deadline: asyncio.TimerHandle | None = None
 
@@ -106,6 +137,11 @@ class ClientConnection(web.RequestHandler):
         return self._waiter is not None and not self._waiter.done()
 
     @property
+    def is_answering(self) -> bool:
+        """Whether a request is being answered."""
+        return self._current_request is not None
+
+    @property
     def is_new(self) -> bool:
         """Whether it is so young that its first request may still be on its way."""
         return self._request_count == 0 and self._loop.time() - self._opened < _FIRST_REQUEST
@@ -113,13 +149,7 @@ class ClientConnection(web.RequestHandler):
     @property
     def may_end(self) -> bool:
         """Whether closing it loses nothing: it had time to send a request, and nothing is unread."""
-        return self.waits and not self.is_new and not self.heads.unfinished and not self._has_arrived()
-
-    @property
-    def is_certified(self) -> bool:
-        """Whether its certificate was trusted when last judged: after the handshake, and for each request."""
-        verdict = self.peer.verdict if self.peer is not None else None
-        return verdict is not None and (verdict.is_proxy or verdict.user is not None)
+        return self.waits and not self.is_new and not self._unfinished and not self._has_arrived()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peername = transport.get_extra_info("peername")
@@ -131,52 +161,59 @@ class ClientConnection(web.RequestHandler):
                 self._judge(self.peer)
             transport.set_read_buffer_limits(high=_READ_BUFFER)  # type: ignore[attr-defined]  # of TLS transports
             transport.set_write_buffer_limits(high=_WRITE_BUFFER)  # type: ignore[attr-defined]  # of all transports
-        self._use_limits(budgets.CERTIFIED_HEADS if self.is_certified else budgets.UNCERTIFIED_HEADS)
+        self._follow_trust(self.peer.verdict if self.peer is not None else None)
         super().connection_made(transport)
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         if self._force_close or self._close:
             return
+        is_busy = self._request_count != self._finished
+        if is_busy and self._body is None:
+            self._behind += data
+            if not self._buffer_paused:
+                self._pause_reading_for_buffer()
+            return
+        if self._behind:
+            data, self._behind = self._behind + data, b""
+        # The parser stops after a whole request, and reading stops with it until that request is answered. A
+        # request that comes alone, as nearly all do, has nothing behind it, and reading goes on.
+        is_alone = not is_busy and 0 < data.find(_HEAD_END) == len(data) - len(_HEAD_END)
+        self._max_msg_queue_size = 2 if is_alone else 1
+        before = self._request_count
         super().data_received(data)
-        self._note_received(data)
+        if (
+            is_alone
+            and not self._unfinished
+            and self._messages
+            and self._messages[0][1] is EMPTY_PAYLOAD
+            and BYTE_WEIGHT * len(data) + HEADER_WEIGHT * data.count(b"\n") <= SMALL_HEAD
+        ):
+            if self._head_deadline is not None:
+                self._forget_head()
+        else:
+            self._follow_heads(data, self._request_count - before)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a response, and release its memory.
-
-        After a declined upgrade aiohttp parses the rest of the input here.
-        """
+        """Send a response, and go on with what arrived behind its request."""
+        if self.peer is not None and self.peer.verdict is not self._verdict:
+            self._follow_trust(self.peer.verdict, resp)
+        if self._has_long_head:
+            self._release_head()
+        self._max_msg_queue_size = 1
         try:
             sent = await super().finish_response(request, resp, start_time)
         finally:
             if isinstance(resp, web.Response) and isinstance(resp.body, LargeBody):
                 resp.body.charge.close()
-        if self._request_count != self._heads_read:
-            self._note_received(b"")
-        return sent
-
-    def answered(self) -> None:
-        """Note that the oldest request has its response, which may still be being sent."""
-        self.heads.answered()
-        self._budget.note(self)
-        if self.heads.unfinished and self._head_deadline is None and self.is_open:
+        self._finished += 1
+        if self._buffer_paused:
+            self._resume_reading_if_drained()
+        if self._unfinished and self._head_deadline is None and self.is_open:
             self._expect_head()
-
-    def follow_trust(self, response: web.StreamResponse) -> None:
-        """Change the limits after another verdict on the certificate.
-
-        Only a parser between two requests can be replaced; in any other state the connection closes after the
-        response.
-        """
-        limits = budgets.CERTIFIED_HEADS if self.is_certified else budgets.UNCERTIFIED_HEADS
-        if limits is self._limits or not self.is_open:
-            return
-        if self._messages or self.heads.unfinished or self._upgraded or self._buffer_paused:
-            response.force_close()
-        else:
-            self._use_limits(limits)
+        return sent
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -189,8 +226,10 @@ class ClientConnection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._forget_head()
         self._forget_unread()
-        self.heads.drop(keep_first=self._request_in_progress)
-        self._budget.note(self)
+        if self.is_answering:
+            self._abandoned = self._task_handler
+        else:
+            self._release_head()
         super().connection_lost(exc)
 
     def handle_error(
@@ -210,11 +249,28 @@ class ClientConnection(web.RequestHandler):
         response.force_close()
         return response
 
-    def _use_limits(self, limits: HeadLimits) -> None:
+    def _follow_trust(self, verdict: PeerVerdict | None, response: web.StreamResponse | None = None) -> None:
+        """Use the limits for a verdict on the certificate.
+
+        Only a parser between two requests can be replaced; in any other state the connection closes after
+        `response`.
+        """
+        self._verdict = verdict
+        was_certified = self.is_certified
+        self.is_certified = verdict is not None and (verdict.is_proxy or verdict.user is not None)
+        if response is None:
+            self._use_limits()
+        elif self.is_certified is was_certified or not self.is_open:
+            return
+        elif self._unfinished or self._upgraded or self._buffer_paused:
+            response.force_close()
+        else:
+            self._use_limits()
+
+    def _use_limits(self) -> None:
         """Replace aiohttp's parser, which was made before the certificate was known."""
-        self._limits = limits
-        self._max_msg_queue_size = limits.queued
-        self._msg_queue_resume_size = limits.queued // 2
+        self._limits = limits = budgets.CERTIFIED_HEADS if self.is_certified else budgets.UNCERTIFIED_HEADS
+        self._msg_queue_resume_size = 0
         self._parser = HttpRequestParser(
             self,
             self._loop,
@@ -224,23 +280,57 @@ class ClientConnection(web.RequestHandler):
             max_headers=limits.headers,
             payload_exception=BodyError,
             auto_decompress=False,
-            max_msg_queue_size=limits.queued,
+            max_msg_queue_size=1,
         )
 
-    def _note_received(self, data: bytes) -> None:
-        """Count received bytes against the limits of this connection and the budget of all."""
-        new = self._request_count - self._heads_read
-        self._heads_read = self._request_count
-        parsed = [self._messages[-number] for number in range(new, 0, -1)] if new else ()
-        largest = self.heads.receive(data, parsed, is_paused=self._buffer_paused)
-        if largest > self._limits.total:
+    def _resume_reading_if_drained(self) -> None:
+        """Read on, except while a request is being answered, where aiohttp would parse the next one."""
+        if self._request_count == self._finished:
+            super()._resume_reading_if_drained()
+
+    def _follow_heads(self, data: bytes, parsed: int) -> None:
+        """Follow bytes that end anywhere, and the requests that they completed, within the limits."""
+        heads = [_measure(self._messages[-number][0]) for number in range(1, parsed + 1)]
+        body = self._messages[-1][1] if parsed else self._body
+        rest, goes_on = data, not parsed
+        if body is not None and body is not EMPTY_PAYLOAD:
+            if parsed:
+                rest = data.partition(_HEAD_END)[2]
+            rest, goes_on = rest[self._follow_body(body, is_new=bool(parsed)) :], False
+        if data:
+            _, end, rest = rest.rpartition(_HEAD_END)
+            if end or not goes_on:  # without an end in these bytes, a part of it was in those before
+                rest = rest.lstrip(b"\r\n")
+                self._unfinished = self._lines = 0
+            self._unfinished += len(rest)
+            self._lines += rest.count(b"\n")
+        heads.append((self._unfinished, self._lines))
+        if max(heads)[0] > self._limits.total:
             self.cut("headers")
             return
-        if new:
+        if self.is_certified and (weight := max(weigh_head(*head) for head in heads)) > SMALL_HEAD:
+            self._has_long_head = True
+            self._long_heads.hold(self, weight)
+        if parsed:
             self._forget_head()
-        elif self.heads.unfinished and self._head_deadline is None and self.waits:
+        elif self._unfinished and self._head_deadline is None and self._request_count == self._finished:
             self._expect_head()
-        self._budget.note(self)
+
+    def _follow_body(self, body: StreamReader, *, is_new: bool) -> int:
+        """Read a body that is not whole yet, and nothing behind it; return how much of it has arrived now."""
+        arrived = body.total_bytes - (0 if is_new else self._body_bytes)
+        self._body_bytes = body.total_bytes
+        self._body = None if body.is_eof() else body
+        self._unfinished = max(0, self._unfinished - arrived)
+        if self._body is None and not self._buffer_paused:
+            self._pause_reading_for_buffer()
+        elif self._body is not None and self._buffer_paused:
+            self._resume_reading_for_buffer()
+        return arrived
+
+    def _release_head(self) -> None:
+        self._has_long_head = False
+        self._long_heads.release(self)
 
     def _expect_head(self) -> None:
         seconds = self._limits.seconds if self._head_seconds is None else self._head_seconds
@@ -260,21 +350,33 @@ class ClientConnection(web.RequestHandler):
         self._head_deadline = None
         if self.waits:
             self.cut("silence")
-        elif self.heads.unfinished:  # a response is still being sent
+        elif self._unfinished:  # a response is still being sent
             self._expect_head()
 
     def cut(self, reason: str) -> None:
-        """Abort the connection and the request being answered. Self-metrics count it by `reason`."""
-        self._cuts.labels(reason).inc()
-        transport, task = self.transport, self._task_handler
+        """Abort the connection and the request being answered. Self-metrics count it by `reason`.
+
+        Of a connection that the client has closed the request ends.
+        """
+        transport, task = self.transport, self._task_handler or self._abandoned
         self.force_close()
         if transport is not None:
+            self._cuts.labels(reason).inc()
             transport.abort()
         if task is not None:
             task.cancel()
-        self.heads.drop(keep_first=False)
-        self._budget.note(self)
+        self._release_head()
 
     def _has_arrived(self) -> bool:
         connection = self.transport.get_extra_info("socket") if self.transport is not None else None
         return connection is not None and listener.is_readable(connection.fileno())
+
+
+def _measure(message: object) -> tuple[int, int]:
+    """Return the bytes and lines of a head on the wire, except for blanks that the parser strips."""
+    if not isinstance(message, RawRequestMessage):  # an error, which the connection does not outlive
+        return 0, 0
+    headers = message.raw_headers
+    text = sum(len(name) + len(value) for name, value in headers)
+    # "METHOD PATH HTTP/1.1\r\n", "NAME: VALUE\r\n" for each header, "\r\n"
+    return len(message.method) + len(message.path) + 14 + text + 4 * len(headers), len(headers) + 2

@@ -30,7 +30,7 @@ from adapter.server.auth.client_cert import Peer
 from adapter.server.health import Check
 from adapter.server.http import budgets, listener
 from adapter.server.http import connection as connections
-from adapter.server.http.budgets import HeadBudget
+from adapter.server.http.budgets import LongHeads
 from adapter.server.http.connection import ClientConnection
 from adapter.server.http.handler import Handler
 from adapter.server.http.listener import TLSListener
@@ -52,8 +52,7 @@ REQUESTS_PER_TURN = 8
 addresses."""
 
 UNCERTIFIED_BYTES = (
-    budgets.HEADS_BYTES
-    + MOST_UNCERTIFIED * connections.CONNECTION_BYTES
+    MOST_UNCERTIFIED * (budgets.UNCERTIFIED_HEADS.memory + connections.CONNECTION_BYTES)
     + listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES
 )
 """Memory that clients without a trusted certificate can take in all, before one of their requests is
@@ -72,7 +71,7 @@ class ServerLimits:
     most_uncertified: int = MOST_UNCERTIFIED
     most_handshakes: int = listener.MOST_HANDSHAKES
     handshake_seconds: float = listener.HANDSHAKE_SECONDS
-    head_bytes: int = budgets.HEADS_BYTES
+    long_heads_bytes: int = budgets.LONG_HEADS_BYTES
     head_seconds: float | None = None
     """Replaces the times of `HeadLimits`, if given."""
     unread_seconds: float = connections.UNREAD_SECONDS
@@ -156,14 +155,13 @@ class ConnectionServer(web.Server):
         self._handler = handler
         self._limits = limits
         self._turns = FairQueue(self._loop, REQUESTS_PER_TURN)
+        self._abandoned: dict[ClientConnection, None] = {}  # closed by their clients; oldest first
         self._make_connection = functools.partial(
             ClientConnection,
             self,
             loop=self._loop,
             cuts=own_metrics.connections_cut,
-            budget=HeadBudget(
-                limits.head_bytes, limits.most_connections, lambda connection: connection.cut("memory")
-            ),
+            long_heads=LongHeads(limits.long_heads_bytes),
             judge=judge,
             head_seconds=limits.head_seconds,
             unread_seconds=limits.unread_seconds,
@@ -173,9 +171,6 @@ class ConnectionServer(web.Server):
             auto_decompress=False,
         )
         own_metrics.connections.set_function(lambda: len(self.open_connections()))
-        own_metrics.head_bytes.set_function(
-            lambda: sum(each.heads.weight for each in self.open_connections())
-        )
         own_metrics.requests_waiting.set_function(lambda: self._turns.waiting)
 
     def __call__(self) -> web.RequestHandler:
@@ -185,11 +180,18 @@ class ConnectionServer(web.Server):
         super().connection_made(handler, transport)
         assert isinstance(handler, ClientConnection)
         others = self.open_connections()  # without this one, which has not begun
-        uncertified = sum(not each.is_certified for each in others)
-        if len(others) >= self._limits.most_connections or (
+        every = [*self._abandoned, *others]
+        uncertified = sum(not each.is_certified for each in every)
+        if len(every) >= self._limits.most_connections or (
             not handler.is_certified and uncertified >= self._limits.most_uncertified
         ):
             self._choose(handler, others).cut("flood")
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """Go on with the request of a connection that the client has closed: its place stays taken."""
+        super().connection_lost(handler, exc)
+        if isinstance(handler, ClientConnection) and handler.is_answering:
+            self._abandoned[handler] = None
 
     def open_connections(self) -> list[ClientConnection]:
         """Return the open connections, oldest first, without those that this side is closing."""
@@ -198,10 +200,14 @@ class ConnectionServer(web.Server):
     def _choose(self, newcomer: ClientConnection, others: list[ClientConnection]) -> ClientConnection:
         """Return the connection to close: an older one, or the new one.
 
-        Connections without a certificate are closed first: those of the address that has the most of them,
+        Requests that no client waits for end first; a connection with a certificate is not replaced by one
+        without. Then connections without a certificate are closed: those of the address that has the most,
         idle ones before busy ones, then the oldest. A busy one is not closed for another of an address that
         has as many. Connections with a certificate are closed only for another with one, and only if idle.
         """
+        for abandoned in self._abandoned:
+            if newcomer.is_certified or not abandoned.is_certified:
+                return abandoned
         uncertified = [each for each in others if not each.is_certified]
         if not uncertified:
             return (
@@ -226,11 +232,9 @@ class ConnectionServer(web.Server):
                 await self._turns.enter(connection.address)
                 if not connection.is_open:
                     return web.Response()  # closed in the meantime; nothing is sent
-            response = await self._handler(request)
+            return await self._handler(request)
         finally:
-            connection.answered()
-        connection.follow_trust(response)
-        return response
+            self._abandoned.pop(connection, None)
 
 
 class MetricsServer:

@@ -138,7 +138,8 @@ class MetricsEndpoint:
             # In the meantime the resource may have become known under another name than the one authorized.
             assert route.request is not None
             authorized = route.resource or route.request.resource
-            if self._provider.canonical_resource(question.resource) not in {authorized, None}:
+            meant = custom.resource or self._provider.canonical_resource(question.resource)
+            if meant not in {authorized, None}:
                 raise errors.NotFoundError(
                     f"the server could not find the metric {question.metric} for {question.resource}"
                 )
