@@ -213,7 +213,7 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
             for cache in ("routes", "objects", "batches", "selections", "bodies", "accesses"):
                 figures[f"{case}_{cache}_used_ratio"] = meter.read("fastpath_cache_used_ratio", cache=cache)
         figures["routes_evictions"] = meter.read("fastpath_cache_evictions_total", cache="routes")
-        figures["lookups_asked"] = meter.read("fastpath_discovery_lookups_total", outcome="asked")
+        figures["lookups_asked"] = meter.read("fastpath_discovery_lookups_total", outcome="sent")
         figures["lookups_limited"] = meter.read("fastpath_discovery_lookups_total", outcome="limited")
     return figures
 
@@ -231,11 +231,11 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
 
         async def work() -> dict[str, float]:
             await _until(
-                lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="success") > 0
+                lambda: meter.read("fastpath_prometheus_queries_total", type="sweep", outcome="success") > 0
             )
             await asyncio.to_thread(_tell, url)
             await _until(
-                lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="size") > 0
+                lambda: meter.read("fastpath_prometheus_queries_total", type="sweep", outcome="size") > 0
             )
             await asyncio.sleep(sizes.seconds / 2)
             return {}
@@ -243,8 +243,8 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
         figures = uvloop.run(meter.take("sweep", work))
         queries = "fastpath_prometheus_queries_total"
         return figures | {
-            "sweep_broken_off": meter.read(queries, kind="sweep", outcome="size"),
-            "sweep_merged_queries": meter.read(queries, kind="merged", outcome="success"),
+            "sweep_broken_off": meter.read(queries, type="sweep", outcome="size"),
+            "sweep_merged_queries": meter.read(queries, type="merged", outcome="success"),
         }
 
 

@@ -5,7 +5,6 @@ is unknown has no series: a demand without values is a gap in a graph, not the l
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from prometheus_client import Gauge
 
@@ -27,20 +26,14 @@ _EXPLAINING = ((ABLE_TO_SCALE, "False"), (SCALING_ACTIVE, "False"), (SCALING_LIM
 """The conditions that explain a decision, and their status then; the first one counts."""
 
 
-class _Shown(NamedTuple):
-    labels: tuple[str, ...]
-    value: float
-
-
 class AutoscalerSeries:
     """The series of one autoscaler. `show` exposes a decision, `remove` ends them all."""
 
     def __init__(self, monitoring: Monitoring, key: Key) -> None:
         self._monitoring = monitoring
         self._key = key
-        self._own = (key.namespace, key.name)
-        self._labels = (key.kind, *self._own)
-        self._shown: dict[Gauge, _Shown] = {}
+        self._labels = (key.kind, key.namespace, key.name)
+        self._shown: dict[Gauge, float] = {}
         self._reason = ""
         self._pods: Sequence[PodFacts] = ()
         self._ready = 0
@@ -55,21 +48,21 @@ class AutoscalerSeries:
         desired = made.desired
         current = None if snapshot is None else made.status.current_replicas
         if state.boost is None:
-            self._set(monitoring.scaler_desired, self._own, desired)
-            self._set(monitoring.scaler_current, self._own, current)
+            self._set(monitoring.desired_replicas, desired)
+            self._set(monitoring.current_replicas, current)
         else:
             memory = state.memory.boost
             difference = None if desired is None or current is None else desired - current
             demotion = boosting.active_demotion(memory, state.boost, now)
-            self._set(monitoring.recommended, self._own, desired)
-            self._set(monitoring.recommended_difference, self._own, difference)
-            self._set(monitoring.floor, self._own, 0 if memory.floor is None else memory.floor.replicas)
-            self._set(monitoring.boost_demoted, self._own, 0 if demotion is None else 1)
+            self._set(monitoring.recommended_replicas, desired)
+            self._set(monitoring.recommended_difference, difference)
+            self._set(monitoring.floor_replicas, 0 if memory.floor is None else memory.floor.replicas)
+            self._set(monitoring.boost_demoted, 0 if demotion is None else 1)
         lowest, highest = state.prepared.limits
-        self._set(monitoring.min_replicas, self._labels, lowest)
-        self._set(monitoring.max_replicas, self._labels, highest)
-        self._set(monitoring.demand, self._labels, made.wanted)
-        self._set(monitoring.covered, self._labels, made.covered)
+        self._set(monitoring.min_replicas, lowest)
+        self._set(monitoring.max_replicas, highest)
+        self._set(monitoring.demand, made.wanted)
+        self._set(monitoring.pending_capacity, made.covered)
         self._show_times(state.ready_times)
         self._show_reason(_reason_of(made.status))
         self._show_inputs(snapshot)
@@ -79,12 +72,12 @@ class AutoscalerSeries:
 
     def show_duration(self, seconds: float) -> None:
         """Expose how long the last scale took, from the load to the response to its write."""
-        self._set(self._monitoring.last_scale_duration, self._labels, seconds)
+        self._set(self._monitoring.last_scale_duration, seconds)
 
     def remove(self) -> None:
         self._show_times(None)
         for gauge in list(self._shown):
-            self._clear(gauge)
+            self._set(gauge, None)
         self._show_reason("")
         self._monitoring.direction_changes.remove(*self._labels)
 
@@ -96,7 +89,7 @@ class AutoscalerSeries:
             gauge.remove(*self._labels, *labels)
         for labels, seconds in after.items():
             gauge.labels(*self._labels, *labels).set(seconds)
-        self._set(self._monitoring.ready_time_pods, self._labels, None if times is None else times.count)
+        self._set(self._monitoring.ready_time_pods, None if times is None else times.count)
         self._times = times
 
     def _show_inputs(self, snapshot: Snapshot | None) -> None:
@@ -108,17 +101,17 @@ class AutoscalerSeries:
         inputs = () if snapshot is None else snapshot.inputs
         sampled = [each.sampled for each in inputs if each.sampled is not None]
         if sampled or not inputs:
-            self._set(monitoring.value_time, self._labels, min(sampled) / SECOND if sampled else None)
+            self._set(monitoring.value_time, min(sampled) / SECOND if sampled else None)
         absent = sum(isinstance(each.reading, Unavailable) for each in inputs)
-        self._set(monitoring.absent_metrics, self._labels, absent)
+        self._set(monitoring.absent_metrics, absent)
         if snapshot is None:
-            self._set(monitoring.ready_pods, self._labels, None)
+            self._set(monitoring.ready_pods, None)
             return
         pods = snapshot.observation.pods
         if pods is not self._pods:  # counting thousands of pods for each decision would double its cost
             self._pods = pods
             self._ready = sum(each.running_and_ready for each in pods)
-        self._set(monitoring.ready_pods, self._labels, self._ready)
+        self._set(monitoring.ready_pods, self._ready)
 
     def _show_reason(self, reason: str) -> None:
         if reason == self._reason:
@@ -139,19 +132,14 @@ class AutoscalerSeries:
             self._changes.inc()
         self._direction = direction
 
-    def _set(self, gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
+    def _set(self, gauge: Gauge, value: float | None) -> None:
         """Set a series to a value, or end it if the value is None."""
-        shown = self._shown.get(gauge)
         if value is None:
-            self._clear(gauge)
-        elif shown is None or shown.value != value:
-            self._shown[gauge] = _Shown(labels, value)
-            gauge.labels(*labels).set(value)
-
-    def _clear(self, gauge: Gauge) -> None:
-        shown = self._shown.pop(gauge, None)
-        if shown is not None:
-            gauge.remove(*shown.labels)
+            if self._shown.pop(gauge, None) is not None:
+                gauge.remove(*self._labels)
+        elif self._shown.get(gauge) != value:
+            self._shown[gauge] = value
+            gauge.labels(*self._labels).set(value)
 
 
 def _series_of(times: ReadyTimes | None) -> Mapping[tuple[str, str], float]:

@@ -39,7 +39,7 @@ class RegistrationWatch:
         self._groups = [group for group in groups if group in apiservices.VERSIONS]
         self._namespace = namespace
         self._names = names
-        self._ours = monitoring.apiservice_ours
+        self._owned = monitoring.apiservice_owned
         self._is_forbidden = False
 
     async def run(self) -> None:
@@ -71,16 +71,16 @@ class RegistrationWatch:
         is_registered = any(registration is not None for registration in found.values())
         for name, registration in found.items():
             if registration is not None:
-                is_ours = apiservices.leads_here(registration, self._namespace, names)
-                self._ours.labels(name).set(is_ours)
+                is_owned = apiservices.leads_here(registration, self._namespace, names)
+                self._owned.labels(name).set(is_owned)
             elif is_registered or name != first:
-                self._ours.remove(name)
+                self._owned.remove(name)
             else:
-                self._ours.labels(name).set(0)
+                self._owned.labels(name).set(0)
 
     def _forget(self, error: KubernetesError) -> None:
         for name in apiservices.names_of(self._groups):
-            self._ours.remove(name)
+            self._owned.remove(name)
         if not self._is_forbidden:
             self._is_forbidden = True
             _log.info(

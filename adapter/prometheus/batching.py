@@ -98,7 +98,7 @@ class Batcher:
         self._monitoring = monitoring
         # labels() costs more than inc()
         self._succeeded = {
-            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in query_plan.QueryKind
+            kind: monitoring.queries.labels(type=kind, outcome="success") for kind in query_plan.QueryKind
         }
         self._unmergeable: WeakSet[QueryRule] = WeakSet()
         self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
@@ -110,10 +110,10 @@ class Batcher:
         try:
             result = await self._querier.query(promql, self.clock.wall(), most=most)
         except PrometheusError as error:
-            self._monitoring.queries.labels(kind=kind, outcome=error.kind).inc()
+            self._monitoring.queries.labels(type=kind, outcome=error.kind).inc()
             raise
         if result.warnings and not accepts_warnings:
-            self._monitoring.queries.labels(kind=kind, outcome="partial").inc()
+            self._monitoring.queries.labels(type=kind, outcome="partial").inc()
         else:
             self._succeeded[kind].inc()
         return result

@@ -78,7 +78,7 @@ class PrometheusClient:
         self._monitoring = monitoring
         self._free = asyncio.Semaphore(origin.settings.max_connections)
         self._reading = 0  # bytes that the answers being read take
-        monitoring.answers_reading.set_function(lambda: self._reading)
+        monitoring.prometheus_response_bytes.set_function(lambda: self._reading)
         self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.endpoint.base)
 
     @classmethod
@@ -129,7 +129,7 @@ class PrometheusClient:
     async def _slot(self) -> AsyncIterator[None]:
         """Wait for a free connection, at most for the timeout of a whole request."""
         if self._free.locked():
-            self._monitoring.connections_waiting.inc()
+            self._monitoring.queries_waiting.inc()
             try:
                 async with asyncio.timeout(self._settings.request_timeout):
                     await self._free.acquire()
@@ -137,7 +137,7 @@ class PrometheusClient:
                 text = f"no connection became free in {self._settings.request_timeout:g} s"
                 raise PrometheusError("timeout", text) from error
             finally:
-                self._monitoring.connections_waiting.dec()
+                self._monitoring.queries_waiting.dec()
         else:
             await self._free.acquire()
         try:

@@ -66,14 +66,14 @@ class QueryCache:
         self._clock = clock
         self._timeout = timeout
         # labels() costs more than inc()
-        self._sources = {source: monitoring.answers.labels(source=source) for source in _SOURCES}
+        self._sources = {source: monitoring.responses.labels(source=source) for source in _SOURCES}
         self._batcher = Batcher(querier, clock, monitoring)
         self._batches = Batches(self._batcher, monitoring)
         self._texts: AnswerStore[TextQuery, TextAnswer] = AnswerStore(
             "texts", clock, monitoring, lambda query: len(query.promql), KEPT_TEXTS_BYTES
         )
         self._answers = self._batcher.answers
-        monitoring.questions_waiting.set_function(self._inflight_bytes)
+        monitoring.pending_query_bytes.set_function(self._inflight_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 

@@ -90,7 +90,7 @@ class Relister:
             _NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic
         )
         self._looked_up = float("-inf")
-        self._asked, self._limited = map(monitoring.lookups.labels, ("asked", "limited"))
+        self._asked, self._limited = map(monitoring.lookups.labels, ("sent", "limited"))
         self._failing: frozenset[str] = frozenset()
         self._without_series: frozenset[str] = frozenset()  # selectors, as reported
         self._empty_due = 0.0  # when these are listed next, by the time of the event loop
@@ -261,7 +261,7 @@ class Relister:
         metrics = self._monitoring
         metrics.discovery_attempt.set(wall)
         metrics.discovery_duration.set(seconds)
-        metrics.discovery_voided.set(sum(rule.config.series_query in failed for rule in self._rules()))
+        metrics.rules_stale.set(sum(rule.config.series_query in failed for rule in self._rules()))
         self._counts = {selector: self._counts.get(selector, 0) for selector in self._ruleset.selectors()}
         for selector, answer in lists.items():
             self._counts[selector] = (
@@ -271,7 +271,7 @@ class Relister:
         if not failed:
             metrics.discovery_success.set(wall)
         for selector, error in failed.items():
-            metrics.discovery_failures.labels(kind=error.kind).inc()
+            metrics.discovery_failures.labels(reason=error.kind).inc()
             told, rules = error.message, ", ".join(self._paths({selector}))
             self._problems.report(
                 "discovery", "series list failed", str(error), subject=selector, public=told, rules=rules

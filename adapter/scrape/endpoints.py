@@ -116,7 +116,7 @@ class _Finding:
         missing, refused = tuple(self.missing), tuple(sorted(self.refused.items()))
         if self.full:
             reason = f"{self.source} has more than {MOST_ENDPOINTS} endpoints"
-            return FoundEndpoints((), reason, missing[:_SHOWN], (*refused, ("many", 1)))
+            return FoundEndpoints((), reason, missing[:_SHOWN], (*refused, ("limit", 1)))
         if self.endpoints:
             reason = ""
         elif missing:

@@ -172,7 +172,7 @@ async def test_conditions_name_the_autoscaler_and_that_is_no_reason_to_write(
 
     world.statuses.forget("default", "web")
     world.actuator.status(world.autoscaler, decided, ())
-    assert world.desk.sample("fastpath_write_queue_length", kind="status") == 0
+    assert world.desk.sample("fastpath_write_queue_length", type="status") == 0
     assert decided.conditions is not None
     assert decided.conditions[0].message == ABLE, "decisions keep upstream's text"
 

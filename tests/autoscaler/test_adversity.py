@@ -468,21 +468,24 @@ async def test_the_same_warning_is_not_repeated_at_every_decision(bench: Bench) 
     assert counts == {"FailedGetExternalMetric": 4, "FailedComputeMetricsReplicas": 4}
 
 
+LABELS = {"kind": "FastPathAutoscaler", "namespace": "default", "name": "web"}
+
+
 async def test_a_decision_without_a_count_has_no_desired_replicas(bench: Bench) -> None:
     bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
-    labels, registry = {"namespace": "default", "name": "web"}, bench.monitoring.registry
-    assert registry.get_sample_value("fastpath_scaler_desired_replicas", labels) is None
-    assert registry.get_sample_value("fastpath_scaler_current_replicas", labels) == 4
+    labels, registry = LABELS, bench.monitoring.registry
+    assert registry.get_sample_value("fastpath_autoscaler_desired_replicas", labels) is None
+    assert registry.get_sample_value("fastpath_autoscaler_current_replicas", labels) == 4
 
 
 async def test_who_no_longer_leads_shows_no_replicas(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(7)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
-    labels = {"namespace": "default", "name": "web"}
+    labels = LABELS
     registry = bench.monitoring.registry
-    assert registry.get_sample_value("fastpath_scaler_desired_replicas", labels) == 7
+    assert registry.get_sample_value("fastpath_autoscaler_desired_replicas", labels) == 7
     bench.controller.close()
-    assert registry.get_sample_value("fastpath_scaler_desired_replicas", labels) is None
+    assert registry.get_sample_value("fastpath_autoscaler_desired_replicas", labels) is None

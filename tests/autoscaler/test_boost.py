@@ -373,13 +373,13 @@ async def test_advice_writes_nothing(bench: BoostBench) -> None:
     assert (bench.server.writes, bench.floors.entries, bench.log) == ([], {}, [])
     assert bench.reasons() == ["ScalingAdvice"]
     exposition = bench.monitoring.exposition()
-    labels = '{horizontalpodautoscaler="web",namespace="default"}'
-    assert f"fastpath_recommended_replicas{labels} 8.0" in exposition
-    assert f"fastpath_recommended_replicas_difference{labels} 4.0" in exposition
-    assert f"fastpath_floor_replicas{labels} 0.0" in exposition
-    assert "fastpath_scaler_desired_replicas{" not in exposition
+    labels = '{kind="HorizontalPodAutoscaler",name="web",namespace="default"}'
+    assert f"fastpath_autoscaler_recommended_replicas{labels} 8.0" in exposition
+    assert f"fastpath_autoscaler_recommended_replicas_difference{labels} 4.0" in exposition
+    assert f"fastpath_autoscaler_floor_replicas{labels} 0.0" in exposition
+    assert "fastpath_autoscaler_desired_replicas{" not in exposition
     bench.controller.remove(KEY)
-    assert "fastpath_recommended_replicas{" not in bench.monitoring.exposition()
+    assert "fastpath_autoscaler_recommended_replicas{" not in bench.monitoring.exposition()
 
 
 async def test_what_keeps_it_from_being_boosted_is_said_once(bench: BoostBench) -> None:

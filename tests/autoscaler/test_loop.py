@@ -650,7 +650,8 @@ async def test_what_is_removed_is_let_go(bench: Bench) -> None:
     assert bench.sources.opened[0].closed
     assert bench.pods.followings[0].closed
     assert bench.sources.opened[0].reads == 1
-    assert 'fastpath_scaler_desired_replicas{name="web"' not in bench.monitoring.exposition()
+    series = 'fastpath_autoscaler_desired_replicas{kind="FastPathAutoscaler",name="web"'
+    assert series not in bench.monitoring.exposition()
 
 
 async def test_a_new_selector_is_followed_again(bench: Bench) -> None:

@@ -45,9 +45,7 @@ def reasons(bench: Bench) -> list[str]:
 
 
 def own_series(bench: Bench) -> list[str]:
-    names = tuple(
-        row.name for row in METRICS if "name" in row.labels or "horizontalpodautoscaler" in row.labels
-    )
+    names = tuple(row.name for row in METRICS if "name" in row.labels)
     return [line for line in bench.monitoring.exposition().splitlines() if line.startswith(names)]
 
 
@@ -150,10 +148,10 @@ async def test_series_end_with_the_autoscaler(bench: Bench, end: str) -> None:
 
 async def test_a_demotion_shows_until_it_ends() -> None:
     bench = BoostBench()
-    labels = {"namespace": "default", "horizontalpodautoscaler": "web"}
+    labels = {"kind": "HorizontalPodAutoscaler", "namespace": "default", "name": "web"}
 
     def demoted() -> Any:
-        return bench.monitoring.registry.get_sample_value("fastpath_boost_demoted", labels)
+        return bench.monitoring.registry.get_sample_value("fastpath_autoscaler_boost_demoted", labels)
 
     bench.want(8)
     bench.boost(Boost(BOOST, digest="one"), replicas=4)

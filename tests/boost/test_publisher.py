@@ -761,7 +761,7 @@ async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
                 await writer.publish(entry("d", 1))
             assert caught.value.status == 403
             assert desk.writes("floor", "refused") == 1
-            assert desk.sample("fastpath_write_queue_length", kind="floor") == 0
+            assert desk.sample("fastpath_write_queue_length", type="floor") == 0
         finally:
             await end(*tasks)
         next_term = FloorWriter(desk.writer, NAMESPACE, Shard(), desk.faults)

@@ -333,12 +333,12 @@ async def test_the_adapter_notices_that_another_server_takes_an_apiservice(
 
     def ours(**values: float) -> dict[str, float]:
         found = dict.fromkeys(aggregation.GROUP_VERSIONS, 1.0) | values
-        return {f'fastpath_apiservice_ours{{apiservice="{name}"}}': value for name, value in found.items()}
+        return {f'fastpath_apiservice_owned{{apiservice="{name}"}}': value for name, value in found.items()}
 
     async with aggregation.register(cluster, backend, tmp_path, prometheus.url) as registered:
 
         async def shown() -> dict[str, float]:
-            return await registered.adapter.metric_lines("fastpath_apiservice_ours{")
+            return await registered.adapter.metric_lines("fastpath_apiservice_owned{")
 
         await until(lambda found: found == ours(), shown)
         taken = aggregation.GROUP_VERSIONS[0]

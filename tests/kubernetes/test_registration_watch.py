@@ -49,7 +49,7 @@ def watch_of(
 
 def shown(monitoring: Monitoring) -> dict[str, float]:
     lines = [
-        line for line in monitoring.exposition().splitlines() if line.startswith("fastpath_apiservice_ours{")
+        line for line in monitoring.exposition().splitlines() if line.startswith("fastpath_apiservice_owned{")
     ]
     return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in lines}
 

@@ -90,7 +90,7 @@ async def test_a_query_too_long_for_get_is_posted(
     await client.query(query, WALL)
     (seen,) = scripted.seen
     assert (seen.method, seen.form["query"]) == ("POST", query)
-    assert "fastpath_prometheus_query_long_total 1.0" in monitoring.exposition()
+    assert "fastpath_prometheus_query_posts_total 1.0" in monitoring.exposition()
 
 
 async def test_headers_and_authorization(scripted: Scripted, open_client: Open, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ async def test_an_answer_of_more_samples_than_wanted_is_not_read_to_its_end(
     asked = client.query("up", WALL, most=10_000)
     assert await refused(asked) == ("size", "the answer has more than 10000 samples")
     await gone.wait()
-    assert "\nfastpath_prometheus_answers_bytes 0.0" in monitoring.exposition()
+    assert "\nfastpath_prometheus_response_bytes 0.0" in monitoring.exposition()
     scripted.answer(200, body.decode())
     assert len((await client.query("up", WALL, most=30_000)).samples) == 30_000
 
@@ -255,7 +255,7 @@ def memory_of(body: bytes) -> int:
 
 
 def reading(monitoring: Monitoring) -> float | None:
-    return monitoring.registry.get_sample_value("fastpath_prometheus_answers_bytes")
+    return monitoring.registry.get_sample_value("fastpath_prometheus_response_bytes")
 
 
 async def test_an_answer_is_measured_by_the_memory_that_it_takes(

@@ -496,7 +496,7 @@ def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: P
             runner.run(bench.client.close())
     sent = {
         kind: monitoring.registry.get_sample_value(
-            "fastpath_prometheus_queries_total", {"kind": kind, "outcome": "success"}
+            "fastpath_prometheus_queries_total", {"type": kind, "outcome": "success"}
         )
         for kind in ("alone", "merged", "sweep")
     }

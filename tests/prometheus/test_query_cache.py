@@ -134,7 +134,9 @@ class Story:
 
     def count(self, source: str) -> float:
         """Return how many questions were answered from a source."""
-        return self.monitoring.registry.get_sample_value("fastpath_answers_total", {"source": source}) or 0.0
+        return (
+            self.monitoring.registry.get_sample_value("fastpath_responses_total", {"source": source}) or 0.0
+        )
 
     def cache_metric(self, metric: str, cache: str) -> float | None:
         return self.monitoring.registry.get_sample_value(f"fastpath_cache_{metric}", {"cache": cache})
@@ -1332,7 +1334,7 @@ async def test_expired_answers_are_dropped_with_the_next_request() -> None:
 
 # --- more than there may be -----------------------------------------------------------------------
 
-WAITING = "fastpath_prometheus_questions_bytes"
+WAITING = "fastpath_prometheus_pending_query_bytes"
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
@@ -1442,11 +1444,11 @@ async def test_a_sweep_that_brings_too_much_is_broken_off(
         story.clock.advance(1.01)
     assert sum('pod!=""' in promql for promql in story.prometheus.asked) == 1
     failed = story.monitoring.registry.get_sample_value(
-        "fastpath_prometheus_queries_total", {"kind": "sweep", "outcome": "size"}
+        "fastpath_prometheus_queries_total", {"type": "sweep", "outcome": "size"}
     )
     assert failed == 1
     merged = story.monitoring.registry.get_sample_value(
-        "fastpath_prometheus_queries_total", {"kind": "merged", "outcome": "success"}
+        "fastpath_prometheus_queries_total", {"type": "merged", "outcome": "success"}
     )
     assert merged == 3
 
@@ -1514,7 +1516,7 @@ async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
     await story.settle()
 
     def count(kind: str, outcome: str) -> float | None:
-        labels = {"kind": kind, "outcome": outcome}
+        labels = {"type": kind, "outcome": outcome}
         return story.monitoring.registry.get_sample_value("fastpath_prometheus_queries_total", labels)
 
     assert (count("alone", "success"), count("sweep", "query"), count("sweep", "success")) == (3, 1, 0)

@@ -285,7 +285,7 @@ async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCapt
             await external(here)
         with pytest.raises(InternalError, match=UNFETCHED):
             await custom(here, "/namespaces/web/pods/*/hits")
-        assert here.metric("fastpath_prometheus_queries_total", kind="alone", outcome="partial") > 0
+        assert here.metric("fastpath_prometheus_queries_total", type="alone", outcome="partial") > 0
 
         said = [str(record.__dict__) for record in caplog.records if record.message == "query failed"]
         assert "receive series from store-1: Unavailable" in said[0]
@@ -311,7 +311,7 @@ async def test_a_rule_may_accept_warnings() -> None:
             assert [item.milli for item in (await external(here)).items] == [10_000]
             assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 10_000}
         assert len(here.querier.asked) == 2
-        assert here.metric("fastpath_prometheus_queries_total", kind="alone", outcome="success") == 2
+        assert here.metric("fastpath_prometheus_queries_total", type="alone", outcome="success") == 2
 
 
 async def test_two_rules_with_one_query_and_different_options() -> None:

@@ -388,7 +388,7 @@ async def test_endless_unknown_names_ask_prometheus_no_more_often() -> None:
         assert len(discovery.asked()) == 1 + 4
         assert len(discovery.relister._asked_names) <= 4
         exposition = discovery.monitoring.exposition()
-        assert 'fastpath_discovery_lookups_total{outcome="asked"} 4.0' in exposition
+        assert 'fastpath_discovery_lookups_total{outcome="sent"} 4.0' in exposition
         assert 'fastpath_discovery_lookups_total{outcome="limited"} 5996.0' in exposition
 
 

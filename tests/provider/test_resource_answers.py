@@ -335,7 +335,7 @@ def test_answers_equal_those_of_separate_queries(prometheus_server: PrometheusFa
         finally:
             runner.run(bench.client.close())
     for kind in ("alone", "merged", "sweep"):
-        labels = {"kind": kind, "outcome": "success"}
+        labels = {"type": kind, "outcome": "success"}
         bench.seen[kind] = int(
             monitoring.registry.get_sample_value("fastpath_prometheus_queries_total", labels) or 0
         )

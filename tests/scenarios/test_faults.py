@@ -281,8 +281,8 @@ async def test_prometheus_fails(
         assert (
             sum(count for series, count in counted.items() if f'outcome="{failure.outcome}"' in series) >= 3
         )
-        assert (await adapter.metric_lines("fastpath_answers_total"))[
-            'fastpath_answers_total{source="stale"}'
+        assert (await adapter.metric_lines("fastpath_responses_total"))[
+            'fastpath_responses_total{source="stale"}'
         ] >= 2
         message = "Prometheus does not answer" if failure.line == "prometheus" else "query failed"
         texts = _warnings(caplog, message)
@@ -324,7 +324,7 @@ async def test_an_answer_without_end_is_cut_off(
         assert meanwhile, "other requests are answered while the endless answer is read"
         assert (await asked).body["message"] == UNFETCHED
         counted = await adapter.metric_lines("fastpath_prometheus_queries_total")
-        assert counted['fastpath_prometheus_queries_total{kind="alone",outcome="size"}'] == 1
+        assert counted['fastpath_prometheus_queries_total{type="alone",outcome="size"}'] == 1
         await adapter.wait_for(VERBOSE, lambda answer: "[-]queries failed" in answer.body)
         assert not prometheus.under_way
         del prometheus.behaviours[QUERY]
@@ -498,7 +498,7 @@ async def test_the_adapter_starts_before_prometheus(
             assert (answer.status, answer.body["reason"]) == (404, "NotFound")
         assert "[-]discovery failed" in (await adapter.get(VERBOSE)).body
         failures = await adapter.metric_lines("fastpath_discovery_failures_total")
-        assert failures['fastpath_discovery_failures_total{kind="unreachable"}'] >= 3
+        assert failures['fastpath_discovery_failures_total{reason="unreachable"}'] >= 3
         await prometheus.up()
         document = await adapter.wait_for(
             "/apis/external.metrics.k8s.io/v1beta1",
@@ -525,8 +525,8 @@ async def test_discovery_fails_and_nothing_known_is_lost(
         await adapter.wait_for(VERBOSE, lambda answer: "[-]discovery failed" in answer.body)
         assert prometheus.url not in (await adapter.get("/readyz/discovery")).body
         assert (await adapter.get(LOADS)).values == RIGHT
-        assert (await adapter.metric_lines("fastpath_discovery_rules_voided"))[
-            "fastpath_discovery_rules_voided"
+        assert (await adapter.metric_lines("fastpath_discovery_rules_stale"))[
+            "fastpath_discovery_rules_stale"
         ] == 3
         del prometheus.behaviours[SERIES]
         await _healthy(adapter)

@@ -226,7 +226,10 @@ async def test_a_load_step_scales_a_deployment(tmp_path: Path, world: World) -> 
         assert (written[0]["currentReplicas"], written[-1]["desiredReplicas"]) == (2, 5)
         assert 25_000 in written[0]["inputs"][0]["values"].values()
         status, metrics = await process.get("/metrics")
-        assert 'fastpath_scaler_desired_replicas{name="web",namespace="default"}' in metrics
+        assert (
+            'fastpath_autoscaler_desired_replicas{kind="FastPathAutoscaler",name="web",namespace="default"}'
+            in metrics
+        )
         assert 'fastpath_ready{command="scale"} 1.0' in metrics
         assert await process.stop() == 0
     # the lease is given back, so that the next one need not wait

@@ -168,10 +168,10 @@ def test_too_many_endpoints_are_not_scraped_in_part(monkeypatch: pytest.MonkeyPa
 
     found = resolve(Slice([Given(), Given("10.0.0.2", "b")]))
 
-    assert (found.endpoints, found.refused) == ((), (("many", 1),))
+    assert (found.endpoints, found.refused) == ((), (("limit", 1),))
     assert found.reason == "Service inference/gateway has more than 1 endpoints"
     assert resolve(Slice([Given()], cut=True)) == found
-    assert resolve_pods(PODS, ACCESS, [A, B, FakePod("c", "10.0.0.3")]).refused == (("many", 1),)
+    assert resolve_pods(PODS, ACCESS, [A, B, FakePod("c", "10.0.0.3")]).refused == (("limit", 1),)
 
 
 def test_pods_by_selector() -> None:

@@ -47,7 +47,7 @@ class Process:
         return FloorWriter(writer, NAMESPACE, shard, self.faults)
 
     def writes(self, outcome: str) -> float:
-        labels = {"kind": "floor", "outcome": outcome}
+        labels = {"type": "floor", "outcome": outcome}
         return self.monitoring.registry.get_sample_value("fastpath_writes_total", labels) or 0.0
 
     async def answer(self, uid: str) -> int | None:

@@ -10,8 +10,6 @@ from typing import Any
 
 OF = "by (kind, namespace, name)"
 ONE = 'kind="$kind", namespace="$namespace", name="$name"'
-HPA = 'namespace="$namespace", horizontalpodautoscaler="$name"'
-FPA = 'namespace="$namespace", name="$name"'
 PODS = 'job=~"$job", instance=~"$instance"'
 METRICS_API = f'{PODS}, group!=""'
 """Without /metrics, /readyz and discovery, whose requests have no group."""
@@ -101,7 +99,7 @@ CLUSTER = Dashboard(
         stat(
             "Demoted",
             "HPAs that are only advised because another client reverted raises. fastpath explain names it.",
-            f"sum(max by (namespace, horizontalpodautoscaler) (<boost_demoted>{{{_IN}}})) or vector(0)",
+            f"sum(max {OF} (<boost_demoted>{{{_IN}}})) or vector(0)",
             red=1,
         ),
         stat(
@@ -201,7 +199,7 @@ CLUSTER = Dashboard(
             "Writes",
             "Writes of the scaler. Conflicts are repeated; refused means that a right is missing or an "
             "admission webhook says no.",
-            [Query("sum by (kind, outcome) (rate(<writes>[$__rate_interval]))", "{{kind}} {{outcome}}")],
+            [Query("sum by (type, outcome) (rate(<writes>[$__rate_interval]))", "{{type}} {{outcome}}")],
             unit="ops",
         ),
     ],
@@ -209,9 +207,10 @@ CLUSTER = Dashboard(
 
 # --- one autoscaler ----------------------------------------------------------------------------------------
 
-_DESIRED = f"max(<scaler_desired>{{{FPA}}}) or max(<recommended>{{{HPA}}})"
+_DESIRED = f"max(<desired_replicas>{{{ONE}}}) or max(<recommended_replicas>{{{ONE}}})"
 _CURRENT = (
-    f"max(<scaler_current>{{{FPA}}}) or max(<recommended>{{{HPA}}} - <recommended_difference>{{{HPA}}})"
+    f"max(<current_replicas>{{{ONE}}}) or "
+    f"max(<recommended_replicas>{{{ONE}}} - <recommended_difference>{{{ONE}}})"
 )
 _OWN_AGE = f"time() - max(<value_time>{{{ONE}}})"
 
@@ -222,7 +221,7 @@ AUTOSCALER = Dashboard(
     [
         Variable("namespace", "label_values(<min_replicas>, namespace)", "Namespace"),
         Variable("name", 'label_values(<min_replicas>{namespace="$namespace"}, name)', "Name"),
-        Variable("kind", f"label_values(<min_replicas>{{{FPA}}}, kind)", "Kind"),
+        Variable("kind", 'label_values(<min_replicas>{namespace="$namespace", name="$name"}, kind)', "Kind"),
     ],
     [
         stat(
@@ -266,7 +265,7 @@ AUTOSCALER = Dashboard(
                 Query(_DESIRED, "asked for"),
                 Query(_CURRENT, "spec.replicas"),
                 Query(f"max(<ready_pods>{{{ONE}}})", "ready"),
-                Query(f"max(<floor>{{{HPA}}})", "floor"),
+                Query(f"max(<floor_replicas>{{{ONE}}})", "floor"),
                 Query(f"max(<min_replicas>{{{ONE}}})", "minimum"),
                 Query(f"max(<max_replicas>{{{ONE}}})", "maximum"),
             ],
@@ -323,14 +322,14 @@ AUTOSCALER = Dashboard(
         Panel(
             "Boost",
             "1 while another client has demoted the HPA to advice. A FastPathAutoscaler has no data here.",
-            [Query(f"max(<boost_demoted>{{{HPA}}})", "demoted")],
+            [Query(f"max(<boost_demoted>{{{ONE}}})", "demoted")],
         ),
     ],
 )
 
 # --- the adapter -------------------------------------------------------------------------------------------
 
-_HITS = f'sum(rate(<answers>{{{PODS}, source=~"cache|joined|sweep"}}[$__rate_interval]))'
+_HITS = f'sum(rate(<responses>{{{PODS}, source=~"cache|joined|sweep"}}[$__rate_interval]))'
 
 ADAPTER = Dashboard(
     "adapter",
@@ -353,7 +352,7 @@ ADAPTER = Dashboard(
             "APIServices that lead here",
             "The smallest value counts: 0 means that another server has taken an APIService. Run fastpath "
             "preflight. No data without the right to read APIServices.",
-            f"min(max by (apiservice) (<apiservice_ours>{{{PODS}}}))",
+            f"min(max by (apiservice) (<apiservice_owned>{{{PODS}}}))",
             red=1,
             red_below=True,
         ),
@@ -435,13 +434,13 @@ ADAPTER = Dashboard(
             "Answers without a query of their own",
             "Share of answers from the cache or from a shared query. Prometheus has little load while it is "
             "high.",
-            [Query(f"{_HITS} / sum(rate(<answers>{{{PODS}}}[$__rate_interval]))", "shared")],
+            [Query(f"{_HITS} / sum(rate(<responses>{{{PODS}}}[$__rate_interval]))", "shared")],
             unit="percentunit",
         ),
         Panel(
             "Sources of answers",
             "stale: the last answer is served because Prometheus fails.",
-            [Query(f"sum by (source) (rate(<answers>{{{PODS}}}[$__rate_interval]))", "{{source}}")],
+            [Query(f"sum by (source) (rate(<responses>{{{PODS}}}[$__rate_interval]))", "{{source}}")],
             unit="reqps",
             stacked=True,
         ),
@@ -482,7 +481,8 @@ ADAPTER = Dashboard(
             "Series lists that could not be read. Known metrics stay, new ones do not appear.",
             [
                 Query(
-                    f"sum by (kind) (increase(<discovery_failures>{{{PODS}}}[$__rate_interval]))", "{{kind}}"
+                    f"sum by (reason) (increase(<discovery_failures>{{{PODS}}}[$__rate_interval]))",
+                    "{{reason}}",
                 )
             ],
             width=8,
@@ -529,9 +529,11 @@ ADAPTER = Dashboard(
             "Refused requests and closed connections",
             "Requests and connections beyond a limit. The page of limits says which flag raises it.",
             [
-                Query(f"sum by (limit) (rate(<too_many>{{{PODS}}}[$__rate_interval]))", "429 {{limit}}"),
                 Query(
-                    f"sum by (reason) (rate(<connections_cut>{{{PODS}}}[$__rate_interval]))",
+                    f"sum by (limit) (rate(<requests_refused>{{{PODS}}}[$__rate_interval]))", "429 {{limit}}"
+                ),
+                Query(
+                    f"sum by (reason) (rate(<connections_closed>{{{PODS}}}[$__rate_interval]))",
                     "closed {{reason}}",
                 ),
             ],
@@ -542,7 +544,7 @@ ADAPTER = Dashboard(
             "Above 1, --prometheus-max-queries-per-second or --scrape-max-per-second slows down queries or "
             "scrapes.",
             [
-                Query(f"max(<scaler_question_stretch>{{{PODS}}})", "queries"),
+                Query(f"max(<query_period_stretch>{{{PODS}}})", "queries"),
                 Query(f"max(<scrape_stretch>{{{PODS}}})", "scrapes"),
             ],
         ),

@@ -43,7 +43,7 @@ class Desk:
         self.writer = Writer(client, self.gate, self.budget, self.clock, self.monitoring)
 
     def writes(self, kind: str, outcome: str) -> float:
-        labels = {"kind": kind, "outcome": outcome}
+        labels = {"type": kind, "outcome": outcome}
         return self.monitoring.registry.get_sample_value("fastpath_writes_total", labels) or 0.0
 
     def sample(self, metric: str, **labels: str) -> float:

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from adapter.telemetry import logs, metrics
+from adapter.telemetry.declarations import Metric
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -25,8 +26,14 @@ def test_names_are_unique_and_carry_their_kind_and_unit() -> None:
     assert [row.name for row in metrics.METRICS if not row.help.endswith((".", "runs."))] == []
 
 
+def test_metrics_of_one_autoscaler_have_the_same_labels() -> None:
+    own = {"kind", "namespace", "name"}
+    odd = [row.name for row in metrics.METRICS if own & set(row.labels) and not own <= set(row.labels)]
+    assert odd == ["leader_election_master_status"], "the name that Kubernetes' components have"
+
+
 @pytest.mark.parametrize("row", metrics.METRICS, ids=lambda row: row.name)
-def test_a_row_lists_values_for_all_of_its_labels_or_for_none(row: metrics.Metric) -> None:
+def test_a_row_lists_values_for_all_of_its_labels_or_for_none(row: Metric) -> None:
     assert len(row.values) in {0, len(row.labels)}
     assert bool(row.buckets) == (row.type == "histogram")
     assert list(row.buckets) == sorted(set(row.buckets))
@@ -56,7 +63,7 @@ def test_exposition_shows_counted_values_and_known_labels_from_the_start() -> No
 def test_exposition_in_pieces_is_what_prometheus_client_writes_at_once() -> None:
     own = Monitoring()
     for number in range(120):
-        own.scaler_desired.labels("shop", f"web-{number}").set(number)
+        own.desired_replicas.labels("FastPathAutoscaler", "shop", f"web-{number}").set(number)
         own.request_duration.labels("GET", "g", "v", str(number), "", "cluster").observe(0.1)
         own.faults.labels(f"fault-{number}").inc()
 
@@ -93,9 +100,9 @@ def test_promtool_finds_nothing_to_lint_in_our_own_names() -> None:
 
 def test_instances_share_nothing() -> None:
     one, other = Monitoring(), Monitoring()
-    one.answers.labels("query").inc()
-    assert 'fastpath_answers_total{source="query"} 1.0' in one.exposition()
-    assert 'fastpath_answers_total{source="query"} 0.0' in other.exposition()
+    one.responses.labels("query").inc()
+    assert 'fastpath_responses_total{source="query"} 1.0' in one.exposition()
+    assert 'fastpath_responses_total{source="query"} 0.0' in other.exposition()
     assert one.registry is not prometheus_client.REGISTRY
 
 

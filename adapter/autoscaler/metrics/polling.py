@@ -114,7 +114,7 @@ class DelayReporter:
         self, monitoring: Monitoring, problems: ProblemLog, delayed: Callable[[Iterable[Key]], None]
     ) -> None:
         """`delayed` gets the autoscalers with delayed feeds, each at most once in `REPORT_AGAIN` seconds."""
-        self._stretch = monitoring.scaler_question_stretch
+        self._stretch = monitoring.query_period_stretch
         self._stretch.set(1.0)
         self._problems = problems
         self._delayed = delayed

@@ -22,7 +22,7 @@ from adapter.kubernetes.fence import Fence
 from adapter.kubernetes.transport import NOTHING, Parameters
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
-from adapter.telemetry.metrics import WRITE_KINDS, Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 
 class WriteKind(enum.IntEnum):
@@ -35,7 +35,7 @@ class WriteKind(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        return WRITE_KINDS[self]
+        return self.name.lower()
 
 
 class WriteRateLimiter:

@@ -212,7 +212,7 @@ class ResponseBudget:
         while more > 0 and not self._fits(charge, more):
             chosen = self._choose(charge)
             if chosen is None:
-                raise errors.TooManyRequestsError("answers")
+                raise errors.TooManyRequestsError("responses")
             chosen.close()
             chosen.connection.cut("unread")
         charge.counted = counted

@@ -349,7 +349,7 @@ class ClientConnection(web.RequestHandler):
     def _give_up(self) -> None:
         self._head_deadline = None
         if self.waits:
-            self.cut("silence")
+            self.cut("timeout")
         elif self._unfinished:  # a response is still being sent
             self._expect_head()
 

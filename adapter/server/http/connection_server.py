@@ -160,7 +160,7 @@ class ConnectionServer(web.Server):
             ClientConnection,
             self,
             loop=self._loop,
-            cuts=own_metrics.connections_cut,
+            cuts=own_metrics.connections_closed,
             long_heads=LongHeads(limits.long_heads_bytes),
             judge=judge,
             head_seconds=limits.head_seconds,
@@ -185,7 +185,7 @@ class ConnectionServer(web.Server):
         if len(every) >= self._limits.most_connections or (
             not handler.is_certified and uncertified >= self._limits.most_uncertified
         ):
-            self._choose(handler, others).cut("flood")
+            self._choose(handler, others).cut("limit")
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         """Go on with the request of a connection that the client has closed: its place stays taken."""

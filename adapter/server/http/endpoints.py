@@ -170,7 +170,7 @@ class MetricsEndpoint:
         """
         left = self._most_in_flight - self._in_flight.total()
         if left <= 0 or (left <= self._reserved and self._in_flight[tenant] >= self._reserved // 2):
-            raise errors.TooManyRequestsError("questions")
+            raise errors.TooManyRequestsError("requests")
         self._in_flight[tenant] += 1
         self._inflight_gauge.inc()
 

@@ -106,7 +106,7 @@ class Handler:
         self._routed = documents.served
         self._cache = ResponseCache(lambda: provider.generation, clock, own_metrics, limits.kept_bytes)
         self._budget = ResponseBudget(limits.answers_bytes, clock.monotonic)
-        own_metrics.answer_bytes.set_function(lambda: self._budget.used)
+        own_metrics.response_bytes.set_function(lambda: self._budget.used)
         self._metrics = MetricsEndpoint(
             provider,
             resource_provider,
@@ -147,7 +147,7 @@ class Handler:
                 is_page = route.kind != "metrics"
                 charge = self._budget.send(connection_of(request), response.body, is_page=is_page)
         except errors.TooManyRequestsError as error:
-            self.own_metrics.too_many.labels(error.limit).inc()
+            self.own_metrics.requests_refused.labels(error.limit).inc()
             response = _too_many(error)
         except Exception as error:  # noqa: BLE001 - the one place where failures become responses
             response = _fail(_status_of(error, route), request, route)
@@ -172,7 +172,7 @@ class Handler:
         if pending.queue.standing != "anonymous":
             limit = max(1, limit // _SHARES)
         if self._in_review[waiting] >= limit:
-            raise errors.TooManyRequestsError("callers")
+            raise errors.TooManyRequestsError("clients")
         timeout = self._limits.request_timeout
         async with asyncio.timeout(min(timeout, route.options.timeout or timeout)):
             self._in_review[waiting] += 1

@@ -71,7 +71,7 @@ class TLSListener:
         self._context = context
         self._most = most_handshakes
         self._seconds = handshake_seconds
-        self._cuts = own_metrics.connections_cut
+        self._cuts = own_metrics.connections_closed
         own_metrics.handshakes.set_function(lambda: len(self._handshakes))
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None

@@ -90,7 +90,7 @@ class Watch:
 
     @property
     def stretch(self) -> float:
-        return self.monitoring.registry.get_sample_value("fastpath_scaler_question_stretch_ratio") or 0.0
+        return self.monitoring.registry.get_sample_value("fastpath_scaler_query_period_stretch_ratio") or 0.0
 
     @property
     def namespaces(self) -> list[str]:

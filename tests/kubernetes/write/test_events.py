@@ -120,7 +120,7 @@ async def test_while_the_server_fails_all_wait_in_their_order(office: Office) ->
     office.desk.cluster.fail(503, "create", "events", 3)
     office.say("one")
     office.say("two")
-    assert office.desk.sample("fastpath_write_queue_length", kind="event") == 2
+    assert office.desk.sample("fastpath_write_queue_length", type="event") == 2
     await until(lambda: len(office.events()) == 2)
     named = sorted(office.events(), key=lambda event: event["metadata"]["name"])
     assert [event["message"] for event in named] == ["one", "two"]

@@ -166,7 +166,7 @@ async def test_the_queue_is_a_metric() -> None:
     await asyncio.sleep(0)
 
     def waiting() -> float | None:
-        return monitoring.registry.get_sample_value("fastpath_write_queue_length", {"kind": "scale"})
+        return monitoring.registry.get_sample_value("fastpath_write_queue_length", {"type": "scale"})
 
     assert waiting() == 4
     await asked.all()

@@ -59,7 +59,7 @@ async def test_one_put_and_no_get(desk: Desk) -> None:
     (entry,) = desk.cluster.get("deployments", "web")["metadata"]["managedFields"]
     assert (entry["manager"], entry["subresource"]) == ("fastpath", "scale")
     assert desk.writes("scale", "success") == 1
-    assert desk.sample("fastpath_write_duration_seconds_count", kind="scale") == 1
+    assert desk.sample("fastpath_write_duration_seconds_count", type="scale") == 1
 
 
 async def test_a_scale_is_read(desk: Desk) -> None:

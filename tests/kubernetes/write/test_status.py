@@ -377,9 +377,9 @@ async def test_the_queue_is_a_metric(office: Office) -> None:
     office.desk.budget.pause(0.1)
     office.submit(change(desired_replicas=3))
     office.submit(change(desired_replicas=3), "api")
-    assert office.desk.sample("fastpath_write_queue_length", kind="status") == 2
+    assert office.desk.sample("fastpath_write_queue_length", type="status") == 2
     await until(lambda: len(office.patches) == 2)
-    await until(lambda: office.desk.sample("fastpath_write_queue_length", kind="status") == 0)
+    await until(lambda: office.desk.sample("fastpath_write_queue_length", type="status") == 0)
 
 
 async def test_the_orderly_end_writes_what_is_urgent() -> None:

@@ -337,7 +337,7 @@ async def test_long_heads_share_one_budget(certified: Certified) -> None:
     proxy.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + groups + b"\r\n")
     assert (await proxy.read_answer()).status == 200
     assert await ended(other)
-    assert 'fastpath_connections_cut_total{reason="memory"} 1.0' in served.monitoring.exposition()
+    assert 'fastpath_connections_closed_total{reason="memory"} 1.0' in served.monitoring.exposition()
     for each in (alice, stranger):
         each.writer.write(b"\r\n\r\n")
         assert (await each.read_answer()).status == 200
@@ -403,7 +403,7 @@ async def test_a_request_without_its_client_keeps_its_place(certified: Certified
     assert len(served.server._connections._abandoned) == 1
     release.set()
     await waiting.until(lambda: not served.server._connections._abandoned)
-    assert 'fastpath_connections_cut_total{reason="flood"} 0.0' in served.monitoring.exposition()
+    assert 'fastpath_connections_closed_total{reason="limit"} 0.0' in served.monitoring.exposition()
 
 
 async def test_a_head_that_began_behind_a_request_has_to_become_whole(serve: ServerFactory) -> None:
@@ -463,7 +463,7 @@ async def test_handshakes_are_bounded(serve: ServerFactory) -> None:
             assert await reader.read() == b""
     exposition = served.monitoring.exposition()
     assert "fastpath_connection_handshakes 3.0" in exposition
-    assert 'fastpath_connections_cut_total{reason="handshake"} 3.0' in exposition
+    assert 'fastpath_connections_closed_total{reason="handshake"} 3.0' in exposition
     assert (await served.get("/livez")).status == 200
     assert not other[0].at_eof()
     for _, writer in (other, *silent):
@@ -477,7 +477,7 @@ async def test_a_handshake_takes_no_longer(serve: ServerFactory) -> None:
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     await waiting.until(lambda: "fastpath_connection_handshakes 0.0" in served.monitoring.exposition())
-    assert 'fastpath_connections_cut_total{reason="handshake"} 1.0' in served.monitoring.exposition()
+    assert 'fastpath_connections_closed_total{reason="handshake"} 1.0' in served.monitoring.exposition()
     writer.close()
 
 
@@ -499,7 +499,7 @@ async def test_headers_are_bounded_together(serve: ServerFactory) -> None:
         flood.writer.write(line % number)
         await asyncio.sleep(0)
     assert await closed
-    assert 'fastpath_connections_cut_total{reason="headers"} 1.0' in served.monitoring.exposition()
+    assert 'fastpath_connections_closed_total{reason="headers"} 1.0' in served.monitoring.exposition()
     assert len(behind(served)) == 1
 
 
@@ -518,13 +518,13 @@ async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> 
     await waiting.until(lambda: bool(behind(served)) and behind(served)[0].writing_paused)
     await waiting.until(lambda: not behind(served))
     exposition = served.monitoring.exposition()
-    assert 'fastpath_connections_cut_total{reason="unread"} 1.0' in exposition
+    assert 'fastpath_connections_closed_total{reason="unread"} 1.0' in exposition
     assert "\nfastpath_connections 0.0" in exposition
     transport.abort()
     reader = await served.connect()
     for _ in range(8):
         assert len((await reader.request(PODS)).json["items"]) == 10_000
-    assert 'fastpath_connections_cut_total{reason="unread"} 1.0' in served.monitoring.exposition()
+    assert 'fastpath_connections_closed_total{reason="unread"} 1.0' in served.monitoring.exposition()
     assert "\nfastpath_connections 1.0" in served.monitoring.exposition()
 
 

@@ -507,7 +507,7 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
 async def test_other_work_has_turns_while_many_series_are_exposed(served: Served) -> None:
     """Many autoscalers have thousands of series, which take tens of milliseconds to write."""
     for number in range(3_000):
-        served.monitoring.scaler_desired.labels("shop", f"web-{number}").set(number)
+        served.monitoring.desired_replicas.labels("FastPathAutoscaler", "shop", f"web-{number}").set(number)
     turns = 0
 
     async def other_work() -> None:
@@ -520,9 +520,9 @@ async def test_other_work_has_turns_while_many_series_are_exposed(served: Served
     metrics = await encoding.join(served.monitoring.exposition_pieces())
     working.cancel()
     assert turns >= len(metrics) // (2 * TURN)
-    assert metrics.count(b"fastpath_scaler_desired_replicas{") == 3_000
+    assert metrics.count(b"fastpath_autoscaler_desired_replicas{") == 3_000
     answer = await served.get("/metrics")
-    assert answer.text.count("fastpath_scaler_desired_replicas{") == 3_000
+    assert answer.text.count("fastpath_autoscaler_desired_replicas{") == 3_000
 
 
 # --- compression
@@ -658,7 +658,7 @@ async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) 
         assert (await served.get(f"{PODS}{query}")).status == 429
     metrics = served.monitoring.exposition()
     assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 2.0' in metrics
-    assert 'fastpath_requests_refused_total{limit="questions"} 2.0' in metrics
+    assert 'fastpath_requests_refused_total{limit="requests"} 2.0' in metrics
     assert len(served.provider.questions) == 2
     release.set()
     for _ in range(2):

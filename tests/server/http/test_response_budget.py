@@ -67,7 +67,7 @@ def test_small_answers_are_not_counted() -> None:
     assert budget.used == 0
     with pytest.raises(errors.TooManyRequestsError) as caught:
         send(budget, Caller(), SMALL_ANSWER + 1)
-    assert caught.value.limit == "answers"
+    assert caught.value.limit == "responses"
     assert budget.used == 0
 
 
@@ -178,7 +178,7 @@ def port_of(connection: ClientConnection) -> int:
 
 
 def used(served: Served) -> float:
-    found = re.search(r"^fastpath_answer_bytes (\S+)$", served.monitoring.exposition(), re.MULTILINE)
+    found = re.search(r"^fastpath_response_bytes (\S+)$", served.monitoring.exposition(), re.MULTILINE)
     assert found is not None
     return float(found[1])
 
@@ -241,13 +241,13 @@ async def test_a_question_that_does_not_fit_is_refused_and_small_ones_are_not(se
     await leave_unread(unread, served)
     refused = await served.get(PODS)
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert 'fastpath_requests_refused_total{limit="answers"} 1.0' in served.monitoring.exposition()
+    assert 'fastpath_requests_refused_total{limit="responses"} 1.0' in served.monitoring.exposition()
     assert (await served.get(QUEUE)).status == 200
     assert (await served.get("/livez")).status == 200
     assert (await served.get(f"/apis/{CUSTOM_GROUP}/v1beta2")).status == 200
     served.clock.advance(TAKING_SECONDS)
     assert len((await served.get(PODS)).json["items"]) == 8_000
-    assert 'fastpath_connections_cut_total{reason="unread"} 1.0' in served.monitoring.exposition()
+    assert 'fastpath_connections_closed_total{reason="unread"} 1.0' in served.monitoring.exposition()
     await waiting.until(lambda: used(served) == 0)
 
 
