@@ -22,16 +22,22 @@ class Case:
     def __init__(self) -> None:
         self.clock = FakeClock(1000.0)
         self.audit = Audit(self.clock.wall, HOLD)
+        self.version = 0
         self.status(4)
         self.write(4, "someone")
 
     def at(self, seconds: float) -> None:
         self.clock.advance(1000.0 + seconds - self.clock.wall())
 
-    def write(self, count: int, by: str) -> None:
+    def next_version(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    def write(self, count: int, by: str, version: str = "") -> None:
         entry = {"manager": by, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
         other = {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:template": {}}}}
-        metadata = {"namespace": "shop", "name": "web", "managedFields": [other, entry]}
+        metadata: dict[str, Any] = {"namespace": "shop", "name": "web", "managedFields": [other, entry]}
+        metadata["resourceVersion"] = version or self.next_version()
         self.audit.saw_target({"metadata": metadata, "spec": {"replicas": count}})
 
     def status(self, current: int) -> None:
@@ -40,10 +46,13 @@ class Case:
         spec = {"scaleTargetRef": {"name": "web"}}
         self.audit.saw_autoscaler({"metadata": metadata, "spec": spec, "status": status})
 
-    def publish(self, count: int, seconds: float) -> None:
+    def publish(self, count: int, seconds: float, version: str = "") -> None:
+        """Publish a floor of `count` replicas for so many seconds, or no floor if that is 0."""
         entry = Floor("shop", "web-hpa", "u", count, FineInstant(span_of(self.clock.wall() + seconds)))
         metadata = {"namespace": "fastpath", "name": "fastpath-floors"}
-        self.audit.saw_floors({"metadata": metadata, "data": {"u": floors.encode_floor(entry)}})
+        metadata["resourceVersion"] = version or self.next_version()
+        data = {"u": floors.encode_floor(entry)} if count else {}
+        self.audit.saw_floors({"metadata": metadata, "data": data})
 
 
 def test_who_wrote_what() -> None:
@@ -53,7 +62,7 @@ def test_who_wrote_what() -> None:
     case.write(6, "someone")  # changes nothing
     case.at(2)
     case.write(3, "kubectl")
-    assert [write[2:] for write in case.audit.writes] == [(4, 6, NATIVE), (6, 3, "kubectl")]
+    assert [write[2:5] for write in case.audit.writes] == [(4, 6, NATIVE), (6, 3, "kubectl")]
     assert [write.time for write in case.audit.of("web", since=1001.5)] == [1002.0]
     assert case.audit.of("other") == []
     assert case.audit.reversals == []
@@ -84,7 +93,7 @@ def test_a_published_floor_holds_longer_than_the_shortest_hold() -> None:
     case.write(8, "kubectl")
     assert [each.floor for each in case.audit.counted] == [10]
     assert case.audit.unpublished == []
-    case.audit.saw_floors({"metadata": {"namespace": "fastpath", "name": "fastpath-floors"}})
+    case.publish(0, 0)
     case.write(4, "kubectl")
     assert len(case.audit.counted) == 1
 
@@ -93,7 +102,19 @@ def test_a_raise_without_a_floor_is_reported() -> None:
     case = Case()
     case.publish(8, 60)
     case.write(10, "fastpath")
+    case.publish(10, 60)
     assert [write.after for write in case.audit.unpublished] == [10]
+
+
+def test_a_floor_of_a_late_watch_was_published_before_the_raise() -> None:
+    case = Case()
+    floor, ended = case.next_version(), case.next_version()
+    case.write(10, "fastpath")
+    assert [write.after for write in case.audit.unpublished] == [10], "no watch has shown one"
+    case.publish(10, 60, floor)
+    assert case.audit.unpublished == []
+    case.publish(0, 0, ended)
+    assert [write.after for write in case.audit.unpublished] == [10], "it had ended before the raise"
 
 
 def test_the_native_controllers_old_decision_is_excused_once() -> None:

@@ -55,7 +55,8 @@ class World(Loads):
         super().__init__(SeriesSet(interval=boosting.SCRAPE))
         self.cluster = cluster
         self.audit = Audit(CLOCK.wall, HOLD)
-        self.naive = Audit(CLOCK.wall, HOLD, booster=MANAGER)
+        # it raises for steps alone, which are right for good, and a starved controller reverses them late
+        self.naive = Audit(CLOCK.wall, WAIT, booster=MANAGER)
         self._session = session
         self._hpas: dict[str, Document] = {}
         self._events: list[Document] = []

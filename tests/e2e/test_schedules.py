@@ -89,6 +89,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "exception": (excepting("2026-02-29"), "must be a date such as 2026-12-25"),
     "target twice": (document(DAILY, targets=[TWICE, TWICE]), "Duplicate value"),
     "target": (document(DAILY, targets=[{"kind": "Deployment", "name": "web"}]), "Unsupported value"),
+    "escape in a name": (document(DAILY | {"name": "\x1b[2J"}), "must have no control characters"),
+    "direction in a name": (document(DAILY | {"name": "a\u202eb"}), "must have no control characters"),
     "window twice": (document(DAILY | {"name": "a"}, DAILY | {"name": "a"}), "Duplicate value"),
     "101 windows": (document(*[DAILY] * 101), "must have at most 100 items"),
     "unknown field": (document(DAILY | {"minReplica": 1}), 'unknown field "spec.windows[0].minReplica"'),

@@ -1,7 +1,9 @@
 """An audit of every change of a target's replicas: writer, counts, time, and whether a raise was reversed.
 
-The audit reads the objects as a cluster stored them, in their order. It counts what a booster wrote, not what
-the booster says of itself. A published floor only adds to what is held.
+The audit reads the objects as a cluster stored them, those of one kind in their order. Of two kinds the
+resource versions tell which was first: each kind has a watch of its own, and one may be behind another. The
+audit counts what a booster wrote, not what the booster says of itself. A published floor only adds to what is
+held.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,13 +30,17 @@ class Place(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A count that was written in place of another. `time` is seconds, `by` the field manager."""
+    """A count that was written in place of another.
+
+    `time` is seconds, `by` the field manager, and `version` the resource version of the target.
+    """
 
     time: float
     target: Place
     before: int
     after: int
     by: str
+    version: int
 
 
 class Reversal(NamedTuple):
@@ -43,6 +49,13 @@ class Reversal(NamedTuple):
     write: Write
     floor: int
     excuse: str
+
+
+class _Published(NamedTuple):
+    """What one ConfigMap held from a resource version on."""
+
+    version: int
+    entries: Mapping[str, Floor]
 
 
 class _Held:
@@ -61,15 +74,13 @@ class Audit:
 
     `now` gives epoch seconds; `hold` is for how long a raise must not be taken back.
 
-    `hold` is at most the hold of the booster. `unpublished` are raises that were written without a published
-    floor.
+    `hold` is at most the hold of the booster.
     """
 
     def __init__(self, now: Callable[[], float], hold: float, *, booster: str = BOOSTER) -> None:
         self.writes: list[Write] = []
         self.reversals: list[Reversal] = []
-        self.unpublished: list[Write] = []
-        self._published: dict[Place, dict[str, Floor]] = {}
+        self._published: dict[Place, list[_Published]] = {}
         self._now = now
         self._hold = hold
         self._booster = booster
@@ -82,7 +93,12 @@ class Audit:
     @property
     def entries(self) -> dict[str, Floor]:
         """The floors that are published now, by uid."""
-        return {uid: entry for each in self._published.values() for uid, entry in each.items()}
+        return {uid: entry for each in self._published.values() for uid, entry in each[-1].entries.items()}
+
+    @property
+    def unpublished(self) -> list[Write]:
+        """The raises of the booster that were written before a floor for them was published."""
+        return [each for held in self._held.values() for each in held.raises if not self._is_published(each)]
 
     @property
     def counted(self) -> list[Reversal]:
@@ -137,26 +153,38 @@ class Audit:
         self._counts[target] = after
         if before is None or before == after:
             return
-        write = Write(self._now(), target, before, after, _writer(document))
+        write = Write(self._now(), target, before, after, _writer(document), _version(document))
         self.writes.append(write)
         self._judge(write)
 
     def saw_floors(self, document: Document) -> None:
         """Take a ConfigMap with floors as it is now."""
-        self._published[_place(document)] = floors.decode_floors(document.get("data"))
+        known = _Published(_version(document), floors.decode_floors(document.get("data")))
+        self._published.setdefault(_place(document), []).append(known)
 
     # The judgement.
 
     def published(self, target: Place, now: float) -> int:
         """Return the floor that is published for the autoscaler of a target, 0 for none."""
+        return _floor(self.entries.get(self._uid(target)), now)
+
+    def _is_published(self, write: Write) -> bool:
+        """Tell whether the floor of a raise was in a ConfigMap when the raise was stored."""
+        uid = self._uid(write.target)
+        for versions in self._published.values():
+            before = [each for each in versions if each.version < write.version]
+            if before and _floor(before[-1].entries.get(uid), write.time) >= write.after:
+                return True
+        return False
+
+    def _uid(self, target: Place) -> str:
+        """Return the uid of the autoscaler of a target, "" where none was seen."""
         _, uid = self._autoscalers.get(target, (target, ""))
-        return floors.floor_of(self.entries.get(uid), span_of(now), 2**31 - 1)
+        return uid
 
     def _judge(self, write: Write) -> None:
         held = self._held.setdefault(write.target, _Held())
         if write.by == self._booster:
-            if self.published(write.target, write.time) < write.after:
-                self.unpublished.append(write)
             held.raises.append(write)
             return
         floor = max(held.floor(write.time, self._hold), self.published(write.target, write.time))
@@ -180,6 +208,14 @@ class Audit:
 
 def _place(document: Document) -> Place:
     return Place(document["metadata"].get("namespace", ""), document["metadata"]["name"])
+
+
+def _version(document: Document) -> int:
+    return int(document["metadata"]["resourceVersion"])
+
+
+def _floor(entry: Floor | None, now: float) -> int:
+    return floors.floor_of(entry, span_of(now), 2**31 - 1)
 
 
 def _writer(document: Document) -> str:
