@@ -74,7 +74,7 @@ class Side:
         self.connection = ClientConnection(
             web.Server(self._answer),
             loop=asyncio.get_running_loop(),
-            cuts=Monitoring().connections_cut,
+            cuts=Monitoring().connections_closed,
             long_heads=LongHeads(budgets.LONG_HEADS_BYTES),
             judge=lambda _: None,
             head_seconds=None,
